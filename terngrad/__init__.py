@@ -1,7 +1,7 @@
-"""TernGrad on TensorFlow 2: gradients of -1, 0 and +1.
+"""TernGrad for TensorFlow 2: gradients compressed to -1, 0 and +1.
 
-Everything a user of the library needs, by name. Names are imported when they
-are first used, so that importing the package is quick and prints nothing.
+The package exports the public names of the library. It imports each name at its
+first use, so that importing the package is fast and prints nothing.
 """
 
 import importlib
@@ -37,7 +37,7 @@ _HOMES = {
   'worker_key': 'terngrad.codec.stages.random_bits',
 }
 
-# Packages that are named by themselves.
+# Subpackages that are public names.
 _PACKAGES = ('keras',)
 
 __all__ = ['__version__', *sorted(_HOMES), *_PACKAGES]

@@ -1,4 +1,4 @@
-"""Old names of arguments, which work for one release with a warning."""
+"""Deprecated argument names, which work for one release with a warning."""
 
 import functools
 import warnings
@@ -13,7 +13,7 @@ _R = TypeVar('_R')
 def renamed_arguments(
   **names: str,
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-  """Lets a function take keyword arguments by the names of 0.2, until 0.4.
+  """Makes a function accept the argument names of 0.2, until 0.4.
 
   Examples:
     >>> @renamed_arguments(colour='color')
@@ -23,11 +23,11 @@ def renamed_arguments(
     'red'
 
   Args:
-    **names: the present name of each old one.
+    **names: the current name by each old name.
 
   Returns:
-    A decorator. Its function emits a DeprecationWarning for an old name, and
-    raises TypeError where a call has both.
+    A decorator. The decorated function emits a DeprecationWarning for an old
+    name, and raises TypeError if a call has both names.
   """
 
   def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:

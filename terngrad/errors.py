@@ -1,27 +1,27 @@
-"""Errors meant for the person at the keyboard, by what they ask of them."""
+"""Exceptions whose messages are written for the user of a program."""
 
 import contextlib
 from collections.abc import Iterator
 
 
 class ConfigError(ValueError):
-  """What was asked for cannot be done; nothing was written.
+  """The requested configuration is not possible; nothing was written.
 
   The message says what was expected, what was received, and what to do.
   """
 
 
 class CheckpointError(ConfigError):
-  """A checkpoint is missing, damaged or of something else."""
+  """A checkpoint is missing, damaged or belongs to another run."""
 
 
 class TrainingError(RuntimeError):
-  """Training had to stop; the last checkpoint is good."""
+  """Training had to stop; the last checkpoint is valid."""
 
 
 @contextlib.contextmanager
 def as_config_error() -> Iterator[None]:
-  """Raises what the block raises as ValueError as a `ConfigError`."""
+  """Converts a ValueError raised in the block to a `ConfigError`."""
   try:
     yield
   except ConfigError:

@@ -1,8 +1,8 @@
-"""Modules that are imported when they are first used.
+"""Modules that are imported at their first use.
 
-What a program says of itself (`--help`, a wrong flag) needs no TensorFlow,
-whose import takes seconds. So the modules of `config` and `cli` name what loads
-it by `module`.
+Printing `--help` or reporting an unknown flag needs no TensorFlow, whose import
+takes seconds. So the modules of `config` and `cli` import modules that load
+TensorFlow by `module`.
 """
 
 import importlib.util
@@ -11,19 +11,20 @@ import types
 
 
 def module(name: str) -> types.ModuleType:
-  """A module whose code runs when one of its names is first asked for.
+  """Imports a module lazily: its code runs when an attribute is first read.
 
   Args:
-    name: dotted, of a module that exists. Its package is imported at once.
+    name: dotted name of a module. Its package is imported at once.
 
   Returns:
     The module.
 
   Raises:
-    ModuleNotFoundError: there is none of this name.
+    ModuleNotFoundError: no module has this name.
 
   References:
-    "Implementing lazy imports", https://docs.python.org/3/library/importlib.html
+    "Implementing lazy imports",
+    https://docs.python.org/3/library/importlib.html
   """
   if name in sys.modules:
     return sys.modules[name]
@@ -34,7 +35,7 @@ def module(name: str) -> types.ModuleType:
   lazy = importlib.util.module_from_spec(spec)
   sys.modules[name] = lazy
   spec.loader.exec_module(lazy)
-  # As an import does, for `from package import name`.
+  # Imports set this attribute too, for `from package import name`.
   package, _, last = name.rpartition('.')
   if package:
     setattr(sys.modules[package], last, lazy)

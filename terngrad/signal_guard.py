@@ -1,6 +1,6 @@
-"""The thread that reads a process's signals, and the process's end.
+"""A thread that reads a process's signals and ends the process.
 
-See `signals.obey`, which starts it.
+`signals.obey` starts it.
 """
 
 import _thread
@@ -19,25 +19,25 @@ from typing import Any
 from typing import Protocol
 
 NUMBERS = (signal.SIGTERM, signal.SIGINT)
-# Added to a signal's number, as shells do.
+# Added to a signal's number for the exit code, as shells do.
 EXIT_CODE = 128
-# Seconds from the first signal to the end of the process, in the environment.
+# Environment variable: seconds from the first signal to the process's end.
 VARIABLE = 'TERNGRAD_STOP_SECONDS'
-# Schedulers often kill after 30.
+# Schedulers often kill a process after 30 seconds.
 _DEFAULT, LEAST, _MOST = 27.0, 1.0, 1e6
-# One request may send several signals. The same one comes twice where systemd
-# or Slurm send it to all processes of a job, and `terngrad launch` passes it
-# on; another one comes where a terminal sends SIGINT to a script and to what it
-# started, and the script sends SIGTERM.
+# One request to stop can send several signals. The same signal arrives twice if
+# systemd or Slurm sends it to all processes of a job and `terngrad launch`
+# passes it on. Another signal arrives if a terminal sends SIGINT to a script
+# and its children, and the script sends SIGTERM.
 _SAME_REQUEST_SECONDS = 1.0
 _OTHER_REQUEST_SECONDS = 2.0
 _LAST_WORDS_SECONDS = 0.5
-# That a thread of `passed_on` may outlive its block.
+# Seconds that a thread of `passed_on` may run after its block.
 _TAKE_SECONDS = 0.1
 
 
 def seconds() -> float:
-  """From the first signal to the end of this process."""
+  """Returns the seconds from the first signal to the end of this process."""
   try:
     return min(_MOST, max(LEAST, float(os.environ[VARIABLE])))
   except (KeyError, ValueError):
@@ -45,7 +45,7 @@ def seconds() -> float:
 
 
 class Saves(Protocol):
-  """A block of `signals.stopping`: what it waits for, and what is saved."""
+  """State of a `signals.stopping` block: current wait and last checkpoint."""
 
   doing: str
   saved: int | None
@@ -56,17 +56,17 @@ class Requests:
 
   Attributes:
     first: number of the first signal, or None.
-    second: number of the signal that asked again, or None.
+    second: number of the signal that repeated the request, or None.
   """
 
   def __init__(self) -> None:
-    """No signal has come yet."""
+    """Creates a state without signals."""
     self.first: int | None = None
     self.second: int | None = None
     self._since = 0.0
 
   def add(self, number: int, now: float) -> None:
-    """Takes in a signal that came at `now`, seconds of a monotonic clock."""
+    """Adds a signal that arrived at `now`, seconds of a monotonic clock."""
     if number not in NUMBERS:
       return
     if self.first is None:
@@ -80,13 +80,13 @@ class Requests:
 
 
 class Guard:
-  """Reads this process's signals in a thread, and ends it in time.
+  """Reads this process's signals in a thread, and ends the process in time.
 
   Attributes:
-    reader: descriptor of a socket, where the signals' numbers come.
+    reader: descriptor of the socket that receives the signals' numbers.
     writer: its other end, for `signal.set_wakeup_fd`.
-    stop: of the block that may save, or None.
-    waits: names of what waits for others now, the last one innermost.
+    stop: state of the block that may save, or None.
+    waits: names of blocks that wait for other processes, the innermost last.
     seconds: from the first signal to the end.
   """
 
@@ -110,7 +110,7 @@ class Guard:
     with self._lock:
       if self._requests.first is not None:
         return self._requests.first
-      # The thread may not have come to it yet.
+      # The thread may not have read it yet.
       return next((n for n in unread(self.reader) if n in NUMBERS), None)
 
   def close(self) -> None:
@@ -164,13 +164,14 @@ def last_words(
   saved: int | None,
   trains: bool,
 ) -> str:
-  """Why a process is ended, as a line.
+  """Explains in one line why a process is ended.
 
   Args:
-    requests: what came.
-    within: seconds that it had.
-    doing: what it waited for, or ''.
-    saved: steps of the last checkpoint, <= 0 for none, None where others know.
+    requests: the received signals.
+    within: time limit in seconds.
+    doing: what the process waited for, or ''.
+    saved: steps of the last checkpoint, <= 0 if there is none, None if other
+      processes write checkpoints.
     trains: whether checkpoints are written.
   """
   what = doing or 'what it does'
@@ -192,10 +193,10 @@ def last_words(
 
 
 def end(number: int, words: str) -> None:
-  """Says why, ends all processes below this one, and ends it."""
+  """Prints the reason, and ends this process and all processes below it."""
 
   def say() -> None:
-    # Neither Python's buffers nor a reader that is asleep may hold it up.
+    # Avoids Python's buffers, and runs in a thread in case the reader hangs.
     with contextlib.suppress(OSError):
       os.write(2, f'{words}\n'.encode())
 
@@ -208,9 +209,9 @@ def end(number: int, words: str) -> None:
 
 
 def kill_below(process: int) -> None:
-  """Ends all processes below one, by its number, where there is a /proc."""
+  """Kills all processes below one, by its number, on systems with /proc."""
   killed: set[int] = set()
-  # What is started meanwhile is found the next time.
+  # The next pass finds processes that started meanwhile.
   for _ in range(3):
     found = descendants(process) - killed
     for number in found:
@@ -220,11 +221,11 @@ def kill_below(process: int) -> None:
 
 
 def descendants(ancestor: int) -> set[int]:
-  """The numbers of all processes below one, where there is a /proc."""
+  """Returns the numbers of all processes below one; needs /proc."""
   children: dict[int, list[int]] = {}
   for path in pathlib.Path('/proc').glob('[0-9]*/stat'):
     with contextlib.suppress(OSError, ValueError):
-      # The name of the program, in brackets, may have any letters.
+      # The program's name, in brackets, may contain any characters.
       state, parent = (
         path.read_text(errors='replace').rpartition(')')[2].split()[:2]
       )
@@ -240,7 +241,7 @@ def descendants(ancestor: int) -> set[int]:
 
 @functools.cache
 def _sockets(process: int) -> tuple[int, int]:
-  """(For reading, for writing) of a process, for as long as it lives."""
+  """Returns (reading, writing) descriptors that live as long as the process."""
   del process
   reader, writer = socket.socketpair()
   writer.setblocking(False)
@@ -248,7 +249,7 @@ def _sockets(process: int) -> tuple[int, int]:
 
 
 def unread(reader: int) -> list[int]:
-  """The numbers that wait in a `Guard.reader`, and stay there."""
+  """Returns the unread numbers of a `Guard.reader` without removing them."""
   with (
     contextlib.suppress(OSError),
     socket.socket(fileno=os.dup(reader)) as own,
@@ -261,31 +262,31 @@ _listeners: list[Callable[..., None]] = []
 
 
 def listen(listener: Callable[..., None]) -> None:
-  """Calls a function with what another process has to know.
+  """Registers a function to call with news for another process.
 
   Args:
-    listener: takes `taken`, the number of the first signal, when it has come;
-      or `blocked`, whether signals are kept pending from now on.
+    listener: takes `taken`, the number of the first signal, after it arrived;
+      or `blocked`, whether signals stay pending from now on.
   """
   _listeners.append(listener)
 
 
 def inform(**news: Any) -> None:
-  """Calls all listeners; see `listen`."""
+  """Calls all listeners; see `listen` for the arguments."""
   for listener in _listeners:
     listener(**news)
 
 
 @contextlib.contextmanager
 def blocked() -> Iterator[None]:
-  """Keeps signals pending, and from threads that start in the block.
+  """Blocks signals, also for threads that start in the block.
 
-  Handlers of before stand again after it: TensorFlow replaces that of SIGTERM
-  where processes join. Only the main thread may install handlers.
+  It reinstalls the previous handlers at the end: TensorFlow replaces that of
+  SIGTERM where processes join. Only the main thread can install handlers.
   """
   before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
   try:
-    # This and `signal` call handlers of what came before, which may raise.
+    # This and `signal` call handlers of earlier signals, which may raise.
     signal.pthread_sigmask(signal.SIG_BLOCK, NUMBERS)
     yield
   finally:
@@ -296,7 +297,7 @@ def blocked() -> Iterator[None]:
 
 
 def _install_again() -> None:
-  """Installs Python's handlers where others may have put theirs."""
+  """Reinstalls Python's handlers, which other code may have replaced."""
   if threading.current_thread() is threading.main_thread():
     for number in NUMBERS:
       handler = signal.getsignal(number)
@@ -306,10 +307,10 @@ def _install_again() -> None:
 
 @contextlib.contextmanager
 def passed_on() -> Iterator[None]:
-  """`blocked`, but a thread takes the signals and calls Python's handlers.
+  """Blocks signals like `blocked`, but still calls Python's handlers.
 
-  For what starts threads and takes long: they leave signals alone for ever, and
-  the main thread has its handlers called as if nothing were blocked.
+  Use it around long code that starts threads. These threads never receive
+  signals. The main thread calls its handlers as if nothing were blocked.
   """
   ended = threading.Event()
 

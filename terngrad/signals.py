@@ -1,13 +1,14 @@
-"""SIGTERM and SIGINT end every program, whatever it waits for.
+"""Ends every program after SIGTERM or SIGINT, whatever it waits for.
 
-Python calls signal handlers in the main thread, and not before a call into C
-returns: a step that waits for a stopped peer never does. The signal's number
-arrives at once in the wakeup socket, where a thread of `obey` reads it. After
-the first signal the program may save and end by itself; when the time is over,
-or after a second signal, the thread ends it, and all processes below it.
+Python calls signal handlers in the main thread, and only after a call into C
+returns. A step that waits for a stopped peer never returns. But the signal's
+number reaches the wakeup socket at once, where a thread of `obey` reads it.
+After the first signal the program can save and exit. When the time limit is
+over, or after a second signal, the thread ends the program and all processes
+below it.
 
-Calls that hold Python's lock stop that thread too. Where TensorFlow makes them,
-`cluster.watchdog` has another process look at the same socket.
+Calls that hold Python's lock stop this thread too. Where TensorFlow makes such
+calls, `cluster.watchdog` has another process read the same socket.
 """
 
 import contextlib
@@ -21,40 +22,41 @@ from typing import Any
 from terngrad import signal_guard
 
 NUMBERS = signal_guard.NUMBERS
-# A program that starts others gives them so many seconds less.
+# Seconds by which the time limit of child processes is shorter.
 _LESS_FOR_CHILDREN = 3.0
 
 
 class Interrupted(KeyboardInterrupt):
-  """A signal came where nothing is to be saved.
+  """A signal arrived where nothing has to be saved.
 
   Attributes:
-    number: of the signal.
+    number: number of the signal.
   """
 
   def __init__(self, number: int):
-    """Remembers the signal."""
+    """Creates the exception for a signal's number."""
     super().__init__(signal.Signals(number).name)
     self.number = number
 
 
 class Stop:
-  """Remembers the first signal that asked to stop.
+  """The first signal that asked to stop, agreed on by all processes.
 
-  Several equal processes stop after the same step: that before which one of
-  them had been asked.
+  With several equal processes, all stop after the same step: the first that
+  starts after one of them received a signal.
 
   Attributes:
-    signal: its number, or None.
-    doing: what may take long now, for the last words.
-    saved: steps of the last checkpoint, <= 0 for none, None where others know.
+    signal: number of the signal, or None.
+    doing: an operation that may take long, for the last log line.
+    saved: steps of the last checkpoint, <= 0 if there is none, None if other
+      processes write checkpoints.
   """
 
   def __init__(self, alone: bool = True):
-    """No signal has come yet.
+    """Creates a state without signal.
 
     Args:
-      alone: False where other processes have to agree, see `agree`.
+      alone: False if other processes have to agree, see `agree`.
     """
     self.signal: int | None = None
     self.doing = ''
@@ -63,10 +65,10 @@ class Stop:
     self._agreed = 0
 
   def agree(self, result: Any, step: int) -> None:
-    """Takes in what a step says of the others.
+    """Reads from a step's result whether any process received a signal.
 
     Args:
-      result: its `step.StepResult`.
+      result: the step's `step.StepResult`.
       step: steps taken.
     """
     self.doing = f'what follows step {step}'
@@ -83,22 +85,22 @@ _guards: list[signal_guard.Guard] = []
 
 
 def guard() -> signal_guard.Guard | None:
-  """The `signal_guard.Guard` of this process, or None outside of `obey`."""
+  """Returns this process's `signal_guard.Guard`; None outside of `obey`."""
   return _guards[-1] if _guards else None
 
 
 def taken() -> int | None:
-  """The number of the first signal that came in `obey`, or None."""
+  """Returns the number of the first signal that `obey` received, or None."""
   watch = guard()
   return watch.taken if watch else None
 
 
 @contextlib.contextmanager
 def obey() -> Iterator[None]:
-  """Ends the process in time after a signal; see above.
+  """Ends the process within the time limit after a signal in the block.
 
   Raises:
-    Interrupted: a signal came outside of a block of `stopping`.
+    Interrupted: a signal arrived outside of a block of `stopping`.
   """
   if threading.current_thread() is not threading.main_thread() or _guards:
     yield
@@ -110,7 +112,7 @@ def obey() -> Iterator[None]:
 
   def interrupt(number: int, frame: Any) -> None:
     del frame
-    # Once: what follows would cut short what the first one ends.
+    # Raised once: a second one would interrupt the cleanup after the first.
     if not interrupted:
       interrupted.append(number)
       raise Interrupted(number)
@@ -119,7 +121,7 @@ def obey() -> Iterator[None]:
   try:
     yield
   finally:
-    # After a signal the time runs on, until Python itself has ended.
+    # After a signal the time limit holds until Python itself has ended.
     if watch.taken is None:
       _restore(previous)
       signal.set_wakeup_fd(before)
@@ -130,23 +132,25 @@ def obey() -> Iterator[None]:
 
 
 def _handle(handler: Callable[[int, Any], None]) -> dict[int, Any]:
-  """Installs a handler; the ones of before."""
+  """Installs a handler for all signals; returns the previous ones."""
   return {number: signal.signal(number, handler) for number in NUMBERS}
 
 
 def _restore(handlers: dict[int, Any]) -> None:
   for number, handler in handlers.items():
-    # What C has installed Python does not know.
+    # None: the handler was installed from C, and Python cannot restore it.
     if handler is not None:
       signal.signal(number, handler)
 
 
 @contextlib.contextmanager
 def stopping(alone: bool = True) -> Iterator[Stop]:
-  """Turns SIGTERM and SIGINT into a stop after the step; a second one kills.
+  """Stops training after the current step at SIGTERM or SIGINT.
+
+  A second signal ends the process.
 
   Args:
-    alone: see `Stop`.
+    alone: False if other processes have to agree on the step.
   """
   stop = Stop(alone)
   if threading.current_thread() is not threading.main_thread():
@@ -157,7 +161,7 @@ def stopping(alone: bool = True) -> Iterator[Stop]:
   def handle(number: int, frame: Any) -> None:
     del frame
     stop.signal = stop.signal or number
-    # A guard sees the second one too.
+    # A guard handles the second signal itself.
     if not watch:
       signal.signal(number, previous[number])
 
@@ -174,18 +178,20 @@ def stopping(alone: bool = True) -> Iterator[Stop]:
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-  """A block that starts threads of TensorFlow, which leave signals alone.
+  """Keeps signals from threads that TensorFlow starts in the block.
 
-  It takes seconds, on a busy machine many: signals are obeyed meanwhile.
+  The import takes seconds, on a busy machine many. Signals still end the
+  process meanwhile if `obey` is active.
   """
   with signal_guard.passed_on() if guard() else signal_guard.blocked():
     yield
 
 
 def environment() -> dict[str, str]:
-  """What a process that this one starts and waits for has to know.
+  """Returns environment variables for child processes that are waited for.
 
-  It ends before this one does, which can then say how.
+  They shorten the child's time limit, so that it ends before this process,
+  which can then report its end.
   """
   left = signal_guard.seconds() - _LESS_FOR_CHILDREN
   return {signal_guard.VARIABLE: f'{max(signal_guard.LEAST, left):g}'}
@@ -193,11 +199,11 @@ def environment() -> dict[str, str]:
 
 @contextlib.contextmanager
 def joining() -> Iterator[None]:
-  """A block in which TensorFlow may hold Python's lock and take SIGTERM away.
+  """Blocks signals while processes join.
 
-  It has a handler of its own where processes join, which sets a mark that only
-  its own callers look at. So signals stay pending, where another process sees
-  them: see `cluster.bystander`.
+  There TensorFlow may hold Python's lock, and replaces the handler of SIGTERM
+  by one that only sets a flag for its callers. Another process sees the pending
+  signals, see `cluster.bystander`.
   """
   if guard() is None:
     yield

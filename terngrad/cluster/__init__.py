@@ -1,1 +1,1 @@
-"""Who takes part: addresses, ways to meet, tasks, and what is lost."""
+"""Clusters: addresses, rendezvous, tasks, and detection of lost tasks."""

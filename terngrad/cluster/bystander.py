@@ -1,13 +1,14 @@
-"""A second process obeys signals where Python's lock stops the first one.
+"""A second process that handles signals while Python's lock is held.
 
-`signals.obey` has a thread for that, which no more runs than any other while
-TensorFlow holds the lock: as where a function goes to all tasks, or where
-processes join. The other process peeks at the same socket. What the thread
-does not read there it counts, and ends this process when the time is over.
+`signals.obey` has a thread that handles signals. Like all Python threads, it
+does not run while TensorFlow holds the lock, for instance where a function is
+sent to all tasks or where processes join. The second process peeks at the same
+socket. It sees the signals that the thread does not read, and ends this process
+when the time limit is over.
 
-The end is one of the C library: it reads a pipe for each exit code by
-aio_read(3), and calls `_exit` with the code when the other process writes to
-it.
+The C library ends the process. For each exit code it reads from a pipe by
+aio_read(3), and calls `_exit` with the code when the second process writes to
+that pipe.
 """
 
 import contextlib
@@ -22,9 +23,9 @@ import time
 
 from terngrad import signal_guard
 
-# A thread that runs reads at once; on a busy machine it may take longer.
+# Seconds for the thread to read a signal, with a margin for busy machines.
 _LATER_SECONDS = 1.0
-# The thread's own end comes first.
+# Seconds of margin, so that the thread ends the process first if it can.
 _AFTER_THREAD_SECONDS = 2.0
 _LOOK_EVERY = 0.2
 THREAD = 2  # SIGEV_THREAD
@@ -50,7 +51,7 @@ class Event(ctypes.Structure):
 
 
 class _Read(ctypes.Structure):
-  """`struct aiocb` of glibc, with more room at its end than it has."""
+  """`struct aiocb` of glibc, with spare room at its end."""
 
   _fields_ = [
     ('descriptor', ctypes.c_int),
@@ -65,7 +66,7 @@ class _Read(ctypes.Structure):
 
 @functools.cache
 def library(*functions: str) -> ctypes.CDLL | None:
-  """The C library that has these functions, or None."""
+  """Returns the C library if it has these functions, else None."""
   for name in (None, 'librt.so.1'):
     with contextlib.suppress(AttributeError, OSError):
       found = ctypes.CDLL(name)
@@ -76,24 +77,24 @@ def library(*functions: str) -> ctypes.CDLL | None:
 
 
 def exits_with(code: int) -> Event:
-  """What has a thread of the C library end this process with a code."""
+  """Returns an event whose C thread ends this process with a code."""
   event = Event(value=Value(number=code), notify=THREAD)
   event.function = ctypes.cast(ctypes.CDLL(None)._exit, ctypes.c_void_p)
   return event
 
 
-# What the C library reads into, and the ends of the pipes: for ever.
+# The C library's buffers and the pipes' reading ends, which are never freed.
 _kept: list[tuple[_Read, ctypes.Array[ctypes.c_char], int]] = []
 
 
 def exit_pipe(code: int) -> int | None:
-  """A descriptor; a byte that is written to it ends this process.
+  """Creates a pipe; writing a byte to it ends this process.
 
   Args:
     code: the exit code.
 
   Returns:
-    None where the C library cannot.
+    The descriptor to write to; None if the C library does not support it.
   """
   found = library('aio_read') if sys.platform == 'linux' else None
   if found is None:
@@ -115,12 +116,12 @@ def exit_pipe(code: int) -> int | None:
 
 
 class Bystander:
-  """Obeys the signals that another process does not take.
+  """Handles the signals that another process does not read.
 
   Attributes:
-    blocked: whether that process keeps its signals pending, as while it joins:
-      it has nothing to save then.
-    requests: what `look` saw last.
+    blocked: whether the other process blocks signals, as while it joins. It has
+      nothing to save then.
+    requests: the requests that `look` found last.
   """
 
   def __init__(
@@ -130,13 +131,13 @@ class Bystander:
     seconds: float,
     exits: dict[int, int | None],
   ) -> None:
-    """Begins to look.
+    """Starts to watch a process.
 
     Args:
-      process: its number.
+      process: number of the process.
       reader: descriptor of `signal_guard.Guard.reader`.
       seconds: from the first signal to the end.
-      exits: number of a signal to what `exit_pipe` returned there.
+      exits: for the number of each signal the result of `exit_pipe` there.
     """
     self.blocked = False
     self._process = process
@@ -150,27 +151,27 @@ class Bystander:
 
   @property
   def within(self) -> float:
-    """Seconds that the process has from a first signal on."""
+    """Seconds between the first signal and the end of the process."""
     return _LATER_SECONDS if self.blocked else self._seconds
 
   def take(self, number: int) -> None:
-    """Learns that the process's own thread has read the first signal."""
+    """Records that the process's thread has read the first signal."""
     self._taken, self._took_at = number, time.monotonic()
 
   @property
   def sources(self) -> list[int]:
-    """What to wait for, beside `patience`."""
+    """Descriptors to wait for, besides the time of `patience`."""
     return [] if self._seen else [self._reader]
 
   @property
   def patience(self) -> float:
-    """Seconds until `look` has to be called; `sources` may say so before."""
+    """Seconds until the next call of `look`, or less if `sources` is ready."""
     if self._seen or self.blocked:
       return _LOOK_EVERY
     return math.inf if self._taken is None else _AFTER_THREAD_SECONDS
 
   def look(self) -> int | None:
-    """The number of the signal by which the process has to end now, or None."""
+    """Returns the signal by which the process has to end now, or None."""
     now = time.monotonic()
     waiting = signal_guard.unread(self._reader) + self._pending()
     self._seen = [
@@ -202,7 +203,7 @@ class Bystander:
         os.write(sending, b'.')
 
   def _pending(self) -> list[int]:
-    """The signals that wait until the process takes any again."""
+    """Returns the signals that are pending in the process."""
     if not self.blocked:
       return []
     with contextlib.suppress(OSError, IndexError, ValueError):

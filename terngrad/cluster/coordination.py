@@ -1,8 +1,8 @@
-"""What the processes of a run do together, beside the steps.
+"""Coordination of a run's processes, besides the training steps.
 
-They join, compare what they are, begin from the chief's state, prove that
-they are equal before each checkpoint, and end together. With one process
-there is nothing to do.
+The processes join, compare their options, start from the chief's state, verify
+before each checkpoint that they are equal, and end together. With one process
+all of this does nothing.
 """
 
 import contextlib
@@ -31,46 +31,46 @@ from terngrad.exchange import protocol
 from terngrad.exchange import towers
 
 _FINGERPRINT_BYTES = 2**14
-# The runtime gives up a silent task first, as an error like that of a lost one.
+# TensorFlow detects a silent task first, by an error like that of a lost task.
 GRACE_SECONDS = 10.0
 
 
 class Replica(Protocol):
-  """What is compared of a `step.replicas.Replica`."""
+  """The part of a `step.replicas.Replica` that is compared."""
 
   def variables(self) -> Sequence[tf.Variable]:
-    """All, in an order that is the same in every process."""
+    """Returns all variables, in the same order in every process."""
 
   def own(self) -> Sequence[bool]:
-    """For each variable whether it is this device's alone."""
+    """Returns for each variable whether it is local to this device."""
 
 
 class Joining(Protocol):
-  """What `join` needs of a `config.cluster.Cluster`."""
+  """The part of a `config.cluster.Cluster` that `join` needs."""
 
   @property
   def tasks(self) -> cluster_lib.Cluster | None:
-    """None for a single process."""
+    """The cluster, or None for a single process."""
 
   @property
   def collective(self) -> str:
-    """See `collective.Collective`."""
+    """Collective algorithm: 'auto' or one of `algorithms.NAMES`."""
 
   @property
   def communication(self) -> str:
-    """See `group.Group`."""
+    """TensorFlow's collective implementation, of `group.COMMUNICATIONS`."""
 
   @property
   def step_timeout(self) -> float:
-    """Seconds."""
+    """Seconds without a sign of life after which a task is lost."""
 
   @property
   def bandwidth(self) -> float:
-    """Bits a second."""
+    """Bits per second of a process, for the choice of an algorithm."""
 
   @property
   def latency(self) -> float:
-    """Seconds."""
+    """Seconds of a message, for the choice of an algorithm."""
 
 
 def join(
@@ -79,20 +79,21 @@ def join(
   num_workers: int,
   names: tuple[str, ...] = (),
 ) -> towers.Towers | collective.Collective:
-  """Makes the exchange; blocks until all processes are there.
+  """Creates the exchange; blocks until all processes have joined.
 
-  Nothing may have used TensorFlow.
+  TensorFlow must not be in use before.
 
   Args:
-    cluster: `config.cluster.Cluster`, or what has these options of it.
-    num_gpus: devices of this process.
-    num_workers: nodes of all processes; a device without any is left out.
-    names: of the devices of this process, which are configured; () for GPUs, or
-      logical CPU devices without any.
+    cluster: a `config.cluster.Cluster`, or an object with these options.
+    num_gpus: number of devices of this process.
+    num_workers: number of nodes of all processes; a device without node is left
+      out.
+    names: names of this process's devices, already configured; () for GPUs, or
+      logical CPU devices on a machine without GPU.
 
   Raises:
-    errors.ConfigError: the port is taken, nccl is asked for where there is no
-      GPU, or a device of `names` is not there.
+    errors.ConfigError: the port is in use, nccl is requested without GPU, or a
+      device of `names` does not exist.
   """
   tasks = cluster.tasks
   if tasks is None:
@@ -118,7 +119,7 @@ def join(
 
 
 def check_port(cluster: cluster_lib.Cluster) -> None:
-  """`spec.check_port`, whose refusal is an `errors.ConfigError`."""
+  """Calls `spec.check_port`, and raises its error as `errors.ConfigError`."""
   with errors.as_config_error():
     cluster_lib.check_port(cluster)
 
@@ -126,15 +127,14 @@ def check_port(cluster: cluster_lib.Cluster) -> None:
 def assert_same(
   exchange: protocol.Exchange, options: Mapping[str, Any], **choices: Any
 ) -> None:
-  """Compares what the processes are.
+  """Verifies that all processes have the same options.
 
-  Args:
-    exchange: from `join`.
-    options: those that must be the same, by name.
-    **choices: see `fingerprint.fingerprint`.
+  It compares `options` by name, and further fields of
+  `fingerprint.fingerprint`.
 
   Raises:
-    errors.ConfigError: two differ; names the field and the task.
+    errors.ConfigError: two processes differ. The message names the field and
+      the task.
   """
   if exchange.group is None:
     return
@@ -168,12 +168,7 @@ def broadcast_start(
   copies: Sequence[Replica],
   numbers: tuple[int, ...],
 ) -> tuple[int, ...]:
-  """Gives every process the chief's variables and numbers.
-
-  Args:
-    exchange: from `join`.
-    copies: replicas of this process.
-    numbers: those of the chief count.
+  """Broadcasts the chief's variables and numbers to all processes.
 
   Returns:
     The chief's numbers.
@@ -192,15 +187,11 @@ def broadcast_start(
 def assert_equal(
   exchange: protocol.Exchange, replica: Replica, names: Sequence[str]
 ) -> None:
-  """Proves that the processes' replicas are equal, but for what is their own.
-
-  Args:
-    exchange: from `join`.
-    replica: of this process.
-    names: of its variables.
+  """Verifies that the processes' replicas are equal, except local variables.
 
   Raises:
-    errors.TrainingError: two differ; names variable and task.
+    errors.TrainingError: two replicas differ. The message names the variable
+      and the task.
   """
   if exchange.group is None:
     return
@@ -218,7 +209,7 @@ def assert_equal(
 
 
 def barrier(exchange: protocol.Exchange, step: int) -> None:
-  """Waits until all have come to their end, and the chief has written."""
+  """Waits until all processes have finished and the chief has written."""
   if exchange.group is not None:
     exchange.group.all_gather_now(np.array([step], np.int32))
 
@@ -232,13 +223,13 @@ def time_limit(
     [cluster_lib.Cluster, float, str], AbstractContextManager[None]
   ] = watchdog.limit,
 ) -> Iterator[None]:
-  """Ends the process where a task is lost or late, and says which.
+  """Ends the process if a task is lost or late, and names that task.
 
   Args:
-    cluster: None does nothing.
-    seconds: that the block may take.
-    what: the block's name, for the message.
-    limit: of `watchdog`.
+    cluster: the cluster; None does nothing.
+    seconds: time limit of the block.
+    what: name of the block, for the message.
+    limit: `watchdog.limit` or `watchdog.limit_start`.
   """
   if cluster is None:
     yield
@@ -250,7 +241,7 @@ def time_limit(
     watchdog.end(f'{what}: {watchdog.explain(cluster, error.message)}')
 
 
-# What TensorFlow's runtime raises where a task is gone or late.
+# Errors that TensorFlow's runtime raises if a task is lost or late.
 _LOST = (
   tf.errors.AbortedError,
   tf.errors.CancelledError,

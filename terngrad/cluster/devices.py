@@ -1,4 +1,4 @@
-"""The devices that towers live on."""
+"""Configuration of the devices that replicas run on."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -13,10 +13,10 @@ from terngrad import errors
 
 
 def tower_devices(count: int) -> tuple[str, ...]:
-  """Names of `count` devices: GPUs, or logical CPU devices without any GPU.
+  """Returns names of `count` GPUs, or of logical CPU devices without GPU.
 
-  Where there are GPUs but fewer than asked for, several towers share one. Must
-  run before anything else uses TensorFlow where it has to split the CPU.
+  If there are fewer GPUs than requested, several towers share one. If it has to
+  split the CPU, it must run before anything else uses TensorFlow.
 
   Args:
     count: >= 1.
@@ -44,20 +44,20 @@ def tower_devices(count: int) -> tuple[str, ...]:
 
 
 def named(devices: Sequence[int | str]) -> tuple[str, ...]:
-  """Full names of devices, for which the CPU is split where it has to be.
+  """Returns full device names; splits the CPU if needed.
 
-  Must run before anything else uses TensorFlow where it has to split the CPU;
-  `check_there` says whether they are there.
+  If it has to split the CPU, it must run before anything else uses TensorFlow.
+  `check_there` verifies that the devices exist.
 
   Args:
     devices: numbers of GPUs, or of logical CPU devices on a machine without
-      any, or names such as 'gpu:0' or '/GPU:0'.
+      GPU; or names such as 'gpu:0' or '/GPU:0'.
 
   Returns:
     Names such as '/GPU:0'.
 
   Raises:
-    errors.ConfigError: it is no such list, or empty.
+    errors.ConfigError: the list is empty or an entry is not a device.
   """
   listed = () if isinstance(devices, str) else devices
   parts = [part for part in map(_part, listed) if part]
@@ -73,7 +73,7 @@ def named(devices: Sequence[int | str]) -> tuple[str, ...]:
 
 
 def _part(device: int | str) -> tuple[str, int] | None:
-  """(kind or '', number) of a device; None for what is none."""
+  """Parses a device to (kind or '', number); None if it is not valid."""
   if isinstance(device, int) and device >= 0:
     return '', device
   try:
@@ -86,7 +86,7 @@ def _part(device: int | str) -> tuple[str, int] | None:
 
 
 def check_there(names: Iterable[str]) -> None:
-  """Starts TensorFlow, and raises `errors.ConfigError` for a missing device."""
+  """Starts TensorFlow; raises `errors.ConfigError` for a missing device."""
   for name in names:
     spec = tf.DeviceSpec.from_string(name)
     found = len(tf.config.list_logical_devices(spec.device_type))
@@ -99,7 +99,7 @@ def check_there(names: Iterable[str]) -> None:
 
 
 def configure(count: int) -> list[tf.config.PhysicalDevice]:
-  """Prepares `count` devices without making TensorFlow start.
+  """Configures `count` devices without starting TensorFlow.
 
   Args:
     count: >= 1.
@@ -121,7 +121,7 @@ def configure(count: int) -> list[tf.config.PhysicalDevice]:
 
 
 def grow_memory() -> list[tf.config.PhysicalDevice]:
-  """Lets GPUs give memory as it is needed, so that programs can share them.
+  """Makes GPUs allocate memory on demand, so that programs can share them.
 
   Must run before anything else uses TensorFlow.
 
@@ -135,12 +135,12 @@ def grow_memory() -> list[tf.config.PhysicalDevice]:
 
 
 def limit_threads(count: int) -> None:
-  """Has every operation of this process use so many cores at most.
+  """Limits the cores that each operation of this process uses.
 
   Must run before anything else uses TensorFlow.
 
   Args:
-    count: >= 1; 0 leaves it as it is.
+    count: number of cores, >= 1; 0 sets no limit.
 
   Raises:
     errors.ConfigError: TensorFlow already runs with another number.
@@ -158,40 +158,40 @@ def limit_threads(count: int) -> None:
 
 
 def keep_order_of_sums() -> None:
-  """Has TensorFlow add up tensors in the order in which a graph says so.
+  """Makes TensorFlow add tensors in the order that the graph defines.
 
-  Where a graph needs more than 0.8 of a device's memory, which for a CPU is
-  taken to be 256 MiB, TensorFlow's memory optimizer replaces sums of three
-  tensors or more, as in the backward pass of batch normalisation, by a variable
-  that each is added to as it arrives. Which sums that are depends on all that
-  the graph holds, so that one model would round otherwise from mode to mode.
+  If a graph needs more than 0.8 of a device's memory (for a CPU, 256 MiB is
+  assumed), TensorFlow's memory optimizer replaces sums of three or more
+  tensors, as in the backward pass of batch normalization, by a variable to
+  which each tensor is added as it arrives. Which sums it replaces depends on
+  the whole graph. So the same model would round differently in different modes.
 
-  Holds for this process from the next function on that this thread calls, and
-  in other threads if they have called none. All else that was configured stays.
+  The setting applies to the next functions that this thread calls, and to other
+  threads that have not called any. The rest of the configuration is unchanged.
   """
   process = context.context()
-  # `tf.config.optimizer` has no name for this optimizer, and a context takes a
-  # whole configuration only when it is made.
+  # `tf.config.optimizer` cannot name this optimizer, and a context accepts a
+  # whole configuration only when it is created.
   given = process._config
   config = tf.compat.v1.ConfigProto()
   if given is not None:
     config.CopyFrom(given)
   rewriting = config.graph_options.rewrite_options
   rewriting.memory_optimization = rewriting.NO_MEM_OPT
-  # Finds the devices, which a configuration that was there before would limit.
+  # Finds the devices first: an earlier configuration would limit them.
   tf.config.list_physical_devices()
   process._config = config
   process.function_call_options = None
 
 
 def choose_gpus(numbers: Sequence[int]) -> None:
-  """Lets TensorFlow see some of the GPUs only, in their order.
+  """Makes only these GPUs visible to TensorFlow, in this order.
 
-  Must run before anything else uses TensorFlow. Where there is no GPU at all,
-  CPUs stand in for them.
+  Must run before anything else uses TensorFlow. On a machine without GPU it
+  does nothing, and CPUs are used instead.
 
   Args:
-    numbers: from 0.
+    numbers: numbers of GPUs, from 0.
 
   Raises:
     errors.ConfigError: there are GPUs, but not these.
@@ -207,7 +207,7 @@ def choose_gpus(numbers: Sequence[int]) -> None:
 
 
 def hide_gpus() -> None:
-  """Keeps what this process itself computes on its CPUs.
+  """Hides all GPUs, so that this process computes on its CPUs.
 
   Must run before anything else uses TensorFlow.
   """
@@ -215,13 +215,13 @@ def hide_gpus() -> None:
 
 
 def evaluation_device(name: str) -> str:
-  """`name` where it exists, the CPU otherwise.
+  """Returns `name` if the device exists, otherwise the CPU.
 
   Args:
     name: '/gpu:0' or another device name.
 
   Raises:
-    errors.ConfigError: the name cannot be read.
+    errors.ConfigError: the name cannot be parsed.
   """
   try:
     spec = tf.DeviceSpec.from_string(name)
@@ -235,7 +235,7 @@ def evaluation_device(name: str) -> str:
 
 
 def _quietly(configure: Callable[..., None], *arguments: Any) -> None:
-  """Configures; where TensorFlow runs already, leaves things as they are."""
+  """Configures; changes nothing if TensorFlow already runs."""
   try:
     configure(*arguments)
   except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""Whether the replicas of a run are equal to the bit, by digests."""
+"""Tests by digests whether the replicas of a run are bit-identical."""
 
 import hashlib
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from terngrad import errors
 
 
 def digest(array: np.ndarray) -> np.ndarray:
-  """int32 [4] of the bytes of a NumPy array."""
+  """Returns a digest of an array's bytes, int32 [4]."""
   data = hashlib.blake2b(np.ascontiguousarray(array).data, digest_size=16)
   return np.frombuffer(data.digest(), np.int32)
 
@@ -21,11 +21,12 @@ def check(
 
   Args:
     digests: for each replica [variables, ...].
-    names: of the variables.
-    replicas: what the replicas are called: 'worker 1', or their devices.
+    names: names of the variables.
+    replicas: names of the replicas: 'worker 1', or their devices.
 
   Raises:
-    errors.TrainingError: two differ; names the variable and the replicas.
+    errors.TrainingError: two replicas differ. The message names the variable
+      and the replicas.
   """
   for replica, received in zip(replicas, digests, strict=True):
     differs = np.not_equal(received, digests[0]).reshape(len(names), -1)

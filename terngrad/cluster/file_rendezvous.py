@@ -1,4 +1,4 @@
-"""A place to meet in a folder of a shared file system; see `rendezvous`."""
+"""Rendezvous in a folder of a shared file system; see `rendezvous`."""
 
 import itertools
 import os
@@ -9,29 +9,30 @@ import stat
 from terngrad.cluster import rendezvous
 from terngrad.cluster import spec as clusters
 
-# More names than a run's processes leave, with what they write at the moment.
+# More names than a run's processes create, with their temporary files.
 _MOST_NAMES = 4 * clusters.MAX_TASKS
 _NAME = re.compile(r'task_([0-9]{1,6})_of_([0-9]{1,6})')
 
 
 class Folder:
-  """A folder with a file a process.
+  """A folder with one file per process.
 
   Attributes:
     name: its path.
-    another: how a run gets another one.
+    another: advice for messages: how to use another folder.
   """
 
   another = 'Give this run another --rendezvous_dir.'
 
   def __init__(self, path: str) -> None:
-    """Makes the folder where it is missing.
+    """Checks the path; `look` creates the folder if it is missing.
 
     Args:
-      path: the run's own, on a file system that all share.
+      path: a folder for this run only, on a file system that all processes
+        share.
 
     Raises:
-      clusters.ClusterError: it is none.
+      clusters.ClusterError: the path is empty.
     """
     if not path:
       raise clusters.ClusterError(
@@ -42,7 +43,15 @@ class Folder:
     self._left = False
 
   def look(self, index: int, count: int, address: str) -> dict[int, str | None]:
-    """See `rendezvous.Place`."""
+    """Writes this process's address, and reads those of all processes.
+
+    Returns:
+      {index: 'host:port'}, with None for a process without file.
+
+    Raises:
+      clusters.ClusterError: the folder belongs to another run or is not
+        writable.
+    """
     try:
       if not self._left:
         os.makedirs(self.name, exist_ok=True)
@@ -57,16 +66,16 @@ class Folder:
       ) from error
 
   def where(self, index: int, count: int) -> str:
-    """The path of the file of a process."""
+    """Returns the path of a process's file."""
     return os.path.join(self.name, f'task_{index}_of_{count}')
 
   def _leave(self, path: str, address: str) -> None:
-    """Writes a whole file at once, unless there is one."""
+    """Writes a file atomically, unless it exists."""
     staged = f'{path}.{secrets.token_hex(8)}'
     with open(staged, 'x', encoding='ascii') as file:
       file.write(f'{address}\n')
     try:
-      # Unlike a rename, a link replaces nothing.
+      # Unlike a rename, a link replaces no existing file.
       os.link(staged, path)
     except FileExistsError:
       return
@@ -74,7 +83,7 @@ class Folder:
       os.unlink(staged)
 
   def _check_run(self, count: int) -> None:
-    """Refuses a folder of another run, or of much else."""
+    """Refuses a folder of another run, or one with too many other files."""
     with os.scandir(self.name) as entries:
       names = [one.name for one in itertools.islice(entries, _MOST_NAMES + 1)]
     if len(names) > _MOST_NAMES:
@@ -93,9 +102,9 @@ class Folder:
 
 
 def _read(path: str) -> str | None:
-  """The line in a file; None where there is no file."""
+  """Reads the line in a file; None if there is no file."""
   try:
-    # A link could lead anywhere, and a pipe would let this wait for ever.
+    # A link could point anywhere, and reading a pipe could block forever.
     number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
   except FileNotFoundError:
     return None

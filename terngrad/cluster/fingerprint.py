@@ -1,4 +1,7 @@
-"""What the tasks of a run must have in common, compared before it begins."""
+"""Fingerprints: properties that all tasks of a run must share.
+
+They are compared before the run begins.
+"""
 
 import json
 import os
@@ -20,18 +23,18 @@ class MismatchError(ValueError):
 
 
 def fingerprint(**choices: Any) -> dict[str, str]:
-  """The fields that tasks compare.
+  """Returns the fields that tasks compare.
 
-  Replicas stay equal to the bit only where all tasks decode and update by the
-  same code, and a run equals that of another layout only with equal threads
-  and equal kernels.
+  Replicas stay bit-identical only if all tasks decode and update with the same
+  code. A run is equal to that of another layout only with equal threads and
+  equal kernels.
 
   Args:
-    **choices: what the run adds, name to a value with a short str: net, codec,
+    **choices: fields that the run adds, values with a short str: net, codec,
       number of variables and of elements, seed, ...
 
   Returns:
-    In the order of comparison.
+    The fields, in the order of comparison.
   """
   threads = tf.config.threading.get_intra_op_parallelism_threads()
   fields = {
@@ -50,15 +53,10 @@ def fingerprint(**choices: Any) -> dict[str, str]:
 def check_equal(
   expected: Mapping[str, str], received: Mapping[str, str], task: str
 ) -> None:
-  """Compares two fingerprints.
-
-  Args:
-    expected: `fingerprint` of the chief.
-    received: that of another task.
-    task: its name, for the message.
+  """Compares a task's fingerprint with the chief's, which is expected.
 
   Raises:
-    MismatchError: they differ; names the first field that does.
+    MismatchError: they differ. The message names the first field that does.
   """
   for name in dict.fromkeys([*expected, *received]):
     here, there = (f.get(name, 'nothing') for f in (expected, received))
@@ -71,14 +69,10 @@ def check_equal(
 
 
 def to_bytes(fields: Mapping[str, str], size: int) -> bytes:
-  """A fingerprint as bytes of a fixed number, for collectives.
-
-  Args:
-    fields: from `fingerprint`.
-    size: of the result.
+  """Encodes a fingerprint as `size` bytes, for collectives.
 
   Raises:
-    ValueError: it does not fit.
+    ValueError: the fields need more bytes.
   """
   data = json.dumps(dict(fields)).encode()
   if len(data) > size:
@@ -90,10 +84,10 @@ def to_bytes(fields: Mapping[str, str], size: int) -> bytes:
 
 
 def from_bytes(data: bytes, task: str) -> dict[str, str]:
-  """The inverse of `to_bytes`, for bytes that another task sent.
+  """Decodes the result of `to_bytes`, which another task sent.
 
   Raises:
-    MismatchError: they are none.
+    MismatchError: the bytes are not a fingerprint.
   """
   try:
     fields = json.loads(data)

@@ -1,4 +1,4 @@
-"""A place to meet at a Redis server; see `rendezvous`."""
+"""Rendezvous at a Redis server; see `rendezvous`."""
 
 import re
 import urllib.parse
@@ -8,18 +8,18 @@ from terngrad.cluster import rendezvous
 from terngrad.cluster import spec as clusters
 
 _RUN_ID = re.compile(r'[\w.+-]{1,100}', re.ASCII)
-# Seconds that an entry outlives the last look at it: a run of yesterday has
-# gone, one that is started anew within the hour meets again.
+# Seconds after the last access until an entry expires: a run of yesterday is
+# gone, and a run that restarts within the hour finds its addresses.
 _KEPT = 24 * 3600
 _SOCKET_SECONDS = 5
-# Addresses in a reply: with the most bytes of each they fit into the largest.
+# Addresses per reply: at full length they fit into the largest reply.
 _SLICE = 200
 
-# Leaves an address, and reads some: in one script, so that two processes cannot
-# both be one. KEYS: the run. ARGV: processes, index, address, seconds to keep,
-# the most bytes of an address, the first and the last index to read. Returns
-# the number of processes there: of another run, or of this one and the
-# addresses, '' for none.
+# Writes an address and reads some, in one script, so that two processes cannot
+# take the same index. KEYS: the run. ARGV: number of processes, index, address,
+# seconds to expiry, most bytes of an address, first and last index to read.
+# Returns a list: the stored number of processes; if it is this run's number,
+# the addresses follow, '' for a missing one.
 _LOOK = """
 local there = redis.call('HGET', KEYS[1], 'processes')
 if there and there ~= ARGV[1] then return {string.sub(there, 1, 20)} end
@@ -36,11 +36,11 @@ return found
 
 
 class Server:
-  """A Redis server that holds a hash for every run.
+  """A Redis server that stores a hash for every run.
 
   Attributes:
-    name: the server's address, without a password, and the run.
-    another: how a run gets another one.
+    name: the server's address, without password, and the run.
+    another: advice for messages: how to use another entry.
   """
 
   another = 'Give this run another --run_id.'
@@ -48,24 +48,24 @@ class Server:
   def __init__(
     self, url: str, run_id: str, password: str | None = None
   ) -> None:
-    """Connects when it is first looked at.
+    """Checks the arguments; the first `look` connects.
 
     Args:
       url: redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], rediss:// for TLS.
-      run_id: of letters, digits and . + - _, the same for all processes of a
-        run and new for each run.
-      password: of the server, in place of the URL's; or None.
+      run_id: letters, digits and . + - _, the same for all processes of a run
+        and new for each run.
+      password: password of the server, instead of the URL's; or None.
 
     Raises:
-      clusters.ClusterError: what is given cannot be, or there is no package
-        redis.
+      clusters.ClusterError: an argument is not valid, or the package redis is
+        not installed.
     """
     if not _RUN_ID.fullmatch(run_id):
       raise clusters.ClusterError(
         'run_id: expected 1 to 100 letters, digits and . + - _, received '
         f'{clusters.shown(run_id)}. Give all processes of a run the same.'
       )
-    # Whatever is wrong with the URL, its password is not told.
+    # Messages about the URL never show its password.
     shown = _without_password(url)
     try:
       import redis
@@ -81,7 +81,7 @@ class Server:
     settings: dict[str, Any] = {
       'socket_timeout': _SOCKET_SECONDS,
       'socket_connect_timeout': _SOCKET_SECONDS,
-      # `rendezvous.meet` tries again, and knows until when.
+      # `rendezvous.meet` retries, within its time limit.
       'retry': retry.Retry(backoff.NoBackoff(), 0),
       'parser_class': redis_replies.Parser,
       'protocol': 2,
@@ -94,7 +94,7 @@ class Server:
         'cluster: expected redis:redis://HOST:PORT/DATABASE, or rediss:// for '
         f'TLS, received redis:{clusters.shown(shown)}. Mend the URL.'
       ) from None
-    # An URL may say otherwise.
+    # Options in the URL must not override these.
     pool.connection_kwargs.update(settings)
     self._client = redis.Redis(connection_pool=pool)
     self._errors = redis.exceptions
@@ -102,7 +102,16 @@ class Server:
     self.name = f'run {run_id} at {shown}'
 
   def look(self, index: int, count: int, address: str) -> dict[int, str | None]:
-    """See `rendezvous.Place`."""
+    """Writes this process's address, and reads those of all processes.
+
+    Returns:
+      {index: 'host:port'}, with None for a process without address.
+
+    Raises:
+      clusters.ClusterError: the entry belongs to another run, or the server
+        refuses the request or sends something else.
+      ConnectionError: the server cannot be reached at the moment.
+    """
     texts: list[bytes] = []
     for first in range(0, count, _SLICE):
       last = min(first + _SLICE, count) - 1
@@ -114,7 +123,7 @@ class Server:
   def _ask(
     self, index: int, count: int, address: str, first: int, last: int
   ) -> list[bytes]:
-    """The addresses that are there, from the first index to the last."""
+    """Returns the stored addresses, from the first index to the last."""
     words = count, index, address, _KEPT, rendezvous.MAX_BYTES, first, last
     try:
       reply = self._client.eval(_LOOK, 1, self._key, *words)
@@ -152,7 +161,7 @@ class Server:
     )
 
   def where(self, index: int, count: int) -> str:
-    """What messages call the entry of a process."""
+    """Returns the name of a process's entry for messages."""
     del count
     return f'{self.name}, process {index}'
 

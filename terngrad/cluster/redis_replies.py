@@ -1,11 +1,11 @@
-"""Reads the replies of a Redis server that may be hostile or broken.
+"""A parser for replies of a Redis server that may be hostile or broken.
 
-The reader of the package redis takes whatever it is sent, of any size and for
-as long as some of it comes. A process that looks for its run's addresses asks
-for little and knows its form: lists of texts, and lines.
+The package redis reads replies of any size, for as long as data arrives. A
+rendezvous needs only small replies of a known form: lists of texts, and lines.
 
 References:
-  The protocol RESP2, https://redis.io/docs/latest/develop/reference/protocol-spec/
+  The protocol RESP2,
+  https://redis.io/docs/latest/develop/reference/protocol-spec/
 """
 
 import re
@@ -26,28 +26,28 @@ Reply: TypeAlias = bytes | int | None | exceptions.RedisError | list['Reply']
 
 
 class Parser:
-  """Reads a reply of 64 KB at most within 5 seconds, however it comes.
+  """Reads a reply of at most 64 KB within 5 seconds, however it arrives.
 
   A `parser_class` of the package redis. Replies are bytes, int, None, an
-  exception of the server's, or a list of those.
+  exception of the server, or a list of those.
   """
 
   def __init__(self, socket_read_size: int) -> None:
-    """Has no connection yet; the package calls it with its own read size."""
+    """Creates a parser without connection; ignores the package's read size."""
     del socket_read_size
     self._socket: socket.socket | None = None
     self._received = bytearray()
 
   def on_connect(self, connection: 'connection.Connection') -> None:
-    """Begins to read from another connection."""
+    """Starts to read from a new connection."""
     self._socket, self._received = connection._sock, bytearray()
 
   def on_disconnect(self) -> None:
-    """Forgets the connection."""
+    """Drops the connection and unread bytes."""
     self._socket, self._received = None, bytearray()
 
   def can_read(self, timeout: float = 0) -> bool:
-    """Whether anything came within so many seconds.
+    """Returns whether any data arrived within `timeout` seconds.
 
     Raises:
       exceptions.ConnectionError: the server has closed the connection.
@@ -61,9 +61,9 @@ class Parser:
     """Reads a reply.
 
     Raises:
-      exceptions.InvalidResponse: it is none, or too large.
-      exceptions.ConnectionError, exceptions.TimeoutError: it did not come, or
-        not as a whole.
+      exceptions.InvalidResponse: the reply is malformed or too large.
+      exceptions.ConnectionError: the connection failed.
+      exceptions.TimeoutError: no complete reply arrived in time.
     """
     del disable_decoding, more
     self._left, self._end = MAX_BYTES, time.monotonic() + SECONDS
@@ -76,7 +76,7 @@ class Parser:
       return rest
     if kind == b'-':
       error = _error(rest.decode(errors='replace'))
-      # As the package's own: after others the connection can be used.
+      # As in the package: after other errors the connection stays usable.
       if isinstance(error, exceptions.ConnectionError):
         raise error
       return error
@@ -102,7 +102,7 @@ class Parser:
     return self._take(size)
 
   def _take(self, size: int) -> bytes:
-    """Takes so many bytes, and the end of the line behind them."""
+    """Removes `size` bytes and the line end after them; returns the bytes."""
     taken = bytes(self._received[:size])
     end = size + len(_END)
     if self._received[size:end] != _END:
@@ -114,7 +114,7 @@ class Parser:
     return taken
 
   def _wait_for(self, size: int) -> None:
-    """Receives until there are so many bytes."""
+    """Receives until `size` bytes are available."""
     if size > self._left:
       raise exceptions.InvalidResponse(
         f'a reply of more than {MAX_BYTES} bytes'
@@ -123,11 +123,11 @@ class Parser:
       self._receive(self._end - time.monotonic())
 
   def _receive(self, seconds: float) -> bool:
-    """Receives something within so many seconds; True."""
+    """Receives some bytes within so many seconds; returns True."""
     if self._socket is None:
       raise exceptions.ConnectionError('no connection')
     before = self._socket.gettimeout()
-    # 0 would be without a wait, which TLS cannot do.
+    # 0 would mean non-blocking, which TLS does not support.
     self._socket.settimeout(max(seconds, 1e-3))
     try:
       some = self._socket.recv(4096)
@@ -146,9 +146,9 @@ class Parser:
 
 
 def _error(text: str) -> exceptions.RedisError:
-  """The package's exception for what a server says; one of its own is none."""
+  """Converts a server's error text to the package's exception."""
   try:
-    # The package redis has types but for this.
+    # The package redis has no types for this function.
     return connection.DefaultParser.parse_error(text)  # type: ignore[no-untyped-call]
-  except Exception:  # of MOVED without a place, as an example
+  except Exception:  # such as for MOVED without an address
     return exceptions.ResponseError(text)

@@ -1,9 +1,9 @@
-"""How processes that know a common place find each other there.
+"""Rendezvous: processes find each other through a shared location.
 
-Each leaves its address under its number and waits for those of the others. A
-place is one run's; whoever can write to it chooses whom the processes talk to,
-so what stands there is read as hostile. `file_rendezvous` and
-`redis_rendezvous` are places.
+Each process writes its address under its index and waits for the addresses of
+the others. A location serves one run. Whoever can write to it decides which
+hosts the processes connect to, so its content is treated as hostile.
+`file_rendezvous` and `redis_rendezvous` implement locations.
 """
 
 import threading
@@ -19,7 +19,7 @@ from typing import TypeVar
 from terngrad.cluster import spec as clusters
 
 _LOOK_EVERY = 0.2  # seconds
-# Seconds that a look has even if the time to wait is over.
+# Time limit of a look in seconds, even if the time to wait is over.
 _LEAST = 5.0
 # A name has 253 characters at most, a port five.
 MAX_BYTES = 300
@@ -27,51 +27,51 @@ _T = TypeVar('_T')
 
 
 class Place(Protocol):
-  """Where the processes of a run leave their addresses."""
+  """A shared location where the processes of a run write their addresses."""
 
-  # What it is, and how a run gets another, for messages.
+  # For messages: the location, and advice on how to use another one.
   name: str
   another: str
 
   def where(self, index: int, count: int) -> str:
-    """What messages call the entry of a process."""
+    """Returns the name of a process's entry for messages."""
 
   def look(
     self, index: int, count: int, address: str
   ) -> Mapping[int, str | None]:
-    """Leaves an address under an index, unless there is one; returns all.
+    """Writes an address under an index, unless there is one; returns all.
 
     Returns:
-      {index: 'host:port'}, with None for what is not there.
+      {index: 'host:port'}, with None for a missing address.
 
     Raises:
-      clusters.ClusterError: the place is another run's.
-      ConnectionError: it cannot be reached at the moment.
+      clusters.ClusterError: the location belongs to another run.
+      ConnectionError: the location cannot be reached at the moment.
     """
 
 
 def meet(
   place: Place, index: int, count: int, address: str, timeout: float
 ) -> clusters.Cluster:
-  """Tells the others who this process is, and waits for them.
+  """Publishes this process's address and waits for all others.
 
-  A process that comes again with the same address is welcome: a run that was
-  restarted finds what it left and goes on.
+  A process may return with the same address: a restarted run finds its earlier
+  entries and continues.
 
   Args:
-    place: of this run.
-    index: of this process, from 0; process 0 is the chief.
-    count: of processes.
-    address: of this process, 'host:port', as the others reach it.
-    timeout: seconds to wait for the others. All ends within 5 seconds more,
-      whatever the place does.
+    place: the location of this run.
+    index: index of this process, from 0; process 0 is the chief.
+    count: number of processes.
+    address: address of this process, 'host:port', as the others reach it.
+    timeout: seconds to wait for the others. The call ends at most 5 seconds
+      later, even if the location does not answer.
 
   Returns:
-    All are workers.
+    The cluster; all processes are workers.
 
   Raises:
-    clusters.ClusterError: somebody did not come, an address there is of another
-      run or none, or see `cluster.make`.
+    clusters.ClusterError: a process is missing, an address is malformed or of
+      another run, or `cluster.make` refuses the addresses.
   """
   if not 0 <= index < count <= clusters.MAX_TASKS:
     raise clusters.ClusterError(
@@ -103,7 +103,7 @@ def meet(
 def _look(
   seconds: float, place: Place, index: int, count: int, address: str
 ) -> Mapping[int, str | None]:
-  """The addresses that are there, which are checked."""
+  """Reads and checks the published addresses."""
   found = _within(seconds, place.look, index, count, address)
   for i, text in found.items():
     if text is not None:
@@ -118,10 +118,11 @@ def _look(
 
 
 def _within(seconds: float, function: Callable[..., _T], *arguments: Any) -> _T:
-  """What a function returns or raises, if it does so within so many seconds.
+  """Calls a function with a time limit; returns or raises what it does.
 
-  Otherwise a `ConnectionError`: a server that sends an answer byte by byte, a
-  name server or a file system that is silent would hold the process for ever.
+  After `seconds` it raises ConnectionError. Otherwise a server that answers
+  byte by byte, or a silent name server or file system, could block the process
+  forever.
   """
   ended: futures.Future[_T] = futures.Future()
 
@@ -131,7 +132,7 @@ def _within(seconds: float, function: Callable[..., _T], *arguments: Any) -> _T:
     except BaseException as error:
       ended.set_exception(error)
 
-  # The end of the process does not wait for it, as for those of executors.
+  # A daemon thread: unlike an executor's, it does not delay the process's end.
   threading.Thread(target=call, daemon=True).start()
   if not futures.wait([ended], seconds).done:
     raise ConnectionError('no whole answer in this time')

@@ -1,4 +1,4 @@
-"""Clusters as others tell of them: TF_CONFIG, hosts file, schedulers, MPI."""
+"""Cluster resolvers: TF_CONFIG, hosts file, Slurm, MPI and Kubernetes."""
 
 import json
 import os
@@ -24,16 +24,16 @@ _MPI_RANKS = (
 
 
 def from_tf_config(text: str) -> spec.Cluster:
-  """The cluster of a TF_CONFIG, as Kubeflow and others write it.
+  """Parses the cluster of a TF_CONFIG, as Kubeflow and others write it.
 
-  A task 'chief' or 'master' becomes worker 0 and the workers follow; tasks
-  'evaluator' have no part in training.
+  A task 'chief' or 'master' becomes worker 0, followed by the workers. Tasks
+  'evaluator' are ignored.
 
   Args:
     text: JSON, {"cluster": {job: [address]}, "task": {"type", "index"}}.
 
   Raises:
-    spec.ClusterError: it is not that, or see `spec.make`.
+    spec.ClusterError: the text has another form, or `spec.make` refuses it.
   """
   try:
     value = json.loads(text)
@@ -75,20 +75,20 @@ def from_tf_config(text: str) -> spec.Cluster:
 
 
 def from_hosts_text(text: str, job_name: str, task_id: int) -> spec.Cluster:
-  r"""The cluster of a hosts file: a task a line, `[ps|worker] host:port`.
+  r"""Parses a hosts file with one task per line, `[ps|worker] host:port`.
 
   Examples:
     >>> from_hosts_text('a:1  # chief\nps b:2', 'worker', 0).jobs
     {'ps': ('b:2',), 'worker': ('a:1',)}
 
   Args:
-    text: of the file; what follows # is a comment, a line without a job is a
+    text: text of the file. A # begins a comment. A line without a job is a
       worker.
-    job_name: 'ps' or 'worker', of this process.
-    task_id: of this process.
+    job_name: job of this process, 'ps' or 'worker'.
+    task_id: index of this process in its job.
 
   Raises:
-    spec.ClusterError: a line cannot be read, or see `spec.make`.
+    spec.ClusterError: a line cannot be parsed, or `spec.make` refuses it.
   """
   jobs: dict[str, list[str]] = {}
   for number, line in enumerate(text.splitlines(), start=1):
@@ -107,14 +107,14 @@ def from_hosts_text(text: str, job_name: str, task_id: int) -> spec.Cluster:
 
 
 def from_slurm(num_ps: int, port: int) -> spec.Cluster:
-  """The cluster of this Slurm job step.
+  """Reads the cluster of this Slurm job step from the environment.
 
   Args:
-    num_ps: how many of the tasks are parameter servers: the first ones.
-    port: of the first task on a host; the next task there has the next.
+    num_ps: number of parameter servers: the first tasks.
+    port: port of the first task on a host; the next task there has the next.
 
   Raises:
-    spec.ClusterError: this is no Slurm job step, or see `spec.make`.
+    spec.ClusterError: this is no Slurm job step, or `spec.make` refuses it.
   """
   try:
     rank, tasks = (int(os.environ[name]) for name in _SLURM_NUMBERS)
@@ -154,17 +154,17 @@ def from_slurm(num_ps: int, port: int) -> spec.Cluster:
 
 
 def mpi_ranks(environment: Mapping[str, str]) -> tuple[int, int, int]:
-  """The numbers that mpirun gives a process.
+  """Reads the ranks that mpirun gives a process.
 
   Args:
-    environment: variables, Open MPI's or those of MPICH and its
+    environment: environment variables, of Open MPI or of MPICH and its
       relatives.
 
   Returns:
-    (rank, number of processes, rank among those of this host).
+    (rank, number of processes, rank among the processes of this host).
 
   Raises:
-    spec.ClusterError: it was not started by mpirun.
+    spec.ClusterError: the process was not started by mpirun.
   """
   for names in _MPI_RANKS:
     texts = [environment.get(name, '') for name in names]
@@ -181,19 +181,20 @@ def mpi_ranks(environment: Mapping[str, str]) -> tuple[int, int, int]:
 def from_kubernetes(
   labels: Mapping[str, str], port: int, own_host: str, client: Any = None
 ) -> spec.Cluster:
-  """The cluster of running pods, by TensorFlow's own resolver.
+  """Finds the cluster of running pods with TensorFlow's resolver.
 
-  It names pods by the address of their node, so they need `hostNetwork` and a
-  node each.
+  The resolver names pods by the address of their node. So each pod needs
+  `hostNetwork` and a separate node.
 
   Args:
     labels: for each job the label that selects its pods, 'app=train'.
-    port: of every task.
-    own_host: the address of the node that this pod runs on.
-    client: of Kubernetes; None for the package's own, from its configuration.
+    port: port of every task.
+    own_host: address of the node that this pod runs on.
+    client: Kubernetes client; None for the package's, from its configuration.
 
   Raises:
-    spec.ClusterError: pods are missing or not running; `spec.make`.
+    spec.ClusterError: pods are missing or not running, or `spec.make` refuses
+      the addresses.
   """
   try:
     resolver = tf.distribute.cluster_resolver.KubernetesClusterResolver(
@@ -202,7 +203,7 @@ def from_kubernetes(
       override_client=client,
     )
     found = resolver.cluster_spec().as_dict()
-  except Exception as error:  # the client's own, which need not be installed
+  except Exception as error:  # of the client, which may not be installed
     raise spec.ClusterError(
       'Kubernetes: expected running pods and the package kubernetes, received: '
       f'{error}. Wait until all pods run, or use TF_CONFIG.'

@@ -1,6 +1,6 @@
-"""The server of a ps or of a worker that is not chief, in its own process.
+"""The server process of a ps, or of a worker that is not the chief.
 
-See `cluster.tasks`, the chief's end of the same variable and queues.
+`cluster.tasks` is the chief's side of the same variable and queues.
 """
 
 import itertools
@@ -21,9 +21,9 @@ from terngrad.cluster import tasks
 
 
 class Service:
-  """The server of this process.
+  """The TensorFlow server of this process.
 
-  It cannot be stopped: TensorFlow's server has no end but the process's.
+  It cannot be stopped: TensorFlow's server runs until the process ends.
   """
 
   def __init__(
@@ -33,22 +33,22 @@ class Service:
     fingerprint: Mapping[str, str],
     device_count: Mapping[str, int] | None = None,
   ) -> None:
-    """Starts it.
+    """Starts the server.
 
     Args:
       task: this process.
-      cluster: of the run.
-      fingerprint: of this process.
-      device_count: for each kind of device its number; {'GPU': 0} for none.
+      cluster: the cluster of the run.
+      fingerprint: fingerprint of this process.
+      device_count: number of devices by kind; {'GPU': 0} hides GPUs.
 
     Raises:
-      tasks.LostError: the port is taken.
+      tasks.LostError: the port is in use.
     """
     self.task = task
     self._state = tasks.State(uuid.uuid4().hex, fingerprint)
     config = tf.compat.v1.ConfigProto(
       device_count=device_count or {},
-      # Only itself: it must answer while others are not there yet.
+      # Only this task: it must answer before the others have started.
       device_filters=[f'/job:{task.job}/task:{task.index}'],
       intra_op_parallelism_threads=(
         tf.config.threading.get_intra_op_parallelism_threads()
@@ -79,19 +79,19 @@ class Service:
     self._publish()
 
   def fail(self, trouble: str) -> None:
-    """Lets the chief know why this task cannot go on."""
+    """Reports to the chief why this task cannot continue."""
     self._state = self._state._replace(trouble=trouble)
     self._publish()
 
   def next_order(self, timeout: float) -> dict[str, Any] | None:
-    """The next order of the chief; None after `timeout` seconds."""
+    """Returns the chief's next order; None after `timeout` seconds."""
     try:
       return self._orders.get(timeout=timeout)
     except queue.Empty:
       return None
 
   def outlive(self, chief: tasks.Task) -> None:
-    """Waits a little for the chief's end: it may still let things go here."""
+    """Waits for the chief's end, which may still release resources here."""
     for _ in range(tasks.CALL_TIMEOUT):
       if not tasks.answers(chief, timeout=1):
         return
@@ -103,12 +103,12 @@ class Service:
     batches: Iterator[Sequence[tf.Tensor]],
     stop: threading.Event,
   ) -> None:
-    """Puts batches into this task's queue `tag` until it is to stop.
+    """Puts batches into this task's queue `tag` until it is stopped.
 
     Args:
       tag: name of the queue.
-      batches: without an end.
-      stop: set it and call `close`.
+      batches: an infinite iterator.
+      stop: to stop, set it and call `close`.
     """
     first = next(batches)
     with self._graph.as_default(), tf.device(self.task.device()):
@@ -140,7 +140,7 @@ class Service:
       yield int(step), float(loss)
 
   def close(self, tag: str, dtypes: Iterable[tf.DType]) -> None:
-    """Closes this task's queues `tag`, so that nobody waits for them."""
+    """Closes this task's queues `tag`, so that nothing waits for them."""
     with self._graph.as_default(), tf.device(self.task.device()):
       handles = tasks.batch_queue(tag, dtypes), tasks.progress_queue(tag)
       close = [

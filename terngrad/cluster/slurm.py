@@ -1,8 +1,9 @@
-"""Slurm's short forms: lists of hosts, and how many tasks each of them has.
+"""Parser for Slurm's compact lists of hosts and of tasks per host.
 
-`rack[1-2]n[08-10],login` is a list of seven hosts and `2(x3),1` says that the
-first three have two tasks. Slurm's own program reads such lists where it is
-installed; a container often has the variables of the job and not the program.
+`rack[1-2]n[08-10],login` is a list of seven hosts. `2(x3),1` says that the
+first three hosts have two tasks each. Slurm's `scontrol` expands such lists
+where it is installed. A container often has the job's variables without the
+program.
 
 References:
   Slurm, "NodeName" in slurm.conf(5), https://slurm.schedmd.com/slurm.conf.html
@@ -18,7 +19,7 @@ import subprocess
 from terngrad.cluster import spec
 
 _SECONDS = 30
-# A host: names and brackets, one behind the other. Between hosts: commas.
+# A host is a sequence of names and brackets. Commas separate hosts.
 _HOST = re.compile(r'(?:[^\[\],\s]+|\[[^\[\]\s]*\])+')
 _PART = re.compile(r'\[([^\]]*)\]|([^\[]+)')
 _RANGE = re.compile(r'([0-9]{1,18})(?:-([0-9]{1,18}))?')
@@ -26,15 +27,15 @@ _TASKS = re.compile(r'([0-9]{1,6})(?:\(x([0-9]{1,6})\))?')
 
 
 def hosts(text: str) -> list[str]:
-  """The hosts of a list, in its order, by `scontrol` or else by `expand`.
+  """Expands a list of hosts, in its order, by `scontrol` or by `expand`.
 
   Raises:
-    spec.ClusterError: it is no list of hosts.
+    spec.ClusterError: the text is not a list of hosts.
   """
   program, found = shutil.which('scontrol'), list[str]()
   if program:
-    # Without Slurm's configuration, as in a container, it does nothing; and of
-    # a list that it does not know it says nothing.
+    # `scontrol` fails without Slurm's configuration, as in a container, and
+    # prints nothing for a list that it cannot parse.
     with contextlib.suppress(OSError, subprocess.SubprocessError):
       found = subprocess.run(
         [program, 'show', 'hostnames', text],
@@ -48,20 +49,21 @@ def hosts(text: str) -> list[str]:
 
 
 def expand(text: str) -> list[str]:
-  """The hosts of a list, in its order.
+  """Expands a list of hosts, in its order.
 
-  Brackets hold numbers and ranges; a range has as many digits as its first
-  number. Of two brackets in a name the last one changes first.
+  Brackets contain numbers and ranges. A range has as many digits as its first
+  number. If a name has two brackets, the last one changes first.
 
   Examples:
     >>> expand('node[9-11],gpu[01-02]-ib')
     ['node9', 'node10', 'node11', 'gpu01-ib', 'gpu02-ib']
 
   Raises:
-    spec.ClusterError: it is no list, or has more than `spec.MAX_TASKS` hosts.
+    spec.ClusterError: the text is not a list, or has more than `spec.MAX_TASKS`
+      hosts.
   """
   words = _HOST.findall(text)
-  # What is left are commas and spaces between hosts.
+  # Only commas and spaces may remain between hosts.
   if not words or re.sub(r'[,\s]', '', _HOST.sub('', text)):
     raise _no_list(text)
   found: list[str] = []
@@ -77,14 +79,14 @@ def expand(text: str) -> list[str]:
 
 
 def tasks_per_host(text: str) -> list[int]:
-  """How many tasks each host has.
+  """Returns the number of tasks of each host.
 
   Examples:
     >>> tasks_per_host('2(x3),1')
     [2, 2, 2, 1]
 
   Raises:
-    spec.ClusterError: the text does not say it.
+    spec.ClusterError: the text has another form.
   """
   found: list[int] = []
   for word in text.split(','):
@@ -101,7 +103,7 @@ def tasks_per_host(text: str) -> list[int]:
 
 
 def _numbers(inside: str, text: str) -> list[str]:
-  """The numbers in brackets, as texts."""
+  """Expands the numbers in brackets, as texts."""
   found: list[str] = []
   for word in inside.split(','):
     match = _RANGE.fullmatch(word)

@@ -1,7 +1,7 @@
-"""Who is in the cluster: jobs, addresses, and which task this process is.
+"""The cluster specification: jobs, addresses, and the task of this process.
 
-Pure functions from what a person or a scheduler wrote. All of it is hostile
-until it was read: an address is a host and a port and nothing else.
+Pure functions that parse input of a user or a scheduler. All input is treated
+as hostile: an address is a host and a port and nothing else.
 """
 
 import ipaddress
@@ -18,17 +18,17 @@ JOBS = ('ps', 'worker')
 
 
 class ClusterError(ValueError):
-  """A cluster that cannot be, or that this process has no place in."""
+  """A cluster that is not valid, or that does not contain this process."""
 
 
 class Cluster(NamedTuple):
   """The tasks of a run.
 
   Attributes:
-    jobs: 'host:port' of the tasks of 'ps' and 'worker', at least one; a job
+    jobs: 'host:port' of each task of 'ps' and 'worker', at least one; a job
       without tasks is left out.
-    job: of this process.
-    index: of this process in its job.
+    job: job of this process.
+    index: index of this process in its job.
   """
 
   jobs: Mapping[str, tuple[str, ...]]
@@ -37,25 +37,25 @@ class Cluster(NamedTuple):
 
   @property
   def address(self) -> str:
-    """Of this process, 'host:port'."""
+    """Address of this process, 'host:port'."""
     return self.jobs[self.job][self.index]
 
   @property
   def is_chief(self) -> bool:
-    """Whether this process is worker 0, who writes what a run leaves."""
+    """Whether this process is worker 0, which writes the run's files."""
     return (self.job, self.index) == ('worker', 0)
 
 
 def make(jobs: Mapping[str, Sequence[str]], job: Any, index: Any) -> Cluster:
-  """Checks a cluster.
+  """Validates a cluster.
 
   Args:
-    jobs: for each job 'host:port' of its tasks.
-    job: of this process, 'ps' or 'worker'; others are refused.
-    index: of this process in its job; what is no such number is refused.
+    jobs: for each job the 'host:port' of its tasks.
+    job: job of this process, 'ps' or 'worker'; others are refused.
+    index: index of this process in its job; other values are refused.
 
   Raises:
-    ClusterError: an address or the task cannot be.
+    ClusterError: an address or the task is not valid.
   """
   for name in jobs:
     if name not in JOBS:
@@ -96,18 +96,18 @@ def make(jobs: Mapping[str, Sequence[str]], job: Any, index: Any) -> Cluster:
 
 
 def parse_address(text: Any, where: str = 'address') -> str:
-  """Checks 'host:port', '192.0.2.1:2222' or '[2001:db8::1]:2222'.
+  """Validates 'host:port', '192.0.2.1:2222' or '[2001:db8::1]:2222'.
 
   Examples:
     >>> parse_address('host-1.example:2222')
     'host-1.example:2222'
 
   Args:
-    text: to check.
-    where: whose it is, for the message.
+    text: text to check.
+    where: source of the text, for the message.
 
   Raises:
-    ClusterError: it is none.
+    ClusterError: the text is not an address.
   """
   host, colon, port = (
     text.rpartition(':') if isinstance(text, str) else [''] * 3
@@ -125,16 +125,16 @@ def parse_address(text: Any, where: str = 'address') -> str:
 def from_flags(
   ps_hosts: str, worker_hosts: str, job_name: str, task_id: int
 ) -> Cluster:
-  """The cluster of a command line.
+  """Parses the cluster of a command line.
 
   Args:
     ps_hosts: 'host:port,host:port', or '' for no parameter server.
     worker_hosts: the same for workers.
     job_name: 'ps' or 'worker'.
-    task_id: in its job.
+    task_id: index in its job.
 
   Raises:
-    ClusterError: see `make`.
+    ClusterError: `make` refuses the cluster.
   """
   lists = {'ps': ps_hosts, 'worker': worker_hosts}
   jobs = {name: hosts.split(',') for name, hosts in lists.items() if hosts}
@@ -142,22 +142,19 @@ def from_flags(
 
 
 def check_network(cluster: Cluster, allow_insecure_network: bool) -> str:
-  """Refuses networks that nobody has vouched for.
+  """Refuses networks that the user has not declared safe.
 
-  TensorFlow's gRPC has no authentication and no encryption, and its server
-  listens on all interfaces, whatever address it is given: whoever reaches its
-  port can run operations in the process.
-
-  Args:
-    cluster: of this process.
-    allow_insecure_network: True where a person says that nobody else can reach
-      these hosts.
+  TensorFlow's gRPC has no authentication and no encryption. Its server listens
+  on all interfaces, whatever address it is given. Anyone who reaches its port
+  can run operations in the process. `allow_insecure_network` is the user's
+  statement that nobody else can reach these hosts.
 
   Returns:
     One line of warning to show.
 
   Raises:
-    ClusterError: an address is not this machine's own and nobody has vouched.
+    ClusterError: an address is not of this machine, and the network is not
+      declared safe.
   """
   everyone = [a for addresses in cluster.jobs.values() for a in addresses]
   outside = [a for a in everyone if not is_loopback(a)]
@@ -183,19 +180,16 @@ def check_network(cluster: Cluster, allow_insecure_network: bool) -> str:
 
 
 def check_port(cluster: Cluster) -> None:
-  """Refuses a port that another process listens on, before any task is told.
-
-  Args:
-    cluster: of this process.
+  """Refuses a port that is in use, before any task gets a message.
 
   Raises:
-    ClusterError: it cannot be had.
+    ClusterError: the port cannot be opened.
   """
   address = cluster.address
   port = int(address.rpartition(':')[2])
   try:
     with socket.socket() as probe:
-      # As servers do: what a process before left closing is in nobody's way.
+      # As servers do: ignores closing connections of an earlier process.
       probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
       probe.bind(('', port))
       probe.listen()
@@ -208,7 +202,7 @@ def check_port(cluster: Cluster) -> None:
 
 
 def is_loopback(address: str) -> bool:
-  """Whether 'host:port' can only mean this machine; asks no name server."""
+  """Returns whether 'host:port' is always this machine; no name lookup."""
   host = host_of(address).strip('[]')
   try:
     return ipaddress.ip_address(host).is_loopback
@@ -217,7 +211,7 @@ def is_loopback(address: str) -> bool:
 
 
 def host_of(address: str) -> str:
-  """The host of 'host:port'."""
+  """Returns the host of 'host:port'."""
   return address.rpartition(':')[0]
 
 
@@ -231,6 +225,6 @@ def _is_host(text: str) -> bool:
 
 
 def shown(value: Any) -> str:
-  """A value for a message: on one line, without control codes, not long."""
+  """Formats a value for a message: one short line without control codes."""
   text = ascii(value)
   return text if len(text) <= 200 else f'{text[:200]}...'

@@ -1,11 +1,11 @@
-"""Tasks that serve a run, and how its chief talks with them.
+"""The tasks of a run, and how the chief communicates with them.
 
-Every ps and every worker but the chief, worker 0, is a `tf.distribute.Server`.
-What the chief has to know of a task stands in a variable there, and what it
-has to do goes through a queue there, both found by their names: TensorFlow
-1's own way between sessions. Every call has a time-out. The variable and the
-queue belong to the server, so they go with its process. The other end of all
-this is `cluster.service`.
+Every ps, and every worker except the chief (worker 0), runs a
+`tf.distribute.Server`. The chief reads a task's state from a variable on that
+task, and sends orders through a queue there. Both are found by their names,
+which is how sessions of TensorFlow 1 share resources. Every call has a timeout.
+The variable and the queue belong to the server and end with its process.
+`cluster.service` is the other side.
 """
 
 import contextlib
@@ -27,9 +27,9 @@ from terngrad.cluster import spec as clusters
 
 _STATE = 'terngrad_state'
 _ORDERS = 'terngrad_orders'
-# Seconds for a short call to a task that is well; a stopped one takes them all.
+# Time limit of a short call in seconds; a stopped task always takes all of it.
 CALL_TIMEOUT = 10
-# Steps taken and the loss of the last, in a task's queue of steps taken.
+# Types in a task's progress queue: steps taken, loss of the last step.
 PROGRESS = [tf.int64, tf.float32]
 
 
@@ -38,7 +38,7 @@ class Task(NamedTuple):
 
   Attributes:
     job: 'ps' or 'worker'.
-    index: in its job.
+    index: index in its job.
     address: 'host:port'.
   """
 
@@ -47,21 +47,21 @@ class Task(NamedTuple):
   address: str
 
   def __str__(self) -> str:
-    """As messages name it."""
+    """Formats the task for messages."""
     return f'{self.job} {self.index} ({self.address})'
 
   def device(self, name: str = 'CPU:0') -> str:
-    """The full name of one of its devices."""
+    """Returns the full name of one of the task's devices."""
     return f'/job:{self.job}/replica:0/task:{self.index}/device:{name}'
 
 
 class State(NamedTuple):
-  """What a task says of itself.
+  """The state that a task publishes.
 
   Attributes:
-    incarnation: of its process: another one after a restart.
+    incarnation: identifier of its process, which changes at a restart.
     fingerprint: see `cluster.fingerprint`.
-    trouble: why it cannot go on, or ''.
+    trouble: why the task cannot continue, or ''.
   """
 
   incarnation: str
@@ -70,28 +70,28 @@ class State(NamedTuple):
 
 
 class LostError(RuntimeError):
-  """A task does not answer, or not as a task of this run would."""
+  """A task does not answer, or its answer is not that of a task of this run."""
 
 
 class NotJoinedError(RuntimeError):
-  """This process is not the task that it was to be, and tells no other."""
+  """This process could not become its task; no other task is informed."""
 
 
 def all_tasks(cluster: clusters.Cluster, job: str) -> list[Task]:
-  """The tasks of a job of a `cluster.Cluster`."""
+  """Returns the tasks of a job."""
   addresses = cluster.jobs.get(job, ())
   return [Task(job, i, address) for i, address in enumerate(addresses)]
 
 
 def servers_of(cluster: clusters.Cluster) -> list[Task]:
-  """All tasks but the chief."""
+  """Returns all tasks except the chief."""
   return [*all_tasks(cluster, 'ps'), *all_tasks(cluster, 'worker')[1:]]
 
 
 def answers(task: Task, timeout: float = CALL_TIMEOUT) -> bool:
-  """True where a task's server answers within `timeout` seconds.
+  """Returns whether a task's server answers within `timeout` seconds.
 
-  A process that was stopped accepts connections but does not answer.
+  A stopped process accepts connections but does not answer.
   """
   try:
     with tf.Graph().as_default(), session(task, timeout) as opened:
@@ -102,10 +102,10 @@ def answers(task: Task, timeout: float = CALL_TIMEOUT) -> bool:
 
 
 def state_of(task: Task, timeout: float = CALL_TIMEOUT) -> State:
-  """The `State` of a task.
+  """Reads the `State` of a task.
 
   Raises:
-    LostError: it does not answer, or is not ready yet.
+    LostError: the task does not answer, or is not ready yet.
   """
   try:
     with tf.Graph().as_default(), tf.device(task.device()):
@@ -125,22 +125,22 @@ def states_within(
   seconds: float,
   waiting: Callable[[Task], None] = lambda task: None,
 ) -> dict[Task, State]:
-  """The first states of tasks, as they come.
+  """Waits for the first states of tasks.
 
   Args:
     others: tasks of a run.
-    seconds: to wait for all of them.
-    waiting: called once, with the first that is not there.
+    seconds: time limit for all of them.
+    waiting: called once, with the first missing task.
 
   Returns:
-    Those of the tasks that came within the time.
+    The states of the tasks that answered in time.
   """
   end = time.monotonic() + seconds
   states: dict[Task, State] = {}
   said = False
   while True:
     for task in [task for task in others if task not in states]:
-      # A short time each, so that one absent task hides no other.
+      # A short timeout each, so that a missing task does not delay the others.
       try:
         states[task] = state_of(task, timeout=3)
       except LostError:
@@ -152,15 +152,12 @@ def states_within(
 
 
 def order(task: Task, timeout: float = CALL_TIMEOUT, **what: Any) -> None:
-  """Tells a task what to do; see `service.Service.next_order`.
+  """Sends an order to a task, which reads it by `Service.next_order`.
 
-  Args:
-    task: a server.
-    timeout: seconds.
-    **what: of JSON's types.
+  The timeout is in seconds. The order consists of values of JSON types.
 
   Raises:
-    LostError: it does not answer.
+    LostError: the task does not answer.
   """
   try:
     with tf.Graph().as_default(), tf.device(task.device()):
@@ -172,25 +169,26 @@ def order(task: Task, timeout: float = CALL_TIMEOUT, **what: Any) -> None:
 
 
 def end(others: Iterable[Task], why: str = '', has_begun: bool = True) -> None:
-  """Lets tasks end.
+  """Orders tasks to end.
 
   Args:
-    others: of them those that do not answer are left out.
-    why: what went wrong, or ''.
-    has_begun: False where the run could not begin.
+    others: the tasks; those that do not answer are skipped.
+    why: reason of a failure, or ''.
+    has_begun: False if the run could not begin.
   """
   for task in others:
     try:
       order(task, do='end', why=why, has_begun=has_begun)
     except LostError:
-      # It is gone already, or ended before it could answer.
+      # The task has already ended, or ended before it answered.
       continue
 
 
 def batch_queue(tag: str, dtypes: Iterable[tf.DType]) -> tf.Tensor:
-  """The handle of a task's queue of batches, on the device that is current.
+  """Returns the handle of a task's batch queue, on the current device.
 
-  A handle and no `tf.queue.FIFOQueue`: that deletes the queue when it goes.
+  A handle instead of a `tf.queue.FIFOQueue`, which deletes the queue when it is
+  garbage-collected.
   """
   return tf.raw_ops.FIFOQueueV2(
     component_types=list(dtypes), capacity=2, shared_name=f'batches_{tag}'
@@ -198,9 +196,10 @@ def batch_queue(tag: str, dtypes: Iterable[tf.DType]) -> tf.Tensor:
 
 
 def progress_queue(tag: str) -> tf.Tensor:
-  """The handle of a task's queue of steps taken, as `batch_queue`.
+  """Returns the handle of a task's progress queue, on the current device.
 
-  It is read at once; where it is not, a thousand steps pass before one waits.
+  A reader empties it at once. Without reader, a producer blocks after a
+  thousand steps.
   """
   return tf.raw_ops.FIFOQueueV2(
     component_types=PROGRESS, capacity=1000, shared_name=f'progress_{tag}'
@@ -208,25 +207,22 @@ def progress_queue(tag: str) -> tf.Tensor:
 
 
 def new_tag() -> str:
-  """A name for queues that nobody else uses."""
+  """Returns a unique name for queues."""
   return uuid.uuid4().hex
 
 
 def connect(cluster: clusters.Cluster) -> None:
-  """Makes this process the client of all tasks of a cluster.
+  """Makes this process the client of all tasks of a cluster, which must answer.
 
-  It becomes worker 0 itself, at the address that the cluster has for it, so
-  that tasks that were started again find it.
-
-  Args:
-    cluster: of the chief; all tasks answer.
+  This process becomes worker 0 at its address in the cluster, so that restarted
+  tasks find it.
 
   Raises:
-    NotJoinedError: its own address is not to be had.
-    LostError: one went away meanwhile.
+    NotJoinedError: this process's port cannot be opened.
+    LostError: a task ended meanwhile.
   """
-  # With streams the first step often finds what it needs on other tasks not
-  # there yet. Read where the connections are made.
+  # With streaming, the first step often does not find its resources on other
+  # tasks yet. TensorFlow reads this variable when it connects.
   os.environ['TF_ENABLE_EAGER_CLIENT_STREAMING_ENQUEUE'] = 'False'
   try:
     tf.config.experimental_connect_to_cluster(
@@ -245,14 +241,9 @@ def connect(cluster: clusters.Cluster) -> None:
 
 @contextlib.contextmanager
 def session(task: Task, timeout: float) -> Iterator[tf.compat.v1.Session]:
-  """A session with the server of a task and with no other.
+  """Opens a session with the server of one task and with no other.
 
-  Args:
-    task: a server.
-    timeout: seconds that a call may take.
-
-  Yields:
-    One on the default graph.
+  It is on the default graph. `timeout` limits each call, in seconds.
   """
   config = tf.compat.v1.ConfigProto(
     device_filters=[f'/job:{task.job}/task:{task.index}'],
@@ -262,20 +253,20 @@ def session(task: Task, timeout: float) -> Iterator[tf.compat.v1.Session]:
   try:
     yield opened
   finally:
-    # As a context it would close itself in a thread after an error; where the
-    # task does not answer that prints a traceback which nobody can catch.
+    # As a context manager it would close in a thread after an error. If the
+    # task does not answer, that prints a traceback that cannot be caught.
     with contextlib.suppress(tf.errors.OpError):
       opened.close()
 
 
 def state_variable(initial: tf.Tensor) -> tf.compat.v1.Variable:
-  """Where a task says its `State`, as JSON; on the device that is current."""
-  # Unlike the shape of a queue's elements, a variable's need not agree.
+  """Creates the variable of a task's `State`, JSON, on the current device."""
+  # Unlike queues' element shapes, shapes of variables need not agree.
   return tf.compat.v1.Variable(
     initial, name=_STATE, use_resource=True, trainable=False, collections=[]
   )
 
 
 def orders_queue() -> tf.queue.FIFOQueue:
-  """Where a task takes its orders; on the device that is current."""
+  """Creates the queue of a task's orders, on the current device."""
   return tf.queue.FIFOQueue(16, tf.string, shapes=[[]], shared_name=_ORDERS)

@@ -1,10 +1,10 @@
-"""No wait without an end: names the silent task and ends the process.
+"""Limits every wait: names the silent task and ends the process.
 
-A call into TensorFlow that waits for another task cannot be cancelled, so the
-end of the wait is the end of the process. Some of these calls hold Python's
-lock, as when a function that is traced goes to all tasks: none of the process's
-Python threads runs then. So a timer of the C library ends it at the latest, and
-another process has the last words.
+A TensorFlow call that waits for another task cannot be cancelled, so the
+process has to end. Some of these calls hold Python's lock, for instance when a
+traced function is sent to all tasks. Then no Python thread of the process runs.
+So a timer of the C library ends the process, and another process prints the
+message.
 """
 
 import atexit
@@ -40,21 +40,22 @@ from terngrad import signals
 from terngrad.cluster import bystander
 from terngrad.cluster import spec as clusters
 
-# Of a process that ends because another one was lost: all can continue from the
-# last checkpoint. Of sysexits.h, EX_TEMPFAIL; see `launching.exit_codes`.
+# Exit code of a process that ends because another one was lost; all can
+# continue from the last checkpoint. EX_TEMPFAIL of sysexits.h; see
+# `launching.exit_codes`.
 LOST = 75
 _PING_SECONDS = 2.0
-# Of a process that could not begin; see `cli.command`.
+# Exit code of a process that could not begin; see `cli.command`.
 _NOT_BEGUN = 1
-# From the end of the time until all have been asked and the words are out: by
-# this process, and then by the other.
+# Seconds after the time limit to ask all tasks and to print the message: first
+# for this process, then for the other one.
 _LAST_WORDS_SECONDS = 10.0
-# Of a block, for another process: jobs, job, index, seconds, its name, and
-# whether a stop has saved, where there is one.
+# A block, described for another process: jobs, job, index, seconds, its name,
+# and in a `signals.stopping` block a list with the last saved step.
 _Request: TypeAlias = tuple[
   dict[str, tuple[str, ...]], str, int, float, str, list[Any] | None
 ]
-# When the time of each block is over, by `time.monotonic`.
+# For each block the end of its time by `time.monotonic`, and its description.
 _Waiting: TypeAlias = dict[int, tuple[float, _Request]]
 _TASK = re.compile(r'/job:(ps|worker)(?:/replica:0)?/task:([0-9]{1,6})')
 
@@ -67,13 +68,13 @@ def limit(
   end_with: Callable[[str], None] | None = None,
   code: int = LOST,
 ) -> Iterator[None]:
-  """Lets a block take so long at most.
+  """Ends the process if a block takes too long; names the silent tasks.
 
   Args:
-    cluster: whose tasks are asked.
-    seconds: for the block.
-    what: the block's name, for the message.
-    end_with: called with the message where the time is over; None for `end`.
+    cluster: the cluster whose tasks are asked.
+    seconds: time limit of the block.
+    what: name of the block, for the message.
+    end_with: called with the message instead of `end`; None for `end`.
     code: exit code of the process.
   """
 
@@ -111,7 +112,7 @@ def limit(
 def limit_start(
   cluster: clusters.Cluster, seconds: float, what: str
 ) -> AbstractContextManager[None]:
-  """`limit` of what comes before the first step; ends with `_NOT_BEGUN`."""
+  """Limits a block before the first step; its exit code is `_NOT_BEGUN`."""
   return limit(cluster, seconds, what, code=_NOT_BEGUN)
 
 
@@ -125,7 +126,7 @@ class _Times(ctypes.Structure):
 
 
 def _timers() -> ctypes.CDLL | None:
-  """The C library, or None where it has no timers."""
+  """Returns the C library, or None if it has no timers."""
   library = bystander.library('timer_create', 'timer_settime', 'timer_delete')
   if library is None:
     return None
@@ -146,10 +147,10 @@ def _timers() -> ctypes.CDLL | None:
 
 @contextlib.contextmanager
 def _ends(seconds: float, code: int) -> Iterator[None]:
-  """Ends this process, whatever it does, where a block takes longer.
+  """Ends this process, whatever it does, if a block takes longer.
 
-  By timer_create(2): when the time is over, a new thread of the C library calls
-  `_exit` with the code.
+  It uses timer_create(2): when the time is over, a new thread of the C library
+  calls `_exit` with the code.
   """
   library = _timers()
   timer = ctypes.c_void_p()
@@ -169,7 +170,7 @@ def _ends(seconds: float, code: int) -> Iterator[None]:
 
 
 class _Speaker:
-  """A process that says what this one cannot say any more."""
+  """A process that prints messages that this process can no longer print."""
 
   def __init__(self) -> None:
     self._numbers = itertools.count()
@@ -186,14 +187,14 @@ class _Speaker:
       words = [
         json.dumps([os.getpid(), reader, watch.seconds, [*exits.items()]])
       ]
-    # It ends when its standard input does, so with this process.
+    # It ends when its standard input closes, so with this process.
     self._process = subprocess.Popen(
       [sys.executable, '-m', __name__, *words],
       stdin=subprocess.PIPE,
       stdout=subprocess.DEVNULL,
       pass_fds=shared,
     )
-    # It was asked for.
+    # Not None, because of `stdin=subprocess.PIPE`.
     self._input = cast(IO[bytes], self._process.stdin).fileno()
     os.set_blocking(self._input, False)
     atexit.register(self._process.communicate)
@@ -203,7 +204,7 @@ class _Speaker:
 
   @contextlib.contextmanager
   def speaks(self, seconds: float, request: _Request) -> Iterator[None]:
-    """Says a `complaint` where a block takes longer, of its arguments."""
+    """Prints the `complaint` of `request` if a block takes longer."""
     number = next(self._numbers)
     self._tell([number, seconds, request])
     try:
@@ -212,7 +213,7 @@ class _Speaker:
       self._tell([number])
 
   def _tell(self, words: Sequence[Any] | Mapping[str, Any]) -> None:
-    # One that is gone or asleep says nothing, and is no reason to end.
+    # If the other process has ended or hangs, this process continues.
     with contextlib.suppress(OSError, ValueError):
       line = json.dumps(words) + '\n'
       os.write(self._input, line.encode())
@@ -220,15 +221,15 @@ class _Speaker:
 
 @functools.cache
 def _speaker(process: int) -> _Speaker:
-  """The `_Speaker` of a process by its number: a fork has its own."""
+  """Returns the `_Speaker` of a process; after a fork, the child's."""
   del process
   return _Speaker()
 
 
 def _speak(words: list[str]) -> None:
-  """Is the process of a `_Speaker`: also a `bystander.Bystander`."""
+  """Main loop of a `_Speaker`'s process, which is a `Bystander` too."""
   for ignored in signals.NUMBERS:
-    # A terminal sends them to all processes of a program.
+    # A terminal sends these signals to all processes of a program.
     signal.signal(ignored, signal.SIG_IGN)
   watch = None
   if words:
@@ -255,7 +256,7 @@ def _speak(words: list[str]) -> None:
 
 
 def _patience(waiting: _Waiting, watch: bystander.Bystander | None) -> float:
-  """Seconds in which a `_Speaker`'s process has nothing to do by itself."""
+  """Returns the seconds for which a `_Speaker`'s process can wait for input."""
   soonest = min((when for when, _ in waiting.values()), default=math.inf)
   patience = max(0.0, min(3600.0, soonest - time.monotonic()))
   return min(patience, watch.patience) if watch else patience
@@ -266,7 +267,7 @@ def _hear(
   waiting: _Waiting,
   watch: bystander.Bystander | None,
 ) -> None:
-  """Takes in what a process says to its `_Speaker`'s."""
+  """Handles one message of the watched process."""
   if isinstance(line, dict):
     if watch and 'taken' in line:
       watch.take(line['taken'])
@@ -281,7 +282,7 @@ def _hear(
 
 
 def _complain(waiting: _Waiting) -> None:
-  """Says of which blocks the time is over."""
+  """Prints the message of each block whose time is over."""
   now = time.monotonic()
   for number in [n for n, (when, _) in waiting.items() if when <= now]:
     _, (jobs, job, index, seconds, what, _) = waiting.pop(number)
@@ -290,7 +291,7 @@ def _complain(waiting: _Waiting) -> None:
 
 
 def _end_by(watch: bystander.Bystander, number: int, waiting: _Waiting) -> None:
-  """Ends the process that does not take a signal, and says what it did."""
+  """Ends the watched process after a signal, and prints what it did."""
   _, request = next(reversed(waiting.values()), (0, None))
   what, kept = (request[4], request[5]) if request else ('', None)
   saved = kept[0] if kept else None
@@ -303,9 +304,9 @@ def _end_by(watch: bystander.Bystander, number: int, waiting: _Waiting) -> None:
 
 
 def end(message: str, code: int = LOST) -> NoReturn:
-  """Says why and ends the process.
+  """Prints the reason and ends the process.
 
-  Without Python's own way out: TensorFlow would wait there for lost tasks.
+  It skips Python's cleanup, where TensorFlow would wait for lost tasks.
   """
   sys.stdout.flush()
   sys.stderr.write(f'error: {message}\n')
@@ -314,16 +315,14 @@ def end(message: str, code: int = LOST) -> NoReturn:
 
 
 def complaint(cluster: clusters.Cluster, seconds: float, what: str) -> str:
-  """What to say when `what` took longer than `seconds`; asks every task."""
+  """Returns the message for a block over its limit; asks every task."""
   return f'{what}: {explain(cluster, f"it took more than {seconds:g} s")}'
 
 
 def explain(cluster: clusters.Cluster, reason: str) -> str:
-  """What to say when tasks are lost; asks every one for a sign of life.
+  """Returns the message for lost tasks; asks every task for a sign of life.
 
-  Args:
-    cluster: whose tasks are asked.
-    reason: what TensorFlow said; tasks that it names are named.
+  Tasks that TensorFlow's `reason` mentions count as lost.
   """
   mine = cluster.job, cluster.index
   named = {
@@ -358,10 +357,10 @@ def explain(cluster: clusters.Cluster, reason: str) -> str:
 
 
 def answers(address: str) -> bool:
-  """Whether a TensorFlow server that is awake listens at 'host:port'.
+  """Returns whether a running TensorFlow server listens at 'host:port'.
 
-  A stopped process has connections accepted by the kernel; only one that runs
-  greets, as HTTP/2 servers do, without being asked.
+  The kernel accepts connections for a stopped process too. But only a running
+  server sends the HTTP/2 greeting without a request.
   """
   host = clusters.host_of(address).strip('[]')
   port = int(address.rpartition(':')[2])

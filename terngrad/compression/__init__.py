@@ -1,1 +1,1 @@
-"""Compressed gradients for loops and libraries of others."""
+"""Gradient compression for custom training loops and other libraries."""

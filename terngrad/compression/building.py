@@ -1,4 +1,4 @@
-"""The step of a Keras classifier, put together for loops of one's own."""
+"""The training step of a Keras classifier, for custom training loops."""
 
 import functools
 from typing import NamedTuple
@@ -31,19 +31,20 @@ Array: TypeAlias = np.ndarray | tf.Tensor
 
 
 class Choices(NamedTuple):
-  """How a model is trained.
+  """Options of how a model is trained.
 
   Attributes:
-    codec: a method, or as `--codec` spells it.
-    codec_rules: other codes for some variables, as `--codec_rules` spells them.
-    in_float32: True leaves the gradient of that variable as it is.
-    optimizer: as `--optimizer` spells it. None: the model is only scored.
-    loss: see `scoring.loss_function`.
-    own_statistics: True where each device keeps its own moving statistics.
-    recomputes: True where activations are computed again in the backward pass,
-      see `recomputing`.
-    mean_share: see `passes.ModelPass`.
-    seed: of the random codes.
+    codec: a method, or a text as for `--codec`.
+    codec_rules: codecs for some variables, as for `--codec_rules`.
+    in_float32: returns True for a variable whose gradient is not compressed.
+    optimizer: a text as for `--optimizer`. None: the model is only evaluated.
+    loss: a function of (outputs, labels), see `scoring.loss_function`.
+    own_statistics: True if each device keeps local moving statistics.
+    recomputes: True if the backward pass computes activations again, see
+      `recomputing`.
+    mean_share: examples per device, averaged over all devices; None for equal
+      batches. See `passes.ModelPass`.
+    seed: seed of the random codes.
   """
 
   codec: str | method.Method = 'ternary'
@@ -58,32 +59,29 @@ class Choices(NamedTuple):
 
 
 class BuiltModel:
-  """A model with its replicas and its step.
+  """A model with its replicas and its training step.
 
   Attributes:
-    codec: of the gradients; None for a model that is only scored.
-    replicas: one a device of this process, without averages.
+    codec: the gradients' codec; None for a model that is only evaluated.
+    replicas: one per device of this process, without moving averages.
     steps: steps taken.
   """
 
-  # What messages call those that compute gradients.
+  # The name of the workers in messages.
   _workers_called = 'workers'
-  # None of a model that is only scored.
+  # Not set for a model that is only evaluated.
   _step: steps.TrainStep
 
   def __init__(
     self, model: keras.Model, exchange: protocol.Exchange, choices: Choices
   ) -> None:
-    """Makes replicas and the step; the first replica is the model's own.
+    """Creates the step and replicas; the first uses the model's variables.
 
-    Args:
-      model: maps images to logits [b, classes].
-      exchange: see `step.Training`.
-      choices: how it is trained.
+    The model maps images to logits [b, classes].
 
     Raises:
-      ValueError: the text of a codec, a rule or the optimizer names none; or
-        the model cannot be cut to be recomputed.
+      ValueError: a codec, a rule or the optimizer is unknown, or the model
+        cannot be split into segments to recompute.
     """
     self._exchange = exchange
     self._plan = model_variables.variables_of(model)
@@ -128,8 +126,8 @@ class BuiltModel:
     """Takes a step with the examples of all workers of this process.
 
     Raises:
-      errors.TrainingError: a loss or a gradient is not finite, on the workers
-        that the message lists. Nothing is updated.
+      errors.TrainingError: a loss or a gradient is not finite. The message
+        lists the workers. Nothing is updated.
     """
     result = self._step.take(
       images,
@@ -150,7 +148,7 @@ class BuiltModel:
 
 
 def _not_finite(result: steps.StepResult) -> np.ndarray:
-  """The workers whose loss or gradient is not finite, int64 [workers]."""
+  """Returns workers whose loss or gradient is not finite, int64 [workers]."""
   entropy, probes = result.entropy.numpy(), result.probes.numpy()
   with np.errstate(over='ignore'):
     usable = np.isfinite(probes * np.float32(len(entropy))).all(axis=1)
@@ -158,9 +156,9 @@ def _not_finite(result: steps.StepResult) -> np.ndarray:
 
 
 def _methods(choices: Choices, num_workers: int) -> codes.Named:
-  """The methods of all variables."""
+  """Parses the compression methods of all variables."""
 
-  # Equal texts are one method, whose variables are coded together.
+  # Variables with equal texts share one method and are encoded together.
   @functools.cache
   def made(code: str | method.Method) -> method.Method:
     if isinstance(code, str):

@@ -1,4 +1,4 @@
-"""Compressed gradients in a loop of one's own, in one call."""
+"""Compressed gradient sums in a custom training loop, in one call."""
 
 import functools
 from collections.abc import Sequence
@@ -22,12 +22,12 @@ def compress(
   names: Sequence[str] = (),
   shapes: Sequence[Sequence[int] | tf.TensorShape] | None = None,
 ) -> Sequence[compressor.Gradient]:
-  """Adds the gradients of all replicas up, as they tell it each other in codes.
+  """Sums the gradients of all replicas, compressed.
 
-  Under a strategy of `tf.distribute` this is called inside of `strategy.run`,
-  in place of `tf.distribute.get_replica_context().all_reduce`; without one the
-  gradients are coded and decoded. What is returned is for an update of one's
-  own. An optimizer of Keras adds up by itself: `keras.CompressedOptimizer`.
+  Under a `tf.distribute` strategy, call this inside `strategy.run`, instead of
+  `tf.distribute.get_replica_context().all_reduce`. Without a strategy the
+  gradients are encoded and decoded. The result is for a custom update. Keras
+  optimizers sum gradients themselves: wrap them by `keras.CompressedOptimizer`.
 
   Examples:
     >>> import tensorflow as tf
@@ -38,26 +38,27 @@ def compress(
 
   Args:
     gradients: float32, float16 or bfloat16, of the same shapes in every call;
-      `tf.IndexedSlices` travel as they are.
-    codec: 'ternary', 'powersgd:rank=2', or a dict of regular expressions of
-      names to such texts. A `Compressor` for codes that remember something.
-    step: integer [], steps taken before: random codes depend on it.
-    seed: integer, of the random codes; that of a `Compressor` is its own.
-    mean: True returns the mean over the replicas: for losses that each replica
-      averages over its own examples. The sum is for losses that are divided by
-      the examples of all.
-    names: of the variables, for a dict and for messages.
-    shapes: of the variables, where those of the gradients are not known while
-      the step is traced: `[variable.shape for variable in variables]`.
+      `tf.IndexedSlices` are sent uncompressed.
+    codec: a text such as 'ternary' or 'powersgd:rank=2', or a dict from regular
+      expressions of names to such texts. Codecs with state need a `Compressor`.
+    step: integer [], steps taken before; random codes depend on it.
+    seed: integer, seed of the random codes. A `Compressor` uses its seed
+      instead.
+    mean: True returns the mean over the replicas, for losses that each replica
+      averages over its local examples. False returns the sum, for losses that
+      are divided by the number of all examples.
+    names: names of the variables, for a dict of codecs and for messages.
+    shapes: shapes of the variables. Needed if the gradients have unknown shapes
+      when the step is traced: `[variable.shape for variable in variables]`.
 
   Returns:
-    Those of the same kinds, shapes and dtypes, the same bits on all replicas.
-    Where a gradient is not finite on any replica, all elements of that one are
-    NaN, and all that a `Compressor` remembers stays as it was.
+    Gradients of the same kinds, shapes and dtypes, bit-identical on all
+    replicas. If a gradient is not finite on some replica, all its elements are
+    NaN, and the state of a `Compressor` does not change.
 
   Raises:
-    ValueError: a text that names no codec, or one that remembers; a dtype or
-      a strategy that is not supported; or a shape that is not known.
+    ValueError: the codec is unknown, or has state and is not a `Compressor`; a
+      dtype or a strategy is not supported; or a shape is not known.
   """
   if not isinstance(codec, compressor.Compressor):
     rules = codec if isinstance(codec, str) else tuple(codec.items())
@@ -79,10 +80,10 @@ def _spec(
   gradient: compressor.Gradient,
   shape: Sequence[int] | tf.TensorShape,
 ) -> policy.VariableSpec:
-  """What is known of the variable of a gradient.
+  """Returns the name and the shape of a gradient's variable.
 
   Raises:
-    ValueError: its shape is not known, and it is coded; or another was given.
+    ValueError: a dense gradient has an unknown shape, or not the given one.
   """
   shape = tf.TensorShape(shape)
   if not shape.is_compatible_with(gradient.shape):
@@ -93,7 +94,7 @@ def _spec(
   if shape.is_fully_defined():
     return policy.VariableSpec(name, tuple(shape))
   if isinstance(gradient, tf.IndexedSlices):
-    # Nothing is coded.
+    # Sparse gradients are not encoded.
     return policy.VariableSpec(name, ())
   raise ValueError(
     f'{name}: expected a gradient of a known shape, received one of {shape}. '
@@ -108,7 +109,7 @@ def _of_strategy(
   rules: str | tuple[tuple[str, str], ...],
   seed: int,
 ) -> compressor.Compressor:
-  """A compressor that is called again with the same arguments."""
+  """Returns a compressor, the same one for the same arguments."""
   made = compressor.Compressor(
     rules if isinstance(rules, str) else dict(rules), seed
   )

@@ -1,7 +1,7 @@
-"""Compressed sums of gradients for whoever computes and applies them.
+"""Compressed sums of gradients, independent of the training loop.
 
-Under a strategy of `tf.distribute` every replica is a worker. Without one there
-is a single worker, whose gradients are coded and decoded, or N virtual ones.
+Under a `tf.distribute` strategy every replica is a worker. Without a strategy
+there is one worker, whose gradients are encoded and decoded, or N virtual ones.
 """
 
 import functools
@@ -31,13 +31,14 @@ Gradient: TypeAlias = tf.Tensor | tf.IndexedSlices
 
 
 class Compressor:
-  """Codec, exchange and states for the gradients of one model.
+  """Sums the gradients of one model; holds codec, exchange and states.
 
   Attributes:
-    codec: as it was given.
-    seed: of the random codes.
-    num_workers: virtual workers, or None.
-    observer: traced with each step; it gets rows where there are some.
+    codec: the codec as given.
+    seed: seed of the random codes.
+    num_workers: number of virtual workers, or None.
+    observer: a function that each traced step calls with an `Observed`, and
+      with a `PassedRows` if there are sparse gradients; or None.
   """
 
   def __init__(
@@ -46,17 +47,18 @@ class Compressor:
     seed: int = 0,
     num_workers: int | None = None,
   ) -> None:
-    """Checks the codec; all else waits for the first gradients.
+    """Checks the codec; everything else is created at the first gradients.
 
     Args:
-      codec: as `--codec` spells it, 'error_feedback+topk:ratio=0.01'; or a dict
-        of regular expressions to such texts: a variable gets that of the first
-        which is found in its name.
-      seed: integer.
-      num_workers: N virtual workers of one replica.
+      codec: a text as for `--codec`, 'error_feedback+topk:ratio=0.01'; or a
+        dict from regular expressions to such texts. The first expression that
+        matches part of a variable's name selects its codec.
+      seed: integer, seed of the random codes.
+      num_workers: N virtual workers of one replica; None if replicas are
+        workers.
 
     Raises:
-      ValueError: a text names no codec.
+      ValueError: the codec is unknown.
     """
     self.codec = codec
     self.seed = seed
@@ -66,7 +68,7 @@ class Compressor:
     for _, text in variable_codes.rules(codec):
       registry.method(text, num_workers or replicas)
     self._strategy: tf.distribute.Strategy | None = None
-    # None until the first gradients come.
+    # None before the first gradients.
     self._remembered: remembered.Remembered | None = None
     self._loaded: dict[str, np.ndarray] = {}
     self._reducers: dict[
@@ -81,7 +83,7 @@ class Compressor:
     step: tf.Tensor,
     mean: bool = False,
   ) -> Sequence[Gradient]:
-    """The sums, or means, of `reduce` alone; its arguments."""
+    """Returns only the values of `reduce`, which has the same arguments."""
     return self.reduce(gradients, variables, step, mean).values
 
   @tf.autograph.experimental.do_not_convert
@@ -92,34 +94,35 @@ class Compressor:
     step: tf.Tensor,
     mean: bool = False,
   ) -> reduced_lib.Sums:
-    """The sums of all replicas' gradients, where one replica computes.
+    """Sums the gradients of all replicas, called in each replica.
 
-    The sum is the mean of gradients that are each coded as N times themselves:
-    where a loss is divided by the number of replicas, as Keras does, what is
-    coded are the gradients of each replica's own mean.
+    The sum is computed as the mean of N times each gradient. If a loss is
+    divided by the number of replicas, as in Keras, this encodes the gradient of
+    each replica's mean loss.
 
-    Where a gradient is not finite on any replica, all states stay as they are.
+    If a gradient is not finite on some replica, no state changes.
 
     Args:
-      gradients: of floats; `tf.IndexedSlices` are not coded.
-      variables: of them.
+      gradients: float tensors; `tf.IndexedSlices` are not encoded.
+      variables: the variables of the gradients.
       step: integer [], steps taken before.
-      mean: True for the means instead.
+      mean: True returns means instead of sums.
 
     Raises:
-      ValueError: a dtype or a strategy that cannot be; or no replica computes.
+      ValueError: a dtype or a strategy is not supported, or the call is outside
+        of a replica.
     """
     context = _replica_context()
     rows = {
       i: g for i, g in enumerate(gradients) if isinstance(g, tf.IndexedSlices)
     }
     summed = self._rows(context, rows, variables, mean)
-    # What travels as it is brings every replica's NaN and infinity with it.
+    # An uncompressed sum contains the NaN and infinity of every replica.
     finite = {i: loss_scaling.all_finite([g.values]) for i, g in summed.items()}
     dense = [i for i in range(len(gradients)) if i not in rows]
     if dense:
       others = tf.reduce_all(tf.stack([True, *finite.values()]))
-      # Identities: one tensor of all replicas would reach `merged` only once.
+      # Copies: a tensor shared by all replicas would reach `merged` only once.
       own = [
         tf.identity(float_gradients.checked(gradients[i], variables.specs[i]))
         for i in dense
@@ -152,16 +155,16 @@ class Compressor:
     """Cross-replica half of `reduce`, called by `merge_call`.
 
     Args:
-      variables: see `reduce`.
-      mean: see `reduce`.
-      strategy: the present one.
-      own: float32, each of all replicas, as `strategy.run` returns values.
-      step: int64 [], likewise.
-      others_finite: bool [], likewise, whether gradients are that travel as
-        they are; None for no others.
+      variables: the variables of the gradients.
+      mean: True returns means instead of sums.
+      strategy: the current strategy.
+      own: float32 gradients, each a value per replica as of `strategy.run`.
+      step: int64 [], a value per replica.
+      others_finite: bool [], a value per replica: whether the gradients that
+        are sent uncompressed are finite; None if there are none.
 
     Returns:
-      Those of each replica of this process.
+      The `Sums` of each replica of this process.
     """
     count = 1 if mean else self._join(strategy).exchange.num_workers
     of_gradients = map(strategy.experimental_local_results, own)
@@ -190,17 +193,18 @@ class Compressor:
     others_finite: Sequence[tf.Tensor] | None = None,
     known: list[list[tf.Tensor]] | None = None,
   ) -> reduced_lib.Reduced:
-    """The mean gradients of all workers, wherever they come from.
+    """Averages the gradients of all workers, which `gradients_of` computes.
 
-    A step in which a gradient is not finite leaves all states alone.
+    If a gradient is not finite, no state changes.
 
     Args:
-      gradients_of: for each device a function of a worker's number, int32 [],
-        that returns its float32 gradients.
-      variables: of the gradients.
+      gradients_of: for each device a function from a worker's number, int32 [],
+        to its float32 gradients.
+      variables: the variables of the gradients.
       steps: for each device integer [], steps taken before.
-      others_finite: for each device bool [], whether the gradients are that
-        others reduce in this step, alike on all devices; None for no others.
+      others_finite: for each device bool [], whether the gradients that this
+        step reduces elsewhere are finite, equal on all devices; None if there
+        are none.
       known: for each worker of this process its gradients, for the observer.
     """
     states = self._join(tf.distribute.get_strategy())
@@ -213,7 +217,7 @@ class Compressor:
     finite, apply_states = [], []
     for index, device in enumerate(exchange.devices):
       with tf.device(device):
-        # Gradients that are finite may add up to infinity.
+        # The sum of finite gradients can be infinite.
         agreed = shared[index] * exchange.num_workers
         finite.append(float_gradients.finite_variables(part.codec, agreed))
         apply_states.append(tf.reduce_all(finite[index]))
@@ -233,11 +237,11 @@ class Compressor:
     return reduced
 
   def saved(self) -> dict[str, np.ndarray]:
-    """The states by name; see `Remembered.arrays`."""
+    """Returns the states by name, as `Remembered.arrays` does."""
     return self._remembered.arrays() if self._remembered else self._loaded
 
   def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-    """Takes what `saved` returned, here or elsewhere."""
+    """Loads states that `saved` returned, here or in another process."""
     self._loaded = dict(arrays)
     if self._remembered:
       self._remembered.load(arrays)
@@ -249,7 +253,7 @@ class Compressor:
     variables: policy.Variables,
     mean: bool,
   ) -> dict[int, Gradient]:
-    """The sums or means of the rows of all replicas, by their variables."""
+    """Sums or averages the sparse gradients of all replicas, by index."""
     if gradients and self.observer:
       context.merge_call(
         self._observe_rows, args=passed_rows.sent(gradients.values())
@@ -264,7 +268,7 @@ class Compressor:
     return dict(passed_rows.summed(context, gradients, mean))
 
   def _join(self, strategy: tf.distribute.Strategy) -> remembered.Remembered:
-    """The states of the workers, whom the first call finds."""
+    """Returns the workers' states; the first call creates the exchange."""
     if self._remembered is None:
       kind = 'GPU' if tf.config.list_logical_devices('GPU') else 'CPU'
       exchange = strategies.of_strategy(
@@ -283,8 +287,8 @@ class Compressor:
   def _reducer(
     self, variables: policy.Variables, states: remembered.Remembered
   ) -> reducers.Reducer:
-    """The `Reducer` of some variables."""
-    # Kernels in C++ are nothing that XLA can compile.
+    """Returns the `Reducer` of some variables, created once."""
+    # XLA cannot compile the C++ kernels.
     in_xla = float_gradients.is_compiled_by_xla()
     key = variables.indices, variables.plain, in_xla
     if key not in self._reducers:
@@ -309,7 +313,7 @@ class Compressor:
   def _observe_rows(
     self, strategy: tf.distribute.Strategy, *counts: tf.Tensor
   ) -> None:
-    """Cross-replica: calls the observer with what all replicas' rows take."""
+    """Reports the size of sparse gradients to the observer; cross-replica."""
     bits, elements = (
       tf.reduce_mean(tf.stack(strategy.experimental_local_results(count)))
       for count in counts
@@ -323,17 +327,17 @@ def _worker_gradients(
   of_worker: Callable[[tf.Tensor], list[tf.Tensor]],
   specs: Sequence[policy.VariableSpec],
 ) -> Callable[[tf.Tensor], reducers.WorkerGradients]:
-  """A worker's gradients as a `Reducer` takes them, of static shapes."""
+  """Wraps a function so that it returns static shapes for a `Reducer`."""
   return lambda worker: reducers.WorkerGradients(
     list(map(float_gradients.shaped, of_worker(worker), specs))
   )
 
 
 def _replica_context() -> tf.distribute.ReplicaContext:
-  """That of the replica that computes.
+  """Returns the context of the current replica.
 
   Raises:
-    ValueError: none does.
+    ValueError: the call is outside of a replica.
   """
   context = tf.distribute.get_replica_context()
   if context is None:

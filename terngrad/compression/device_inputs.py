@@ -1,8 +1,7 @@
-"""What the devices of a training read: batches of their own, never the same.
+"""Training inputs: each device reads different batches.
 
-A device's input is anything that can be iterated. What can be iterated only
-once, such as the iterator of one shared reader, may be handed to several
-devices: they take batches from it in turn.
+An input is any iterable. An iterator, such as that of one shared reader, can be
+passed to several devices: they take batches from it in turn.
 """
 
 from collections.abc import Callable
@@ -41,15 +40,16 @@ class DeviceInputs:
     exchange: protocol.Exchange,
     images: tf.TensorSpec,
   ) -> None:
-    """Asks for every device's input.
+    """Calls `input_fn` for each device.
 
     Args:
       input_fn: returns a `tf.data.Dataset` or another iterable.
-      exchange: with a worker a device.
-      images: what the model takes, with b.
+      exchange: has one worker per device.
+      images: shape and dtype of the model's input, with the batch axis.
 
     Raises:
-      ValueError: no iterable, or one that several devices would begin anew.
+      ValueError: an input is not iterable, or several devices got the same one
+        and would each iterate over it from the beginning.
     """
     self._exchange = exchange
     self._images = images
@@ -57,7 +57,7 @@ class DeviceInputs:
     self._sources = [
       input_fn(number, exchange.num_workers) for number in self._numbers
     ]
-    # Ended ones begin again.
+    # An iterator at its end is replaced by a new one.
     self._iterators: list[Iterator[Any]] = [iter(()) for _ in self._sources]
     self._are_compared = False
     self._sizes: list[int] = []
@@ -65,16 +65,16 @@ class DeviceInputs:
       self._check_source(place, source)
 
   def next(self) -> tuple[tf.Tensor, tf.Tensor, int]:
-    """The examples of a step; an input that has ended begins anew.
+    """Returns the examples of a step; an input at its end starts again.
 
     Returns:
       (images [devices of this process, b, ...], labels int32 [the same, b],
-      examples of all processes), the first two as `shares.deal` makes
-      them where devices have different b.
+      number of examples in all processes). Images and labels are ragged tensors
+      where devices have different b, see `shares.deal`.
 
     Raises:
-      ValueError: no batches, batches of different shapes, or two devices that
-        see the same examples.
+      ValueError: an input is empty, shapes of batches differ, or two devices
+        received the same examples.
     """
     batches = [self._again(place) for place in range(len(self._sources))]
     for place, (images, _) in enumerate(batches):
@@ -100,13 +100,14 @@ class DeviceInputs:
       return *shares.deal(own, *joined), sum(self._sizes)
 
   def once(self) -> Iterator[list[_Batch | None]]:
-    """All examples, each once.
+    """Iterates over all examples, each once.
 
     Yields:
-      For each device (images, labels), or None where it has no more.
+      For each device (images, labels), or None after the end of its input.
 
     Raises:
-      ValueError: an input has no end, or two devices see the same examples.
+      ValueError: an input is infinite, or two devices received the same
+        examples.
     """
     for place, source in enumerate(self._sources):
       if isinstance(source, tf.data.Dataset) and (
@@ -141,7 +142,7 @@ class DeviceInputs:
         )
 
   def _again(self, place: int) -> _Batch:
-    """The next batch of a device, the first one after the last."""
+    """Returns a device's next batch, and the first after the last."""
     batch = self._batch(place)
     if batch is None:
       self._iterators[place] = iter(self._sources[place])
@@ -155,7 +156,7 @@ class DeviceInputs:
     return batch
 
   def _batch(self, place: int) -> _Batch | None:
-    """The next (images, labels) of a device as tensors; None at the end."""
+    """Returns a device's next (images, labels) as tensors; None at the end."""
     element = next(self._iterators[place], None)
     if element is None:
       return None
@@ -183,21 +184,21 @@ class DeviceInputs:
     return images, tf.cast(labels, tf.int32)
 
   def _expected(self) -> str:
-    """What a batch should be, in words."""
+    """Describes a valid batch, for messages."""
     if self._images.shape.rank is None:
       return f'{_BATCH} with b >= 1'
     sizes = ', '.join(str(size or '...') for size in self._images.shape[1:])
     return f'images [b, {sizes}] and integer labels [b] with b >= 1'
 
   def _compare(self, batches: Sequence[_Batch | None]) -> list[int]:
-    """Refuses equal first batches, here and in other processes.
+    """Refuses equal first batches, in this and in other processes.
 
     Returns:
-      How many examples the first batch of each device of all processes has; []
-      where the batches are not the first.
+      The number of examples in the first batch of each device of all processes;
+      [] after the first batches.
 
     Raises:
-      ValueError: two are equal to the bit.
+      ValueError: two batches are bit-identical.
     """
     if self._are_compared:
       return []
@@ -223,7 +224,7 @@ class DeviceInputs:
 
 
 def _size_and_digest(batch: _Batch | None) -> np.ndarray:
-  """int32 [9] of a batch, its examples first; zeros where there is none."""
+  """Returns int32 [9]: examples and digests of a batch; zeros for None."""
   if batch is None:
     return np.zeros([9], np.int32)
   digests = [equality.digest(part.numpy()) for part in batch]
@@ -231,7 +232,7 @@ def _size_and_digest(batch: _Batch | None) -> np.ndarray:
 
 
 def _shown(value: Any) -> str:
-  """A tensor by its type and shape."""
+  """Describes a tensor by its dtype and shape."""
   if not hasattr(value, 'shape'):
     return f'of {len(value)}' if hasattr(value, '__len__') else ''
   return f'{tf.as_dtype(value.dtype).name} {list(value.shape)}'

@@ -1,4 +1,4 @@
-"""Gradients as codes take them, float32, and whether they are finite."""
+"""Conversion of gradients to float32, and tests for finite values."""
 
 import numpy as np
 import tensorflow as tf
@@ -14,31 +14,35 @@ _FLOATS = (tf.float32, tf.float16, tf.bfloat16)
 def finite_variables(
   codec: gradients_lib.GradientCodec, probe: tf.Tensor
 ) -> tf.Tensor:
-  """Bool [variables], whether all numbers of each in a probe are."""
+  """Tests for each variable whether its values in a probe are finite.
+
+  Returns:
+    bool [variables].
+  """
   _, rows = np.unique(codec.probed_variables(), return_inverse=True)
   strange = tf.cast(~tf.math.is_finite(probe), tf.int32)
   return tf.math.unsorted_segment_sum(strange, rows, codec.num_variables) < 1
 
 
 def or_nan(finite: tf.Tensor, means: list[tf.Tensor]) -> list[tf.Tensor]:
-  """The means; NaN in those of variables whose gradients are not finite."""
+  """Sets means to NaN for variables whose gradients are not finite."""
 
   def marked() -> list[tf.Tensor]:
     pairs = zip(tf.unstack(finite), means, strict=True)
     return [tf.where(known, m, float('nan')) for known, m in pairs]
 
-  # A branch: where all are finite, as nearly always, nothing is copied.
+  # The branch avoids copies in the usual case that all are finite.
   return tf.nest.flatten(
     tf.cond(tf.reduce_all(finite), lambda: list(means), marked)
   )
 
 
 def checked(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
-  """The gradient as float32, of the shape of its variable.
+  """Casts a gradient to float32, with the shape of its variable.
 
   Raises:
-    ValueError: a dtype that codes would lose digits of.
-    tf.errors.InvalidArgumentError: another shape.
+    ValueError: the dtype is not float32, float16 or bfloat16.
+    tf.errors.InvalidArgumentError: the gradient has another shape.
   """
   if gradient.dtype not in _FLOATS:
     raise ValueError(
@@ -50,13 +54,13 @@ def checked(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
 
 
 def shaped(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
-  """The gradient, of a static shape."""
-  # Only where something is unknown: a check is an operation of every step.
+  """Sets the static shape of a gradient."""
+  # Checked only if the shape is unknown: the check costs an operation per step.
   if gradient.shape.is_fully_defined():
     return gradient
   return tf.ensure_shape(gradient, spec.shape)
 
 
 def is_compiled_by_xla() -> bool:
-  """Whether what is traced now becomes a part of a program of XLA."""
+  """Returns whether XLA compiles the function that is being traced."""
   return control_flow_util.GraphOrParentsInXlaContext(ops.get_default_graph())

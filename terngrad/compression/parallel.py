@@ -1,4 +1,4 @@
-"""A user's own Keras model on several devices, from a few functions.
+"""Data-parallel training of a Keras model on several devices.
 
     parallel = terngrad.parallelize(
       lambda index, count: dataset.shard(count, index).batch(32).repeat(),
@@ -8,16 +8,16 @@
     )
     parallel.run(num_steps=100)
 
-Every device has a replica and reads examples of its own. In a step the devices
-tell each other their gradients, as the codec writes them, and all update by the
-same mean, so that replicas stay equal to the bit.
+Each device has a replica and reads different examples. In each step the devices
+exchange compressed gradients, and all apply the same mean. So the replicas stay
+bit-identical.
 
-A loss is the mean over the examples of its device, without a scale of one by
-the number of devices, which losses need whose gradients are added up: here the
-gradients' mean is taken. Where batches of a step differ in size, each device's
-loss is multiplied with its size by the mean size, so that it is the gradient of
-the mean over all examples. In several processes a device's batches are all of
-one size.
+The loss is the mean over the examples of one device. Do not divide it by the
+number of devices, as for frameworks that sum gradients: here gradients are
+averaged. If the batches of a step differ in size, each device's loss is
+multiplied by its batch size and divided by the mean batch size. The result is
+the gradient of the mean over all examples. In several processes, all batches of
+one device need the same size.
 """
 
 from collections.abc import Callable
@@ -52,35 +52,36 @@ def parallelize(
   optimize_gradient_memory: bool = False,
   seed: int = 1,
 ) -> parallel_model.ParallelModel:
-  """Puts a Keras model on several devices, to train it or to score it.
+  """Replicates a Keras model on several devices, to train or evaluate it.
 
   The keywords `loss_fn` and `update` of 0.2, now `loss` and `optimizer`, work
   until 0.4, with a DeprecationWarning.
 
   Args:
-    input_fn: takes (device_index, num_devices), returns that device's examples:
-      an iterable of (images [b, ...], integer labels [b]), or the iterator of
-      one shared reader. Counts the devices of all processes.
-    model_fn: returns a model to logits [b, classes], or to a list of them and
-      others. The first device uses the model's own variables.
-    loss: takes (outputs, labels int32 [b]), returns the mean over the examples,
-      float32 []. None: cross entropy.
-    optimizer: as `--optimizer` spells it. None: the model is only scored.
+    input_fn: a function from (device_index, num_devices) to that device's
+      examples: an iterable of (images [b, ...], integer labels [b]), or the
+      iterator of one shared reader. The devices of all processes are counted.
+    model_fn: returns a model whose output is logits [b, classes], or a list
+      that begins with them. The first device uses the model's variables.
+    loss: a function from (outputs, labels int32 [b]) to the mean over the
+      examples, float32 []. None: cross entropy.
+    optimizer: a text as for `--optimizer`. None: the model is only evaluated.
     learning_rate: a number, or a function of the steps taken before.
-    devices: numbers of GPUs, or of logical CPU devices on a machine without
-      any; or names. As many in every process.
-    codec: a method, or as `--codec` spells it.
-    codec_rules: as `--codec_rules` spells them.
-    rendezvous: None for one process; else options of a cluster by their names,
-      or a `config.cluster.Cluster`. Nothing may have used TensorFlow before.
-    broadcast_computed_params: False leaves each device its own moving
-      statistics; True averages them each step.
+    devices: device names, or numbers: of GPUs, or of logical CPU devices on a
+      machine without GPU. Every process needs the same count.
+    codec: a method, or a text as for `--codec`.
+    codec_rules: codecs for some variables, as for `--codec_rules`.
+    rendezvous: None for one process; else a dict of cluster options by name, or
+      a `config.cluster.Cluster`. TensorFlow must not be in use before the call.
+    broadcast_computed_params: False keeps moving statistics local to each
+      device; True averages them in each step.
     optimize_gradient_memory: True computes activations again in the backward
-      pass, to the same bits. The model is a graph of layers with one input.
-    seed: of the random codes, and for `keras.utils.set_random_seed`.
+      pass, with bit-identical results. The model must be a graph of layers with
+      one input.
+    seed: seed of the random codes, and for `keras.utils.set_random_seed`.
 
   Raises:
-    ValueError: what an argument names is not there.
+    ValueError: an argument names something unknown.
   """
   choices = building.Choices(
     codec=codec,

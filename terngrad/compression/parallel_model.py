@@ -1,4 +1,4 @@
-"""A model on several devices, each with a replica and an input of its own."""
+"""A model on several devices, each with a replica and an input."""
 
 import operator
 import os
@@ -21,10 +21,10 @@ from terngrad.training import metrics
 
 
 class ParallelModel(building.BuiltModel):
-  """A model on several devices; made by `parallel.parallelize`.
+  """A model on several devices; created by `parallel.parallelize`.
 
-  In several processes all call the same methods in the same order, but for
-  `predict`, `params` and `statistics`.
+  With several processes, all must call the same methods in the same order,
+  except for `predict`, `params` and `statistics`.
 
   Examples:
     >>> import keras, numpy as np, terngrad
@@ -44,11 +44,12 @@ class ParallelModel(building.BuiltModel):
     True
 
   Attributes:
-    model: the `keras.Model`, whose variables are those of the first device.
-    devices: tuple of names, those of this process.
-    num_devices: of all processes.
-    codec: `reduce.gradients.GradientCodec`; None for a model that only scores.
-    replicas: tuple of `step.replicas.Replica`, one a device of this process.
+    model: the `keras.Model`; the first device uses its variables.
+    devices: tuple of the names of this process's devices.
+    num_devices: number of devices in all processes.
+    codec: `reduce.gradients.GradientCodec`; None for a model that is only
+      evaluated.
+    replicas: tuple of `step.replicas.Replica`, one per device of this process.
     steps: steps taken.
   """
 
@@ -62,21 +63,17 @@ class ParallelModel(building.BuiltModel):
     exchange: protocol.Exchange,
     choices: building.Choices,
   ) -> None:
-    """Makes the model, its replicas and what takes steps.
+    """Creates the model, its replicas and its step.
 
-    Args:
-      input_fn: see `parallel.parallelize`.
-      model_fn: likewise.
-      learning_rate: likewise.
-      exchange: with a worker a device.
-      choices: how the model is trained.
+    The exchange has one worker per device. The other arguments are those of
+    `parallel.parallelize`.
 
     Raises:
-      ValueError: there is no model, or no input.
+      ValueError: `model_fn` returns no built model, or an input is not valid.
     """
     self._learning_rate = learning_rate
     minimized = scoring.loss_function(choices.loss)
-    # Examples a device, of all devices in a step.
+    # Examples per device in a step, averaged over all devices.
     self._mean_share = tf.Variable(1.0, trainable=False)
     with tf.device(exchange.devices[0]):
       self.model = _checked(model_fn())
@@ -100,12 +97,12 @@ class ParallelModel(building.BuiltModel):
     self._forward = tf.function(self._outputs, reduce_retracing=True)
 
   def step(self) -> scoring.Result:
-    """Takes a step with a batch of each device.
+    """Takes a step with one batch per device.
 
     Raises:
-      ValueError: the model only scores, or the batches cannot be used.
-      errors.TrainingError: a loss or a gradient is not finite; the batches are
-        taken from the input, and nothing else has changed.
+      ValueError: the model has no optimizer, or the batches are not valid.
+      errors.TrainingError: a loss or a gradient is not finite. The batches are
+        consumed, and nothing else has changed.
     """
     if self.codec is None:
       raise ValueError(
@@ -131,17 +128,19 @@ class ParallelModel(building.BuiltModel):
     num_steps: int,
     report: Callable[[int, scoring.Result], object] | None = None,
   ) -> scoring.Result:
-    """Takes some steps.
+    """Takes several steps.
 
     Args:
       num_steps: >= 1.
-      report: called after each with (steps taken in all, its `scoring.Result`).
+      report: called after each step with (steps taken in total, its
+        `scoring.Result`).
 
     Returns:
-      The means of all, and the sum of their examples.
+      The means over the steps, and the sum of their examples.
 
     Raises:
-      ValueError, errors.TrainingError: see `step`.
+      ValueError: `num_steps` is less than 1, or a `step` raised it.
+      errors.TrainingError: a loss or a gradient is not finite.
     """
     if num_steps < 1:
       raise ValueError(
@@ -156,29 +155,29 @@ class ParallelModel(building.BuiltModel):
     return scoring.Result.of_all(results)
 
   def evaluate(self, input_fn: device_inputs.InputFunction) -> scoring.Score:
-    """Scores the model on other examples, all devices at once.
+    """Evaluates the model on other examples, on all devices at once.
 
     Args:
-      input_fn: see `parallelize`. Every example counts once; the last batch of
-        a device may be smaller or missing.
+      input_fn: as for `parallelize`. Every example counts once. The last batch
+        of a device may be smaller or missing.
 
     Raises:
-      ValueError: there are no examples, or some would be scored twice.
+      ValueError: there are no examples, or two devices received the same ones.
     """
     return self._score_all(self._open(input_fn))
 
   def test(self) -> scoring.Score:
-    """`evaluate` on the examples of the model's own inputs, all of them."""
+    """Evaluates the model on all examples of the inputs given at creation."""
     return self._score_all(self._inputs)
 
   def predict(self, images: building.Array) -> Any:
-    """The model's outputs, without dropout, on the first device.
+    """Computes the model's outputs, without dropout, on the first device.
 
     Args:
       images: [b, ...], as the model takes them.
 
     Returns:
-      What the model returns, as NumPy arrays: logits float32 [b, classes].
+      The model's outputs as NumPy arrays: logits float32 [b, classes].
     """
     outputs = self.forward(0, images)
     return tf.nest.map_structure(lambda t: t.numpy(), outputs)
@@ -186,50 +185,52 @@ class ParallelModel(building.BuiltModel):
   def forward(
     self, device_index: int, images: building.Array
   ) -> passes.Outputs:
-    """The outputs of one device's replica, without dropout, on that device.
+    """Computes the outputs of one device's replica, without dropout.
 
     Args:
-      device_index: of this process.
+      device_index: index of a device of this process.
       images: [b, ...], as the model takes them.
 
     Returns:
-      What the model returns, tensors: logits float32 [b, classes].
+      The model's outputs as tensors on that device: logits float32 [b,
+      classes].
     """
     images = tf.cast(images, self._images.dtype)
-    # An int, not a tensor: each device has a function of its own.
+    # An int, not a tensor, so that each device traces a separate function.
     device_index = operator.index(device_index)
     with tf.device(self.devices[device_index]):
       return self._forward(device_index, images)
 
   def params(self, device_index: int) -> dict[str, np.ndarray]:
-    """The parameters on a device of this process, by name."""
+    """Returns the parameters on a device of this process, by name."""
     return self._values(device_index, ('trainable', 'frozen'))
 
   def statistics(self, device_index: int) -> dict[str, np.ndarray]:
-    """The moving statistics on a device, by name."""
+    """Returns the moving statistics on a device of this process, by name."""
     return self._values(device_index, ('statistics',))
 
   def check_equal(self) -> None:
-    """Proves that all replicas are equal to the bit, but for own statistics.
+    """Verifies that all replicas are bit-identical, except local statistics.
 
     Raises:
-      errors.TrainingError: two differ; names the variable and the devices.
+      errors.TrainingError: two replicas differ. The message names the variable
+        and the devices.
     """
     replicas.check_equal(self.replicas, self._names)
     coordination.assert_equal(self._exchange, self.replicas[0], self._names)
 
   def save(self, path: str | os.PathLike[str]) -> None:
-    """Writes the model once, as the first device has it, after `check_equal`.
+    """Writes the first device's model after `check_equal`.
 
-    In several processes the first one writes. Keras reads the file anywhere,
-    and a `model_fn` that does continues from it, with new slots.
+    With several processes only the first one writes. Keras can load the file
+    anywhere. A `model_fn` that loads it continues training with new slots.
 
     Args:
-      path: '*.weights.h5' for the weights alone, '*.keras' for the model.
+      path: '*.weights.h5' for the weights only, '*.keras' for the model.
 
     Raises:
       errors.TrainingError: replicas differ; nothing is written.
-      ValueError: another ending.
+      ValueError: the path has another ending.
     """
     if not str(path).endswith(('.weights.h5', '.keras')):
       raise ValueError(
@@ -244,10 +245,10 @@ class ParallelModel(building.BuiltModel):
     coordination.barrier(self._exchange, self.steps)
 
   def _synchronize_processes(self, choices: building.Choices) -> None:
-    """Compares the choices of all processes; gives all the first's values.
+    """Compares the processes' options; broadcasts the first one's variables.
 
     Raises:
-      errors.ConfigError: processes would train by other choices.
+      errors.ConfigError: the options of two processes differ.
     """
     if self.codec is not None:
       coordination.assert_same(
@@ -268,7 +269,7 @@ class ParallelModel(building.BuiltModel):
   def _score_all(self, inputs: device_inputs.DeviceInputs) -> scoring.Score:
     first, *others = self.replicas
     if self.codec is None:
-      # What trains the model may have changed it since.
+      # The model's variables may have been changed outside since the last call.
       for replica in others:
         replicas.copy(first, replica)
     sums = np.zeros([3])
@@ -294,7 +295,7 @@ class ParallelModel(building.BuiltModel):
 
 
 def _images(model: keras.Model) -> tf.TensorSpec:
-  """`tf.TensorSpec` of what a model takes, as far as it is known."""
+  """Returns the shape and dtype of a model's input, as far as known."""
   inputs = getattr(model, 'inputs', None)
   if not inputs:
     return tf.TensorSpec(None)
@@ -302,10 +303,10 @@ def _images(model: keras.Model) -> tf.TensorSpec:
 
 
 def _checked(model: keras.Model) -> keras.Model:
-  """The model, if its variables are there.
+  """Returns the model if its variables exist.
 
   Raises:
-    ValueError: they are not, or it is no model.
+    ValueError: it is not a Keras model, or is not built.
   """
   if not isinstance(model, keras.Model) or not model.built:
     raise ValueError(

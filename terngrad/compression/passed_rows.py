@@ -1,4 +1,4 @@
-"""Gradients of some rows, `tf.IndexedSlices`, which travel as they are."""
+"""Sums of sparse gradients (`tf.IndexedSlices`), sent uncompressed."""
 
 import functools
 from collections.abc import Collection
@@ -12,13 +12,13 @@ from terngrad.exchange import strategies
 
 
 class PassedRows(NamedTuple):
-  """What an observer gets of `tf.IndexedSlices`, which travel as they are.
+  """The size of a step's sparse gradients, passed to the observer.
 
   Attributes:
-    bits: float64 [], of values and indices that a worker sends; the mean over
-      the workers of this process.
-    num_elements: float64 [], elements of the values; likewise.
-    exchange: between the workers.
+    bits: float64 [], bits of the values and indices that a worker sends; mean
+      over the workers of this process.
+    num_elements: float64 [], elements of the values; likewise a mean.
+    exchange: the exchange between the workers.
   """
 
   bits: tf.Tensor
@@ -31,22 +31,22 @@ def summed(
   gradients: dict[int, tf.IndexedSlices],
   mean: bool,
 ) -> dict[int, tf.IndexedSlices]:
-  """The sums of all replicas' rows, where one replica computes.
+  """Sums the sparse gradients of all replicas, called in each replica.
 
   Args:
-    context: of this replica.
-    gradients: of this replica, by their variables.
-    mean: True for the means instead.
+    context: context of this replica.
+    gradients: sparse gradients of this replica, by index of their variable.
+    mean: True returns means instead of sums.
 
   Returns:
-    By the same variables; an index may be listed more than once.
+    Sparse gradients by the same indices; a row index can occur more than once.
   """
   if not gradients or context.num_replicas_in_sync == 1:
     return gradients
   strategy = context.strategy
   if isinstance(strategy, strategies.OF_ONE_PROCESS):
-    # TensorFlow's collectives fail in conditions, which Keras makes of
-    # several steps an execution.
+    # TensorFlow's collectives fail inside `tf.cond`, which Keras uses if
+    # `steps_per_execution` is above 1.
     merged = context.merge_call(
       functools.partial(_joined_rows, mean),
       args=(
@@ -69,7 +69,7 @@ def summed(
 def sent(
   gradients: Collection[tf.IndexedSlices],
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """(bits, elements of the values) that a replica sends, float64 []."""
+  """Returns (bits, elements of values) that a replica sends, float64 []."""
   parts = [part for g in gradients for part in (g.values, g.indices)]
   bits = [_count(part) * 8 * part.dtype.size for part in parts]
   elements = [_count(gradient.values) for gradient in gradients]
@@ -82,7 +82,7 @@ def _joined_rows(
   values: Sequence[tf.Tensor],
   indices: Sequence[tf.Tensor],
 ) -> list[list[tuple[tf.Tensor, tf.Tensor]]]:
-  """The rows of all replicas; for each the list of (values, indices)."""
+  """Concatenates all replicas' rows; a list of (values, indices) per device."""
   count = strategy.num_replicas_in_sync
 
   def joined(device: str) -> list[tuple[tf.Tensor, tf.Tensor]]:
@@ -98,5 +98,5 @@ def _joined_rows(
 
 
 def _count(tensor: tf.Tensor) -> tf.Tensor:
-  """Elements of a tensor, float64 []."""
+  """Returns the number of elements of a tensor, float64 []."""
   return tf.cast(tf.size(tensor), tf.float64)

@@ -1,4 +1,4 @@
-"""Where the devices of a training are, in this process and in others."""
+"""Devices and processes that a `ParallelModel` runs on."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,24 +15,25 @@ def join(
   devices: Sequence[int | str],
   rendezvous: dict[str, Any] | clusters.Cluster | None = None,
 ) -> towers.Towers | collective.Collective:
-  """Makes the exchange, a worker a device; blocks until all are there.
+  """Creates the exchange, one worker per device; blocks until all join.
 
   Args:
     devices: numbers of GPUs, or of logical CPU devices on a machine without
-      any, or names such as '/GPU:0'. One that is listed twice has two workers.
+      GPU; or names such as '/GPU:0'. A device that is listed twice has two
+      workers.
     rendezvous: None for this process alone; else a cluster, or its options.
 
   Raises:
-    ValueError: there is no such option.
-    errors.ConfigError: there is no such device, or the processes do not find
-      each other.
+    ValueError: an option is unknown.
+    errors.ConfigError: a device does not exist, or the processes cannot connect
+      to each other.
   """
   if rendezvous is None:
     cluster = clusters.Cluster()
   elif isinstance(rendezvous, clusters.Cluster):
     cluster = rendezvous
   elif isinstance(rendezvous, dict):
-    # Processes that meet are equal, unless they say otherwise.
+    # Processes use collectives, unless the options say otherwise.
     chosen = {'exchange': clusters.COLLECTIVE} | rendezvous
     cluster = options.build(clusters.Cluster, **chosen)
   else:

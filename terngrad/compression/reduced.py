@@ -1,4 +1,4 @@
-"""What is known of the compressed gradients of a step."""
+"""Results of reducing the gradients of a step, and what observers receive."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,13 +14,14 @@ from terngrad.reduce import pending as pending_lib
 
 
 class Reduced(NamedTuple):
-  """The mean gradients of a step, and what they cost.
+  """The mean gradients of a step, and the words that were sent.
 
   Attributes:
-    means: for each device a list of float32, the same bits on all. All elements
-      are NaN where a worker's gradient of that variable was not finite.
-    finite: for each device bool [variables], whether the gradients of each
-      were, of all workers, and so is their sum.
+    means: for each device a list of float32 tensors, bit-identical on all
+      devices. All elements are NaN if a worker's gradient of that variable was
+      not finite.
+    finite: for each device bool [variables], whether the gradients of all
+      workers and their sum were finite.
     pending: for each device the `pending.PendingMean`.
   """
 
@@ -30,7 +31,7 @@ class Reduced(NamedTuple):
 
   @property
   def sent(self) -> tf.Tensor:
-    """int32 [workers of this process], words that each sent."""
+    """Words that each worker of this process sent, int32 [workers]."""
     counts = []
     for one in self.pending:
       with tf.device(one.device):
@@ -39,16 +40,16 @@ class Reduced(NamedTuple):
 
 
 class Observed(NamedTuple):
-  """What an observer of a step gets; see `compressor.Compressor`.
+  """The result of a step, passed to `Compressor.observer`.
 
   Attributes:
-    codec: of the gradients.
+    codec: codec of the gradients.
     reduced: their means.
     gradients: for each worker of this process its list of float32 gradients;
-      None where virtual workers compute one by one.
-    exchange: between the workers.
-    residuals: for each worker of this process the list of its variables of
-      error feedback.
+      None if virtual workers compute them one after the other.
+    exchange: the exchange between the workers.
+    residuals: for each worker of this process the list of its error feedback
+      residuals.
   """
 
   codec: gradients_lib.GradientCodec
@@ -62,11 +63,11 @@ class Sums(NamedTuple):
   """The sums, or means, of all replicas' gradients.
 
   Attributes:
-    values: list of the kinds and dtypes of the gradients. All elements of a
-      variable are NaN where a replica's gradient was not finite; in
-      `tf.IndexedSlices` the rows have what they had.
+    values: list with the kinds and dtypes of the gradients. If a replica's
+      gradient of a variable was not finite, all elements of a dense sum are
+      NaN; rows of `tf.IndexedSlices` are passed on unchanged.
     finite: bool [variables], whether the gradient of each was finite on all
-      replicas; equal on all.
+      replicas; equal on all replicas.
   """
 
   values: list[tf.Tensor | tf.IndexedSlices]

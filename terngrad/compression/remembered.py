@@ -1,8 +1,8 @@
-"""What methods remember for replicas that are not this package's own.
+"""States of compression methods for the replicas of other frameworks.
 
-Rows of arrays, one a worker, as a checkpoint of another library keeps them:
-nothing is summed over replicas, and what was loaded waits until the gradients
-have shown which of it is needed.
+Each state is an array with one row per worker, as another library's checkpoint
+stores it. Nothing is summed over replicas. Loaded arrays wait until the first
+gradients show which states exist.
 """
 
 import concurrent.futures
@@ -34,27 +34,27 @@ class Remembered:
   """The states of this process's workers.
 
   Attributes:
-    exchange: between the workers.
+    exchange: the exchange between the workers.
     devices: for each device its states.
   """
 
   def __init__(self, exchange: protocol.Exchange) -> None:
-    """Holds no states yet."""
+    """Creates no states yet."""
     self.exchange = exchange
     self._shared: list[dict[states.Key, tf.Variable]] = [
       {} for _ in exchange.devices
     ]
     self.devices = [states.DeviceStates({}, one) for one in self._shared]
     self._declared: dict[states.Key, methods.State] = {}
-    # All trained variables, which numbers of states count; none until gradients
-    # came.
+    # All trained variables; state names end with an index into them. Empty
+    # before the first gradients.
     self._model: Sequence[policy.VariableSpec] = ()
     self._loaded: dict[str, np.ndarray] = {}
-    # Those of what was loaded; None for files of 0.2.
+    # The variables of the loaded states; None for files of 0.2.
     self._loaded_model: Sequence[policy.VariableSpec] | None = None
-    # Whether names in `_loaded` count as `_model` does.
+    # Whether the indices in names of `_loaded` refer to `_model`.
     self._placed = True
-    # Which of the loaded rows are of this process; None where they are not.
+    # Loaded rows of this process's workers; None if they are not among them.
     self._own: slice | None = None
 
   def declare(
@@ -63,11 +63,11 @@ class Remembered:
     variables: Sequence[int],
     model: Sequence[policy.VariableSpec],
   ) -> None:
-    """Makes the variables of a codec's states that are not there yet.
+    """Creates the variables of a codec's states that do not exist yet.
 
     Args:
-      codec: of some gradients.
-      variables: for each of them its index in `model`.
+      codec: codec of some gradients.
+      variables: for each gradient the index of its variable in `model`.
       model: all trained variables.
     """
     self._model = model
@@ -83,7 +83,7 @@ class Remembered:
     _warn(dropped)
 
   def _make(self, fresh: dict[states.Key, methods.State]) -> list[str]:
-    """Makes variables with first or loaded values; see `_restore`."""
+    """Creates variables with initial or loaded values; see `_restore`."""
     for index, device in enumerate(self.exchange.devices):
       count = len(self.exchange.workers_of(index))
       workers = self.devices[index].workers
@@ -93,11 +93,13 @@ class Remembered:
     return self._restore(fresh)
 
   def arrays(self) -> dict[str, np.ndarray]:
-    """All of it, by name, for a checkpoint.
+    """Returns all states by name, for a checkpoint.
 
-    Of workers float32 [workers of this process, ...], in their order; `workers`
-    says which these are: the first one's number, how many, how many there are;
-    `variables` which variables the numbers in names count.
+    States of workers are float32 [workers of this process, ...], in the
+    workers' order; shared states have one row. 'workers' holds the first worker
+    of this process, their number and the number of all workers. 'variables'
+    holds the variables that the indices in names refer to, see
+    `state_matching`.
     """
     found = dict(self._loaded)
     for key in self._declared:
@@ -115,11 +117,11 @@ class Remembered:
     return found
 
   def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-    """Takes what `arrays` returned, in this process or another.
+    """Loads arrays from `arrays`, of this or another process.
 
-    Where the numbers of workers differ, `codec.dealing` says what becomes of
-    the rows, and `state_matching` where the variables do. What fits no variable
-    is dropped, and the log names its variable.
+    If the number of workers differs, `codec.dealing` converts the rows. If the
+    variables differ, `state_matching` matches them. States that match no
+    variable are dropped, and the log names their variables.
     """
     self._loaded = {name: np.asarray(array) for name, array in arrays.items()}
     listed = self._loaded.pop(_VARIABLES, None)
@@ -133,7 +135,7 @@ class Remembered:
       _warn(self._place() + self._restore(self._declared))
 
   def _find_own(self) -> None:
-    """Which of the loaded rows are of the workers here."""
+    """Finds which of the loaded rows belong to this process's workers."""
     first, count, total = self._loaded[_WORKERS]
     exchange = self.exchange
     begin = exchange.first - first
@@ -148,7 +150,7 @@ class Remembered:
       )
 
   def _place(self) -> list[str]:
-    """Numbers what was loaded as `_model` does; returns whose is dropped."""
+    """Renames loaded states by `_model`; returns variables of dropped ones."""
     if self._placed:
       return []
     self._placed = True
@@ -158,7 +160,7 @@ class Remembered:
     elif numbers - {None} <= set(range(len(self._model))):
       places = {number: number for number in range(len(self._model))}
     else:
-      # A variable went; which one is not known.
+      # A variable was removed; which one is unknown.
       places = {}
     loaded, self._loaded = self._loaded, {}
     for name, array in loaded.items():
@@ -171,17 +173,16 @@ class Remembered:
     return [_spelled(saved, number) for number in lost]
 
   def residuals(self, indices: Iterable[int]) -> list[list[tf.Variable]]:
-    """For each worker of this process its variables of error feedback.
+    """Returns the error feedback residuals of each worker of this process.
 
-    Args:
-      indices: of the variables, in the model.
+    `indices` are the indices of their variables in the model.
     """
     keys = (states.Key(error_feedback.RESIDUAL, index) for index in indices)
     rows = [self._in_order(key) for key in keys if key in self._declared]
     return [list(row) for row in zip(*rows, strict=True)]
 
   def _in_order(self, key: states.Key) -> list[tf.Variable]:
-    """The variables of the workers, or the one that they share."""
+    """Returns the variable of each worker, or the one that they share."""
     workers, shared = zip(*self.devices, strict=True)
     if self._declared[key].owner == methods.SHARED:
       return [shared[0][key]]
@@ -195,7 +196,7 @@ class Remembered:
     ]
 
   def _restore(self, keys: Iterable[states.Key]) -> list[str]:
-    """Assigns what was loaded of these; returns whose is dropped."""
+    """Assigns loaded arrays; returns the variables of dropped states."""
     rows = {
       key: self._loaded[_name(key)]
       for key in keys
@@ -203,7 +204,7 @@ class Remembered:
     }
     strange = [key for key in rows if not self._fits(key, rows[key])]
     if strange and self._loaded_model is None:
-      # One number is wrong, so others may be.
+      # If one index is wrong, others may be wrong too.
       strange = list(rows)
     for key in rows:
       del self._loaded[_name(key)]
@@ -230,7 +231,7 @@ class Remembered:
       variable.assign(row)
 
   def _for_workers(self, state: methods.State, rows: np.ndarray) -> np.ndarray:
-    """The rows of all workers of now, from those that were saved."""
+    """Converts the saved rows to rows of all current workers."""
     if state.dealt == methods.RANGES:
       first, _, total = self._loaded[_WORKERS]
       whole = np.zeros([total, *rows.shape[1:]], np.float32)
@@ -240,10 +241,10 @@ class Remembered:
 
 
 def apart(make: Callable[[], _T]) -> _T:
-  """What a function returns that makes variables, as if called by itself.
+  """Calls a function that creates variables in a separate thread.
 
-  A thread of its own knows neither the graph that is being traced nor the
-  strategy, which would make its own kind of variables.
+  A new thread inherits neither the graph being traced nor the strategy, which
+  would create variables of another kind.
   """
   with concurrent.futures.ThreadPoolExecutor(1) as thread:
     return thread.submit(make).result()
@@ -254,13 +255,13 @@ def _name(key: states.Key) -> str:
 
 
 def _number(name: str) -> int | None:
-  """The number of the variable in the name of a state, or None."""
+  """Returns the variable's index in the name of a state, or None."""
   _, colon, number = name.rpartition(':')
   return int(number) if colon and number.isdecimal() else None
 
 
 def _spelled(model: Sequence[policy.VariableSpec] | None, number: int) -> str:
-  """The path of a variable, or its number where that is all that is known."""
+  """Returns the path of a variable, or its index if no path is known."""
   return (model and model[number].name) or f'variable {number}'
 
 

@@ -1,4 +1,4 @@
-"""Loss and accuracy: of the examples of a step, and of all that there are."""
+"""Loss and accuracy of a training step and of a whole data set."""
 
 from collections.abc import Callable
 from collections.abc import Iterable
@@ -21,13 +21,13 @@ Batches: TypeAlias = Sequence[tuple[tf.Tensor, tf.Tensor] | None]
 
 
 class Result(NamedTuple):
-  """Of a step, or the mean of several.
+  """Figures of one step, or their means over several steps.
 
   Attributes:
     loss: mean over the devices.
-    accuracy: of the examples of all devices, before the update, in [0, 1].
-    num_examples: of all devices.
-    bits_per_element: that a device sent, of the gradient's elements.
+    accuracy: over the examples of all devices, before the update, in [0, 1].
+    num_examples: examples of all devices.
+    bits_per_element: bits that a device sent per gradient element.
   """
 
   loss: float
@@ -37,7 +37,7 @@ class Result(NamedTuple):
 
   @classmethod
   def of_all(cls, results: Iterable['Result']) -> 'Result':
-    """The means of several, and the sum of their examples."""
+    """Averages several results and sums their examples."""
     loss, accuracy, count, bits = map(np.array, zip(*results, strict=True))
     return cls(
       float(loss.mean()),
@@ -48,13 +48,12 @@ class Result(NamedTuple):
 
 
 class Score(NamedTuple):
-  """Of all examples of an input.
+  """Loss and accuracy on all examples of an input.
 
   Attributes:
     loss: mean over the examples.
-    accuracy: share of the examples whose label has the largest logit, in
-      [0, 1].
-    num_examples: how many there were.
+    accuracy: fraction of examples whose label has the largest logit, in [0, 1].
+    num_examples: number of examples.
   """
 
   loss: float
@@ -63,17 +62,17 @@ class Score(NamedTuple):
 
 
 def right_guesses(outputs: passes.Outputs, labels: tf.Tensor) -> tf.Tensor:
-  """How many labels have the largest logit.
+  """Counts the labels that have the largest logit.
 
   Args:
-    outputs: of a model, logits [b, classes] or a list of them and others.
+    outputs: logits [b, classes], or a list that begins with them.
     labels: int32 [b].
 
   Returns:
     float64 [].
 
   Raises:
-    ValueError: there are no logits of that shape.
+    ValueError: the outputs do not begin with logits of that shape.
   """
   _check_logits(outputs)
   right = passes.is_right(outputs, labels)
@@ -81,7 +80,7 @@ def right_guesses(outputs: passes.Outputs, labels: tf.Tensor) -> tf.Tensor:
 
 
 def _check_logits(outputs: passes.Outputs) -> None:
-  """Refuses outputs that begin with no logits; see `right_guesses`."""
+  """Raises ValueError if the outputs do not begin with logits."""
   logits = nets.logits_of(outputs)
   if not tf.is_tensor(logits) or logits.shape.rank != 2:
     shape = list(getattr(logits, 'shape', ()))
@@ -93,14 +92,14 @@ def _check_logits(outputs: passes.Outputs) -> None:
 
 
 def loss_function(loss: passes.LossFunction | None) -> passes.LossFunction:
-  """The function that is minimized.
+  """Returns the function to minimize.
 
   Args:
-    loss: takes (the model's outputs, labels int32 [b]), returns the mean over
-      the b examples, a float []. None: cross entropy.
+    loss: a function from (the model's outputs, labels int32 [b]) to the mean
+      over the b examples, a float []. None: cross entropy.
 
   Returns:
-    A function of (outputs, labels) to float32 [], which raises ValueError where
+    A function from (outputs, labels) to float32 [], which raises ValueError if
     `loss` returns another shape.
   """
   if loss is None or isinstance(loss, passes.Loss):
@@ -119,7 +118,7 @@ def loss_function(loss: passes.LossFunction | None) -> passes.LossFunction:
 
 
 def with_logits(minimized: passes.LossFunction) -> passes.LossFunction:
-  """The function of a loss, which refuses outputs that are no logits."""
+  """Wraps a loss so that it refuses outputs that do not begin with logits."""
 
   def loss(outputs: passes.Outputs, labels: tf.Tensor) -> tf.Tensor:
     _check_logits(outputs)
@@ -134,18 +133,12 @@ def make_scorer(
   replicas: Sequence[replicas_lib.Replica],
   minimized: passes.LossFunction,
 ) -> Callable[[Batches], tf.Tensor]:
-  """Makes the traced function that scores a batch of each device.
-
-  Args:
-    model: to be scored.
-    plan: its variables.
-    replicas: one a device.
-    minimized: see `loss_function`.
+  """Creates the traced function that evaluates one batch per device.
 
   Returns:
     A `tf.function` of batches, not all None, that returns float64 [3]: the sum
-    of the losses of all examples, how many guesses are right, how many examples
-    there are.
+    of the losses of all examples, the number of correct predictions, the number
+    of examples.
   """
 
   def of_device(
@@ -176,28 +169,28 @@ def outputs_of(
   replica: replicas_lib.Replica,
   images: tf.Tensor,
 ) -> passes.Outputs:
-  """The model's outputs with the values of a replica, without dropout."""
+  """Computes a replica's outputs without dropout."""
   parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
   held = [
     tf.convert_to_tensor(v) for v in (*replica.statistics, *replica.frozen)
   ]
-  # Nothing draws from the seeds.
+  # The seeds are not used without dropout.
   state = passes.with_seeds(plan, held, tf.zeros([2], tf.uint32))
   return model.stateless_call(parameters, state, images, training=False)[0]
 
 
 def mean_score(sums: np.ndarray, group: groups.Group | None) -> Score:
-  """The `Score` of all processes.
+  """Combines the sums of all processes to a `Score`.
 
   Args:
     sums: float64 [3], see `make_scorer`.
-    group: None for one process.
+    group: the group of processes; None for one process.
 
   Raises:
     ValueError: there are no examples.
   """
   if group is not None:
-    # What travels is int32; counts stay exact.
+    # Sent as int32 words, so that counts stay exact.
     everyone = group.all_gather_now(sums.view(np.int32)[np.newaxis])
     sums = everyone.view(np.float64).sum(axis=0)
   loss, right, count = (float(number) for number in sums)

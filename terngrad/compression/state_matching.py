@@ -1,8 +1,8 @@
-"""Which saved state belongs to which variable of a model.
+"""Matches saved states to the variables of a model.
 
-States are saved by the number of their variable among all that are trained.
-That number changes when a layer is frozen or exchanged, so the paths and shapes
-of all trained variables are saved too.
+A state is saved under the index of its variable among all trained variables.
+The index changes if a layer is frozen or replaced. So the paths and shapes of
+all trained variables are saved too.
 """
 
 import collections
@@ -15,13 +15,13 @@ import numpy as np
 
 from terngrad.codec import policy
 
-# What Keras appends to the second layer, or model, of a name.
+# The suffix that Keras appends to the second layer or model of a name.
 _NUMBER = re.compile(r'_\d+$')
 _Specs: TypeAlias = Sequence[policy.VariableSpec]
 
 
 def encode(specs: Sequence[policy.VariableSpec]) -> np.ndarray:
-  """Paths and shapes of all trained variables, as a checkpoint keeps them.
+  """Encodes the paths and shapes of all trained variables for a checkpoint.
 
   Returns:
     uint8 [bytes], JSON in UTF-8.
@@ -31,22 +31,27 @@ def encode(specs: Sequence[policy.VariableSpec]) -> np.ndarray:
 
 
 def decode(array: np.ndarray) -> tuple[policy.VariableSpec, ...]:
-  """What was given to `encode`."""
+  """Decodes the result of `encode`."""
   listed = json.loads(np.asarray(array, np.uint8).tobytes().decode())
   return tuple(policy.VariableSpec(path, tuple(s)) for path, s in listed)
 
 
 def match(saved: _Specs, present: _Specs) -> dict[int, int]:
-  """Finds the present variables among the saved ones.
+  """Maps the saved variables to the present ones.
 
-  A variable is found by its path and shape, where no other has that path. The
-  number that Keras appends to the name of a whole model does not count. Where
-  no path is found, or the found ones keep their positions and the others differ
-  only in such numbers, all are matched by position, if number, order and shapes
-  agree: a model that is built again in one process has `dense_1` for `dense`.
+  A variable matches the saved one of the same path and shape, if the path is
+  unique. The number that Keras appends to the name of the whole model is
+  ignored.
+
+  All variables are matched by position instead if count, order and shapes agree
+  and one of two conditions holds. Either no path matches; or the matched
+  variables keep their positions and the other paths differ only in numbers that
+  Keras appended. A model that is built again in one process has `dense_1`
+  instead of `dense`.
 
   Returns:
-    dict of the saved number of a variable to its present one.
+    dict from the saved index of a variable to its present index. It is empty if
+    only appended numbers differ and the match is ambiguous.
   """
   by_path = _by_path(saved, present)
   if [spec.shape for spec in saved] != [spec.shape for spec in present]:
@@ -58,13 +63,13 @@ def match(saved: _Specs, present: _Specs) -> dict[int, int]:
     return by_path
   if by_path.items() <= by_position.items():
     return by_position
-  # [dense_1, dense_2] is now [dense_2, dense_3]: either built again, or one
-  # layer went and another came.
+  # [dense_1, dense_2] is now [dense_2, dense_3]: either the model was built
+  # again, or one layer was removed and another added.
   return by_path if len(by_path) == len(present) else {}
 
 
 def _by_path(saved: _Specs, present: _Specs) -> dict[int, int]:
-  """`match` by paths and shapes alone."""
+  """Matches by paths and shapes only."""
   then, now = _paths(saved), _paths(present)
   if _root(saved) and _root(saved) == _root(present):
     then, now = ([_cut(path) for path in paths] for paths in (then, now))
@@ -81,13 +86,13 @@ def _paths(specs: _Specs) -> list[str]:
 
 
 def _unique(paths: Sequence[str]) -> dict[str, int]:
-  """Dict of a path to its position, of those that stand there once."""
+  """Returns the position of each path that occurs once."""
   counts = collections.Counter(paths)
   return {p: i for i, p in enumerate(paths) if p and counts[p] == 1}
 
 
 def _root(specs: _Specs) -> str | None:
-  """The name of the model, that all paths begin with, unnumbered; or None."""
+  """Returns the model name that begins all paths, without number; or None."""
   roots = {path.partition('/')[0] for path in _paths(specs) if '/' in path}
   whole = len(roots) == 1 and all('/' in path for path in _paths(specs))
   return _NUMBER.sub('', roots.pop()) if whole else None
@@ -98,7 +103,7 @@ def _cut(path: str) -> str:
 
 
 def _unnumbered(specs: _Specs) -> list[list[str]]:
-  """Paths without the numbers that Keras appends to names."""
+  """Splits paths into names without the numbers that Keras appends."""
   return [
     [_NUMBER.sub('', name) for name in path.split('/')]
     for path in _paths(specs)

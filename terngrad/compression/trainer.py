@@ -1,4 +1,4 @@
-"""Training with compressed gradients in a loop of one's own."""
+"""Training with compressed gradients in a custom training loop."""
 
 from collections.abc import Sequence
 
@@ -16,11 +16,11 @@ from terngrad.training import metrics
 
 
 class Trainer(building.BuiltModel):
-  """A Keras classifier in training: replicas, methods' states and the step.
+  """Trains a Keras classifier: holds replicas, codec states and the step.
 
   Attributes:
-    codec: of the gradients.
-    replicas: one a device, equal to the bit.
+    codec: codec of the gradients.
+    replicas: one per device, bit-identical.
     steps: steps taken.
   """
 
@@ -40,28 +40,28 @@ class Trainer(building.BuiltModel):
     in_float32: policy.Predicate = lambda spec: False,
     seed: int = 1,
   ) -> None:
-    """Makes replicas; the first holds the model's own variables.
+    """Creates replicas; the first one uses the model's variables.
 
     The keyword `rules` of 0.2, now `codec_rules`, works until 0.4, with a
     DeprecationWarning.
 
     Args:
       model: maps images to logits [b, classes].
-      codec: a method, or as `--codec` spells it, such as
+      codec: a method, or a text as for `--codec`, such as
         'error_feedback+topk:ratio=0.01'.
-      codec_rules: other codes for some variables, as `--codec_rules` spells
-        them.
-      num_workers: N, virtual nodes; worker r computes on device r mod M.
+      codec_rules: codecs for some variables, as for `--codec_rules`.
+      num_workers: N, number of virtual nodes; worker r computes on device r mod
+        M.
       devices: names of M devices.
-      optimizer: as `--optimizer` spells it.
-      loss: a function of (outputs, labels int32 [b]) to the mean over the
+      optimizer: a text as for `--optimizer`.
+      loss: a function from (outputs, labels int32 [b]) to the mean over the
         examples, float32 []; or a `step.passes.Loss`. None: cross entropy.
-      in_float32: True leaves the gradient of that variable as it is.
-      seed: of the random codes.
+      in_float32: returns True for a variable whose gradient is not compressed.
+      seed: seed of the random codes.
 
     Raises:
-      ValueError: the text of a codec, a rule or the optimizer names none, or
-        there are fewer workers than devices.
+      ValueError: a codec, a rule or the optimizer is unknown, or there are
+        fewer workers than devices.
     """
     if isinstance(devices, str) or not 1 <= len(devices) <= num_workers:
       raise ValueError(
@@ -81,13 +81,13 @@ class Trainer(building.BuiltModel):
     Args:
       images: float32 [workers, b, ...].
       labels: int32 [workers, b].
-      learning_rate: of this step.
+      learning_rate: learning rate of this step.
 
     Returns:
-      Its `entropy` is the mean loss of each worker.
+      A `StepResult`; its `entropy` is the mean loss of each worker.
 
     Raises:
-      ValueError: there are not examples of every worker.
+      ValueError: the shapes do not have one entry per worker.
       errors.TrainingError: a loss or a gradient is not finite; nothing has
         changed.
     """
@@ -102,9 +102,9 @@ class Trainer(building.BuiltModel):
     return self._take(images, labels, learning_rate)
 
   def bits_per_element(self, result: steps.StepResult) -> float:
-    """What a worker sent in a step, in bits an element of the gradient.
+    """Computes the bits that a worker sent in a step per gradient element.
 
     Returns:
-      The mean over the workers, probes included.
+      The mean over the workers, with the probes that they exchange first.
     """
     return metrics.bits_per_element(result, self.codec.num_elements)

@@ -1,4 +1,4 @@
-"""Codes of a model's variables, as a text or by patterns of their names."""
+"""Codecs of a model's variables: one for all, or by patterns of names."""
 
 import re
 from typing import TypeAlias
@@ -7,12 +7,12 @@ from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 
-# A codec's text, or regular expressions of variables to such texts.
+# A codec, or a dict from regular expressions of variable names to codecs.
 Spelled: TypeAlias = str | dict[str, str]
 
 
 def rules(codec: Spelled) -> list[tuple[str, str]]:
-  """Pairs of a regular expression and the text of a codec; see `Spelled`."""
+  """Converts a codec to pairs of a regular expression and a codec."""
   if isinstance(codec, str):
     return [('', codec)]
   if isinstance(codec, dict) and codec:
@@ -26,10 +26,10 @@ def rules(codec: Spelled) -> list[tuple[str, str]]:
 def methods(
   codec: Spelled, variables: policy.Variables, num_workers: int
 ) -> tuple[method.Method, ...]:
-  """The method of each variable.
+  """Returns the compression method of each variable.
 
   Raises:
-    ValueError: no expression is found in the name of a variable.
+    ValueError: no expression matches the name of a variable.
   """
 
   def found_by(pattern: str) -> policy.Predicate:

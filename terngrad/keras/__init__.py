@@ -1,4 +1,4 @@
-"""Compressed gradients in programs of Keras: one line beside `model.fit`."""
+"""Gradient compression for Keras: `CompressedOptimizer` wraps any optimizer."""
 
 from typing import Any
 

@@ -1,8 +1,9 @@
 """Losses of masked outputs, such as those of padded sequences.
 
-Keras takes the mean over the positions that are not masked. Virtual workers
-have different numbers of them, so each worker's loss is weighed by its share:
-what is minimized is the mean over the unmasked positions of the whole batch.
+Keras takes the mean over the unmasked positions. Virtual workers have different
+numbers of unmasked positions, so each worker's loss is weighted by its share of
+them. The minimized loss is then the mean over all unmasked positions of the
+batch.
 """
 
 import contextlib
@@ -18,12 +19,12 @@ _MEANS = 'sum_over_batch_size', 'mean'
 
 
 class Shares(NamedTuple):
-  """What a worker has of a batch.
+  """A worker's share of a batch.
 
   Attributes:
-    unmasked: for each output of the model how many positions of the whole batch
-      are not masked, float32 []; None for one without a mask.
-    rows: share of the worker in the rows of the batch, float32 [].
+    unmasked: for each output of the model, the number of unmasked positions in
+      the whole batch, float32 []; None for an output without a mask.
+    rows: the worker's fraction of the rows of the batch, float32 [].
   """
 
   unmasked: list[tf.Tensor | None]
@@ -31,9 +32,12 @@ class Shares(NamedTuple):
 
 
 def unmasked_positions(model: keras.Model, data: Any) -> list[tf.Tensor | None]:
-  """`Shares.unmasked` of a batch, by a forward pass that changes nothing.
+  """Counts a batch's unmasked positions by a forward pass without effects.
 
   In a traced step only the operations that masks depend on are computed.
+
+  Returns:
+    The list `Shares.unmasked`.
   """
   x, _, _ = keras.utils.unpack_x_y_sample_weight(data)
   with keras.StatelessScope():
@@ -43,17 +47,17 @@ def unmasked_positions(model: keras.Model, data: Any) -> list[tf.Tensor | None]:
 
 @contextlib.contextmanager
 def weighed(model: keras.Model, shares: Shares | None) -> Iterator[list[bool]]:
-  """Lets a model's losses count by the worker's share of unmasked positions.
+  """Weights a model's losses by the worker's share of unmasked positions.
 
   Args:
-    model: whose `train_step` is called inside.
-    shares: of the worker; None leaves losses as they are.
+    model: the model whose `train_step` is called in the block.
+    shares: the worker's shares. None leaves the losses unchanged.
 
   Yields:
-    List that gets, for each output, whether it has a mask.
+    A list that `train_step` fills: for each output, whether it has a mask.
 
   Raises:
-    ValueError: within, a loss of a masked output is no mean.
+    ValueError: in the block, if the loss of a masked output is not a mean.
   """
   found: list[bool] = []
   original = model.compute_loss
@@ -70,7 +74,7 @@ def weighed(model: keras.Model, shares: Shares | None) -> Iterator[list[bool]]:
         sample_weight = _weights(y_pred, sample_weight, shares)
     return original(x, y, y_pred, sample_weight, **options)
 
-  # An attribute of the instance hides the method, as long as it is there.
+  # While this attribute exists, it hides the method of the class.
   is_attribute = 'compute_loss' in vars(model)
   model.compute_loss = compute_loss
   try:
@@ -83,7 +87,7 @@ def weighed(model: keras.Model, shares: Shares | None) -> Iterator[list[bool]]:
 
 
 def _weights(y_pred: Any, sample_weight: Any, shares: Shares) -> Any:
-  """The sample weights, those of masked outputs times their factor."""
+  """Multiplies the sample weights of masked outputs by their factor."""
   outputs = keras.tree.flatten(y_pred)
   weights = keras.tree.flatten(sample_weight)
   if not keras.tree.is_nested(sample_weight):
@@ -100,13 +104,13 @@ def _weights(y_pred: Any, sample_weight: Any, shares: Shares) -> Any:
 def _weighed(
   output: tf.Tensor, weight: tf.Tensor | None, total: tf.Tensor
 ) -> tf.Tensor:
-  """Sample weights that give a worker's mean its share of the whole mean.
+  """Returns sample weights that weight one worker's mean loss.
 
   Args:
-    output: of a worker, with a mask.
-    weight: its sample weights, or None.
-    total: float32 [], the unmasked positions that it would have if every row
-      had the mean of the batch.
+    output: a worker's output with a mask.
+    weight: the worker's sample weights, or None.
+    total: float32 [], unmasked positions of the whole batch times the worker's
+      fraction of the rows.
   """
   factor = tf.math.divide_no_nan(_count(output), total)
   if weight is None:
@@ -119,13 +123,13 @@ def _mask(output: tf.Tensor) -> tf.Tensor | None:
 
 
 def _count(output: tf.Tensor) -> tf.Tensor | None:
-  """Unmasked positions, float32 []; None without a mask."""
+  """Counts unmasked positions, float32 []; None without a mask."""
   mask = _mask(output)
   return None if mask is None else tf.reduce_sum(tf.cast(mask, tf.float32))
 
 
 def _check(model: keras.Model, compute_loss: Callable[..., Any]) -> None:
-  """Refuses losses of which the mean over all workers cannot be made."""
+  """Raises ValueError if a loss is not a mean that workers can combine."""
   reductions = [
     getattr(loss, 'reduction', 'sum_over_batch_size')
     for loss in keras.tree.flatten(model.loss)

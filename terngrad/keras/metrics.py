@@ -1,4 +1,4 @@
-"""What compression costs and loses, among the logs of a fit."""
+"""Compression ratio and compression error in the logs of `fit`."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -20,38 +20,40 @@ _Logs: TypeAlias = dict[str, Any] | None
 
 
 class CompressionMetrics(keras.callbacks.Callback):
-  """Adds figures of the compressed gradients to the logs of `fit`.
+  """Adds compression figures to the logs of `fit`.
 
-  All are means over the steps of the epoch. The first two are of all gradients
-  of all steps. The others are of those that are coded, since gradients of rows
-  (`tf.IndexedSlices`) travel as they are, and leave steps out whose gradient is
-  not finite on any worker.
+  All figures are means over the steps of the epoch. The first two cover all
+  gradients of all steps. The others cover only encoded gradients: sparse
+  gradients (`tf.IndexedSlices`) are sent uncompressed. The others also leave
+  out steps in which a gradient is not finite on at least one worker.
 
-  - `bits_per_element`: what a worker sends, for each element of its gradients;
-    all its words, what the workers agree on first, and the values and indices
-    of rows, whose elements are those of the rows that it sends.
-  - `compression_ratio`: 32 over that.
-  - `zeros`: share of zeros among the elements of the mean gradient.
-  - `compression_error`: the norm of what the mean of the gradients has lost,
-    over its own norm. Only where all workers are replicas of this process. With
-    error feedback it is above 1 where more of earlier steps is sent than of the
-    present gradient is lost; what counts there is `residual_norm`.
-  - `residual_norm`: with error feedback the norm of a worker's residuals, of
-    all variables; the root of the mean of its square over the workers here.
+  - `bits_per_element`: bits that a worker sends per gradient element. It counts
+    all payload words, the values that workers exchange before they encode, and
+    the values and indices of sparse rows. The elements of a sparse gradient are
+    those of the rows that are sent.
+  - `compression_ratio`: 32 / `bits_per_element`.
+  - `zeros`: fraction of zeros in the mean gradient, in [0, 1].
+  - `compression_error`: norm of the difference between the exact and the
+    decoded mean gradient, divided by the norm of the exact one. Only available
+    where all workers are replicas of this process. With error feedback it can
+    exceed 1, because residuals of earlier steps are sent too; watch
+    `residual_norm` there.
+  - `residual_norm`: norm of a worker's error feedback residuals over all
+    variables, as the root mean square over the workers of this process.
 
-  Put it before the callbacks that read logs. While it is there, steps compute
-  these figures too; the step is traced anew when it comes and after it went.
+  Put it before the callbacks that read logs. Steps compute these figures only
+  while the callback is present. Adding or removing it retraces the step.
   """
 
   def __init__(self, every: int = 10) -> None:
-    """Makes the callback.
+    """Creates the callback.
 
     Args:
-      every: steps after which the progress bar and other callbacks get figures
-        within an epoch; to read them waits for the step.
+      every: steps between updates of the progress bar and of other callbacks
+        within an epoch. Each update waits for the step to finish.
 
     Raises:
-      ValueError: `every` is no positive number.
+      ValueError: `every` is less than 1.
     """
     super().__init__()
     if every < 1:
@@ -63,34 +65,34 @@ class CompressionMetrics(keras.callbacks.Callback):
     self._means = remembered.apart(_Means)
 
   def set_model(self, model: keras.Model) -> None:
-    """Lets the model's optimizer tell its figures.
+    """Registers an observer with the model's optimizer.
 
     Args:
-      model: compiled with `CompressedOptimizer`.
+      model: a model compiled with `CompressedOptimizer`.
 
     Raises:
-      ValueError: with another optimizer.
+      ValueError: the model has another optimizer.
     """
     super().set_model(model)
     self._observe_by(self._observe)
 
   def on_train_end(self, logs: _Logs = None) -> None:
-    """Lets the steps of a next fit do without figures."""
+    """Removes the observer, so that a later fit computes no figures."""
     del logs
     self._observe_by(None)
 
   def on_epoch_begin(self, epoch: int, logs: _Logs = None) -> None:
-    """Begins new means."""
+    """Resets the means."""
     del epoch, logs
     self._means.reset()
 
   def on_train_batch_end(self, batch: int, logs: _Logs = None) -> None:
-    """Adds the means so far, after some of the steps."""
+    """Adds the means so far to the logs, once in `every` steps."""
     if logs is not None and (batch + 1) % self.every == 0:
       logs.update(self._means.results())
 
   def on_epoch_end(self, epoch: int, logs: _Logs = None) -> None:
-    """Adds the means of the epoch."""
+    """Adds the epoch's means to the logs."""
     del epoch
     if logs is not None:
       logs.update(self._means.results())
@@ -98,7 +100,7 @@ class CompressionMetrics(keras.callbacks.Callback):
   def _observe_by(self, observer: reduced.Observer | None) -> None:
     compressor = optimizers.compressed(self.model.optimizer).compressor
     compressor.observer = observer
-    # Made again when the fit begins.
+    # Keras creates the function again when `fit` begins.
     self.model.train_function = None
 
   def _observe(
@@ -114,37 +116,37 @@ class CompressionMetrics(keras.callbacks.Callback):
 
 
 class _Means:
-  """Means of figures over steps, where the steps are computed."""
+  """Means of figures over steps, updated inside the traced step."""
 
   def __init__(self) -> None:
-    # Of float64: an epoch's bits are more than float32 can count.
+    # float64: an epoch has more bits than float32 can count.
     self._bits = keras.metrics.Mean(dtype='float64')
     names = ZEROS, ERROR, RESIDUAL
     self._figures = {name: keras.metrics.Mean() for name in names}
 
   def reset(self) -> None:
-    """Forgets all steps."""
+    """Resets all means."""
     for mean in (self._bits, *self._figures.values()):
       mean.reset_state()
 
   def add_bits(self, bits: tf.Tensor, elements: tf.Tensor) -> None:
-    """Adds what was sent in a step, and of how many elements; float64 []."""
+    """Adds the bits and the elements that a step sent; float64 []."""
     self._bits.update_state(bits / elements, elements)
 
   def add(self, found: Mapping[str, tf.Tensor], counts: tf.Tensor) -> None:
-    """Adds a step's figures, traced.
+    """Adds a step's figures, inside the traced step.
 
     Args:
-      found: float32 [], by name.
+      found: figures by name, float32 [].
       counts: bool [], False leaves the step out.
     """
     weight = tf.cast(counts, tf.float32)
     for name, value in found.items():
-      # A weight of 0 would keep NaN.
+      # NaN times a weight of 0 is still NaN.
       self._figures[name].update_state(tf.where(counts, value, 0.0), weight)
 
   def results(self) -> dict[str, float]:
-    """Figures by name; {} before the first step."""
+    """Returns figures by name; {} before the first step."""
     bits = float(self._bits.result())
     if not bits:
       return {}
@@ -158,7 +160,7 @@ class _Means:
 def sent_bits(
   observed: reduced.Observed,
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Bits that a worker sends in a step, of how many elements; float64 []."""
+  """Returns (bits, gradient elements) that a worker sends; float64 []."""
   codec = observed.codec
   sent = tf.reduce_mean(tf.cast(observed.reduced.sent, tf.float64))
   words = sent + codec.num_probes
@@ -166,10 +168,10 @@ def sent_bits(
 
 
 def figures(observed: reduced.Observed) -> dict[str, tf.Tensor]:
-  """The figures of what is coded in a step.
+  """Computes the figures of a step's encoded gradients.
 
   Returns:
-    float32 [] by name; without what cannot be known.
+    float32 [] by name, without figures that are not available.
   """
   means = observed.reduced.means[0]
   zeros = tf.add_n([tf.reduce_sum(tf.cast(m == 0, tf.float32)) for m in means])

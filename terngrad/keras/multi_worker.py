@@ -1,8 +1,8 @@
-"""The repair of stock Keras under `MultiWorkerMirroredStrategy`.
+"""A fix for Keras 3 under `MultiWorkerMirroredStrategy`.
 
-`fit` of Keras 3 fails there twice, with any optimizer. Before the first step it
-takes the mean over the replicas of a whole batch, to learn its shapes, which
-this strategy refuses. And it reduces each metric along an axis that a scalar
+There, `fit` of Keras 3 fails twice with any optimizer. Before the first step
+Keras reduces a whole batch over the replicas to find its shapes, which this
+strategy refuses. Keras also reduces each metric along an axis that a scalar
 does not have.
 """
 
@@ -15,20 +15,21 @@ import keras
 import tensorflow as tf
 from absl import logging
 
-# In which both have been seen, first and last.
+# First and last version in which both failures were observed.
 _BROKEN = (3, 5), (3, 15)
 _done: list[bool] = []
 
 
 def repair_multi_worker() -> bool:
-  """Lets `fit`, `evaluate` and `predict` work on several processes.
+  """Patches Keras so that `fit` works on several processes.
 
-  To be called once, before the first of them; it changes what Keras does under
-  `MultiWorkerMirroredStrategy` of several processes, and nothing else.
+  It fixes `evaluate` and `predict` too. Call it once, before the first of them.
+  It changes Keras only under `MultiWorkerMirroredStrategy` with several
+  processes.
 
   Returns:
-    Whether Keras was changed: False where it was already, or where it is
-    of a version that is not known to need it, which the log says.
+    True if Keras was patched. False if it was already patched, or if its
+    version is not known to need the patch, which is logged.
   """
   version = tuple(int(n) for n in re.findall(r'\d+', keras.__version__)[:2])
   first, last = _BROKEN
@@ -57,7 +58,7 @@ def _is_of_several_processes(strategy: tf.distribute.Strategy) -> bool:
 
 
 def _with_local_batches(build: Callable[..., Any]) -> Callable[..., Any]:
-  """`_maybe_symbolic_build`, which looks at shapes of one replica."""
+  """Wraps `_maybe_symbolic_build` to use the shapes of one replica."""
 
   @functools.wraps(build)
   def repaired(self: keras.Model, *arguments: Any, **named: Any) -> Any:
@@ -71,7 +72,7 @@ def _with_local_batches(build: Callable[..., Any]) -> Callable[..., Any]:
         lambda v: strategy.experimental_local_results(v)[0], value
       )
 
-    # An attribute of the instance hides the method, as long as it is there.
+    # While this attribute exists, it hides the method of the class.
     strategy.reduce = first
     try:
       return build(self, *arguments, **named)
@@ -84,7 +85,7 @@ def _with_local_batches(build: Callable[..., Any]) -> Callable[..., Any]:
 def _with_scalars(
   reduce_per_replica: Callable[..., Any],
 ) -> Callable[..., Any]:
-  """`reduce_per_replica`, which takes means of scalars over the replicas."""
+  """Wraps `reduce_per_replica` to average scalars over the replicas."""
 
   @functools.wraps(reduce_per_replica)
   def repaired(

@@ -1,4 +1,4 @@
-"""What becomes of a step whose gradient is not finite."""
+"""Handling of steps with gradients that are not finite."""
 
 from collections.abc import Callable
 from collections.abc import Sequence
@@ -15,12 +15,12 @@ SKIP, RAISE, PASS = ACTIONS = 'skip', 'raise', 'pass'
 
 
 class Found(NamedTuple):
-  """What is known of a step's gradients; alike on all replicas.
+  """Which gradients of a step are finite; equal on all replicas.
 
   Attributes:
-    finite: bool [variables], whether each one's gradient is, of all workers.
-    names: of the variables.
-    step: integer [], steps taken before.
+    finite: bool [variables], whether each gradient is finite on all workers.
+    names: names of the variables.
+    step: integer [], steps taken before this one.
   """
 
   finite: tf.Tensor
@@ -29,17 +29,18 @@ class Found(NamedTuple):
 
 
 class Guard:
-  """Takes the steps of an optimizer whose gradients are finite.
+  """Applies an update only if the gradients are finite.
 
   Attributes:
-    action: for other steps: 'skip' them, 'raise' an error, or 'pass' on NaN.
+    action: for a step that is not finite: 'skip' it, 'raise' an error, or
+      'pass' the NaN on.
   """
 
   def __init__(self, action: str = SKIP) -> None:
-    """Takes one of `ACTIONS`.
+    """Creates a guard with one of `ACTIONS`.
 
     Raises:
-      ValueError: it is none.
+      ValueError: the action is unknown.
     """
     if action not in ACTIONS:
       raise ValueError(
@@ -55,15 +56,11 @@ class Guard:
     arguments: tuple[Any, ...],
     found: Found,
   ) -> None:
-    """Calls `update`, if the gradients of all workers are finite.
+    """Calls `update` in each replica if all workers' gradients are finite.
 
-    The branch is taken between the replicas: within one, nothing that meets
-    others may depend on it.
-
-    Args:
-      update: a function of one replica.
-      arguments: its, of this replica.
-      found: of this replica.
+    The condition is evaluated in the cross-replica context. Inside one
+    replica's conditional, operations that wait for other replicas are not
+    allowed.
 
     Raises:
       tf.errors.InvalidArgumentError: a gradient is not finite, and `action` is
@@ -95,7 +92,7 @@ class Guard:
     )
 
   def report(self, found: Found) -> None:
-    """Logs, once a process, that a gradient is not finite."""
+    """Logs once per process that a gradient is not finite."""
     tf.cond(tf.reduce_all(found.finite), lambda: None, lambda: self._log(found))
 
   def _refuse(self, found: Found) -> None:
@@ -115,7 +112,7 @@ class Guard:
     tf.debugging.Assert(False, [tf.strings.join(message, ' ')])
 
   def _log(self, found: Found) -> None:
-    # Python cannot be called from programs of XLA.
+    # XLA programs cannot call Python.
     if not self._is_logged and not float_gradients.is_compiled_by_xla():
       tf.py_function(self._log_once, [_described(found)], [])
 
@@ -135,12 +132,12 @@ class Guard:
 
 
 def of_each(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-  """Bool [tensors], whether all elements of each are finite."""
+  """Tests whether all elements of each tensor are finite; bool [tensors]."""
   return tf.stack([loss_scaling.all_finite([tensor]) for tensor in tensors])
 
 
 def _described(found: Found) -> tf.Tensor:
-  """A sentence, string []: which variables, at which step."""
+  """Describes which variables are not finite at which step; string []."""
   names = tf.boolean_mask(tf.constant(found.names), ~found.finite)
   return tf.strings.join(
     [

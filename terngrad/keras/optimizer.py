@@ -1,8 +1,8 @@
-"""Any Keras optimizer, with compressed gradients.
+"""A Keras optimizer that compresses the gradients it exchanges.
 
-The optimizer stays what it is: clips, decay, averages and the update are its
-own code. What is replaced is the place where Keras's optimizers add up the
-gradients of all replicas.
+`CompressedOptimizer` wraps any Keras optimizer. Clipping, weight decay, moving
+averages and the update stay the wrapped optimizer's code. Only the method that
+sums the gradients over the replicas is replaced.
 """
 
 from collections.abc import Iterable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Gradient: TypeAlias = compressors.Gradient
 
-# What Keras, its callbacks and `LossScaleOptimizer` ask of an optimizer.
+# Attributes that Keras, its callbacks and `LossScaleOptimizer` read.
 _OF_INNER = (
   '_iterations',
   '_trainable_variables',
@@ -48,16 +48,16 @@ _OF_INNER = (
   'variables',
   'weight_decay',
 )
-# With these Keras makes gradients of rows dense.
+# Options with which Keras converts sparse gradients to dense ones.
 _MAKE_DENSE = ('global_clipnorm', 'gradient_accumulation_steps')
 _STATE = 'state:'
 
 
 def _of_inner(name: str) -> property:
-  """A property that is the wrapped optimizer's."""
+  """Returns a property that forwards to the wrapped optimizer."""
 
   def write(self: 'CompressedOptimizer', value: Any) -> None:
-    # Keras's constructor writes before there is any.
+    # Keras's constructor assigns before an optimizer is wrapped.
     if '_wrapped' in self.__dict__:
       setattr(self._wrapped.optimizer, name, value)
 
@@ -70,11 +70,12 @@ def _of_inner(name: str) -> property:
 
 @keras.saving.register_keras_serializable(package='terngrad')
 class CompressedOptimizer(keras.optimizers.Optimizer):
-  """Lets the gradients of all replicas travel as codes.
+  """A Keras optimizer that exchanges compressed gradients between replicas.
 
-  Alone, under `MirroredStrategy` and under `MultiWorkerMirroredStrategy`; alone
-  gradients are coded and decoded. What a code remembers (error feedback,
-  PowerSGD) is saved with the model, that of each replica by itself.
+  It works without a strategy, under `MirroredStrategy` and under
+  `MultiWorkerMirroredStrategy`. Without a strategy, gradients are only encoded
+  and decoded. The codec's state (error feedback residuals, PowerSGD factors) is
+  saved with the model, separately for each replica.
 
   Examples:
     >>> import keras, terngrad.keras
@@ -95,22 +96,24 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     """Wraps an optimizer.
 
     Args:
-      optimizer: one which no other holds; or what `keras.optimizers.get` takes.
-        `LossScaleOptimizer` goes around this one.
-      codec: 'ternary', 'error_feedback+topk:ratio=0.01', or a dict of regular
-        expressions to such texts: a variable gets that of the first which is
-        found in its path.
-      seed: of the random codes.
-      name: of this optimizer; None for one of the wrapped one's.
-      on_not_finite: what becomes of a step in which a gradient of any worker is
-        NaN or infinite. 'skip': nothing changes, neither weights, slots,
-        averages and `iterations` nor what codes remember, and the log says so
-        once. 'raise': nothing changes, and `tf.errors.InvalidArgumentError` is
-        raised. 'pass': that variable's update is NaN, as without compression.
+      optimizer: an optimizer that no other wrapper holds, or any argument of
+        `keras.optimizers.get`. To use a loss scale, put `LossScaleOptimizer`
+        around this wrapper.
+      codec: a codec such as 'ternary' or 'error_feedback+topk:ratio=0.01', or a
+        dict from regular expressions to codecs. The first expression that
+        matches part of a variable's path selects its codec.
+      seed: seed of the random codes.
+      name: name of this optimizer. None: 'compressed_' and the name of the
+        wrapped optimizer.
+      on_not_finite: action for a step in which a gradient of any worker is NaN
+        or infinite. 'skip': weights, slots, averages, `iterations` and the
+        codec's state do not change, and a warning is logged once. 'raise':
+        nothing changes, and `tf.errors.InvalidArgumentError` is raised. 'pass':
+        the update of that variable is NaN, as without compression.
 
     Raises:
-      ValueError: a codec or an action that is none, or an optimizer that cannot
-        be wrapped.
+      ValueError: the codec or the action is unknown, or the optimizer cannot be
+        wrapped.
     """
     optimizer = keras.optimizers.get(optimizer)
     wrapping.check(optimizer, CompressedOptimizer)
@@ -118,8 +121,8 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     super().__init__(
       learning_rate=0.0, name=name or f'compressed_{optimizer.name}'
     )
-    # Where Keras's walk through attributes does not go: so checkpoints have the
-    # optimizer's variables once, where they are without the wrapper.
+    # Keras does not track the attributes of a `tf.Module`. So checkpoints hold
+    # the optimizer's variables once, in the same location as without wrapper.
     self._wrapped = tf.Module()
     self._wrapped.optimizer = optimizer
     self._compressor = compressors.Compressor(codec, seed)
@@ -129,7 +132,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     setattr(optimizer, wrapping.REPLACED, self._sum)
 
   def __getattr__(self, name: str) -> Any:
-    """What is not known here is the wrapped optimizer's, as `momentum`."""
+    """Reads any other attribute, such as `momentum`, from the wrapped one."""
     if name.startswith('__') or '_wrapped' not in self.__dict__:
       raise AttributeError(name)
     if name == 'inner_optimizer':
@@ -138,22 +141,22 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
 
   @property
   def compressor(self) -> compressors.Compressor:
-    """What codes the gradients."""
+    """The `Compressor` that encodes and sums the gradients."""
     return self._compressor
 
   @property
   def on_not_finite(self) -> str:
-    """What becomes of a step whose gradient is not finite."""
+    """Action for a step with a gradient that is not finite."""
     return self._guard.action
 
   def build(self, variables: Sequence[keras.Variable]) -> None:
-    """Makes the wrapped optimizer's variables.
+    """Creates the wrapped optimizer's variables.
 
     Args:
-      variables: trainable ones, in the order of the gradients.
+      variables: trainable variables, in the order of the gradients.
 
     Raises:
-      ValueError: an option that Keras cannot do under this strategy.
+      ValueError: Keras does not support an option under this strategy.
     """
     wrapping.check_options(self.inner_optimizer)
     if not self.inner_optimizer.built:
@@ -166,11 +169,11 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     grads: Sequence[Gradient | None],
     trainable_variables: Sequence[keras.Variable] | None = None,
   ) -> None:
-    """Adds the gradients of all replicas up, coded, and applies the sum.
+    """Sums the compressed gradients of all replicas and applies the sum.
 
     Args:
-      grads: see `keras.optimizers.Optimizer.apply`.
-      trainable_variables: likewise.
+      grads: one gradient per variable, or None; dense or `tf.IndexedSlices`.
+      trainable_variables: their variables. None: those of `build`.
     """
     inner = self.inner_optimizer
     if not self.built and trainable_variables is not None:
@@ -183,7 +186,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       return
     gradients, variables = zip(*pairs, strict=True)
     chosen = known(inner, variables)
-    # Before the wrapped optimizer begins: it decays weights before it adds up.
+    # Reduce before the wrapped `apply`, which decays the weights first.
     if inner.gradient_accumulation_steps:
       sums = self._accumulated(gradients, variables, chosen)
     else:
@@ -203,7 +206,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     gradients: Sequence[Gradient | None],
     variables: Sequence[keras.Variable] | None,
   ) -> None:
-    """Logs once which gradients of rows the wrapped optimizer makes dense."""
+    """Logs once which sparse gradients the wrapped optimizer makes dense."""
     inner = self.inner_optimizer
     causes = [name for name in _MAKE_DENSE if getattr(inner, name)]
     names = [
@@ -227,7 +230,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     var_list: Sequence[keras.Variable] | None = None,
     var_names: Sequence[str] | None = None,
   ) -> None:
-    """See `keras.optimizers.Optimizer`."""
+    """Excludes variables from the wrapped optimizer's weight decay."""
     self.inner_optimizer.exclude_from_weight_decay(var_list, var_names)
 
   def update_step(
@@ -236,7 +239,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     variable: keras.Variable,
     learning_rate: tf.Tensor,
   ) -> None:
-    """The wrapped optimizer's update of one variable; nothing is coded."""
+    """Updates one variable with the wrapped optimizer, without compression."""
     self.inner_optimizer.update_step(gradient, variable, learning_rate)
 
   def set_weights(self, weights: Sequence[np.ndarray]) -> None:
@@ -244,17 +247,17 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     self.inner_optimizer.set_weights(weights)
 
   def scale_loss(self, loss: tf.Tensor) -> tf.Tensor:
-    """The loss that is differentiated, see `keras.optimizers.Optimizer`."""
+    """Multiplies the loss by the wrapped optimizer's `loss_scale_factor`."""
     return self.inner_optimizer.scale_loss(loss)
 
   def finalize_variable_values(
     self, var_list: Sequence[keras.Variable]
   ) -> None:
-    """Ends a fit, see `keras.optimizers.Optimizer`."""
+    """After `fit`, overwrites variables by their averages if `use_ema`."""
     self.inner_optimizer.finalize_variable_values(var_list)
 
   def save_own_variables(self, store: MutableMapping[str, np.ndarray]) -> None:
-    """Writes the wrapped optimizer's variables, and what codes remember."""
+    """Writes the wrapped optimizer's variables and the codec's state."""
     kept: dict[str, np.ndarray] = {}
     self.inner_optimizer.save_own_variables(kept)
     for name, array in self._compressor.saved().items():
@@ -263,18 +266,18 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       store[name] = array
 
   def load_own_variables(self, store: Mapping[str, np.ndarray]) -> None:
-    """Reads what `save_own_variables` wrote, or the wrapped optimizer did."""
+    """Loads variables saved by this optimizer or by the wrapped one alone."""
     arrays = {name: store[name] for name in store.keys()}
     states = {n: a for n, a in arrays.items() if n.startswith(_STATE)}
     own = {n: a for n, a in arrays.items() if n not in states}
-    # First, since Keras raises at the first slot of another shape.
+    # Load the states first: Keras raises at the first slot of another shape.
     self._compressor.load(
       {name.removeprefix(_STATE): array[...] for name, array in states.items()}
     )
     self.inner_optimizer.load_own_variables(own)
 
   def get_config(self) -> dict[str, Any]:
-    """See `keras.optimizers.Optimizer`; with the wrapped one's."""
+    """Returns the arguments of the constructor, for serialization."""
     return {
       'name': self.name,
       'optimizer': keras.saving.serialize_keras_object(self.inner_optimizer),
@@ -289,31 +292,31 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     fields: Mapping[str, Any],
     custom_objects: Mapping[str, Any] | None = None,
   ) -> 'Self':
-    """Makes one of what `get_config` returned."""
+    """Creates an optimizer from the result of `get_config`."""
     optimizer = keras.saving.deserialize_keras_object(
       fields['optimizer'], custom_objects=custom_objects
     )
     return cls(**{**fields, 'optimizer': optimizer})
 
   def unwrapped(self) -> keras.optimizers.Optimizer:
-    """The wrapped optimizer, which adds up by itself again."""
+    """Returns the wrapped optimizer and restores its uncompressed sum."""
     inner = self.inner_optimizer
     delattr(inner, wrapping.REPLACED)
     return inner
 
   def clipped(self, gradients: Sequence[Gradient]) -> list[Gradient]:
-    """A worker's gradients, unscaled and clipped by the wrapped optimizer.
+    """Unscales and clips one worker's gradients as the wrapped optimizer does.
 
     Args:
-      gradients: of floats, of the loss that `scale_loss` returned.
+      gradients: float gradients of the loss that `scale_loss` returned.
 
     Returns:
-      Those of the same shapes and dtypes.
+      Gradients of the same shapes and dtypes.
     """
     return self.inner_optimizer._clip_gradients(self._unscaled(gradients))
 
   def _unscaled(self, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
-    """A worker's gradients of the loss itself, see `scale_loss`."""
+    """Divides gradients by `loss_scale_factor`."""
     scale = self.inner_optimizer.loss_scale_factor
     return gradients if scale is None else [g / scale for g in gradients]
 
@@ -322,7 +325,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     grads: Sequence[Gradient | None],
     variables: Sequence[keras.Variable] | None,
   ) -> list[tuple[Gradient, keras.Variable]]:
-    """Pairs of those that are added up; [] where Keras refuses to apply."""
+    """Returns pairs to reduce; [] where Keras refuses to apply them."""
     inner = self.inner_optimizer
     if variables is None:
       variables = inner._trainable_variables
@@ -342,7 +345,10 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     variables: Sequence[tf.Variable],
     chosen: policy.Variables,
   ) -> reduced_lib.Sums:
-    """The sums in the step that applies them; in others what is kept so far."""
+    """Adds to the accumulated gradients; reduces them in the last step.
+
+    In all other steps it returns the local totals, without communication.
+    """
     inner = self.inner_optimizer
     steps, kept = (
       inner.gradient_accumulation_steps,
@@ -369,7 +375,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
   def _found(
     self, sums: reduced_lib.Sums, chosen: policy.Variables
   ) -> not_finite.Found:
-    """Whether the gradients of a step are finite."""
+    """Returns which gradients of the step are finite."""
     names = [spec.name for spec in chosen.specs]
     return not_finite.Found(
       sums.finite, names, self.inner_optimizer._iterations
@@ -381,14 +387,14 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     variables: Sequence[keras.Variable] | None,
     sums: Sequence[Gradient],
   ) -> None:
-    """Lets the wrapped optimizer apply gradients whose sums are known."""
+    """Calls the wrapped optimizer's `apply` with sums already computed."""
     with self._waiting.known(sums):
       self.inner_optimizer.apply(grads, variables)
 
   def _sum(
     self, grads_and_vars: Iterable[tuple[Gradient, tf.Variable]]
   ) -> Iterable[tuple[Gradient, tf.Variable]]:
-    """In place of the wrapped optimizer's own sum over the replicas."""
+    """Replaces the method by which Keras sums gradients over the replicas."""
     gradients, variables = zip(*grads_and_vars, strict=True)
     sums = self._waiting.sums()
     if sums is None:
@@ -396,7 +402,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       reduced = self._compressor.reduce(
         _as_updated(gradients, variables),
         chosen,
-        # Of accumulated gradients `iterations` is a part of it.
+        # `iterations` is this divided by `gradient_accumulation_steps`.
         self.inner_optimizer._iterations,
       )
       self._guard.report(self._found(reduced, chosen))
@@ -411,14 +417,9 @@ for _name in _OF_INNER:
 def known(
   optimizer: keras.optimizers.Optimizer, variables: Sequence[tf.Variable]
 ) -> policy.Variables:
-  """Some of the variables that an optimizer was built with.
-
-  Args:
-    optimizer: that is built.
-    variables: TensorFlow's, as its methods get them.
-  """
+  """Returns the `policy.Variables` of some variables of a built optimizer."""
   indices = tuple(optimizer._get_variable_index(v) for v in variables)
-  # Keras takes TensorFlow's variables too, which have no path.
+  # Keras accepts TensorFlow variables too, which have no path.
   model = tuple(
     policy.VariableSpec(getattr(v, 'path', v.name), tuple(v.shape))
     for v in optimizer._trainable_variables
@@ -428,10 +429,7 @@ def known(
 
 
 def compressed(optimizer: keras.optimizers.Optimizer) -> CompressedOptimizer:
-  """The one with codes in an optimizer.
-
-  Args:
-    optimizer: a model's, which it is or goes around it.
+  """Finds the `CompressedOptimizer` in an optimizer that may wrap it.
 
   Raises:
     ValueError: there is none.
@@ -451,7 +449,7 @@ def compressed(optimizer: keras.optimizers.Optimizer) -> CompressedOptimizer:
 def _as_updated(
   gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]
 ) -> list[tf.Tensor]:
-  """Gradients, those of float64 in their variable's dtype.
+  """Casts float64 gradients to the dtype of their variable.
 
   The update casts them too.
   """

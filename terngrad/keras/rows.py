@@ -1,4 +1,4 @@
-"""Rows of a batch, shared by virtual workers."""
+"""Partition of a batch's rows over virtual workers."""
 
 from typing import Any
 from typing import TypeAlias
@@ -10,22 +10,22 @@ _Tensor: TypeAlias = tf.Tensor | tf.SparseTensor | tf.RaggedTensor
 
 
 class Rows:
-  """Which rows of a batch each virtual worker gets.
+  """The rows of a batch that each virtual worker gets.
 
-  N workers get equal shares of consecutive rows, or one row more or less; of
-  fewer rows than workers some get none.
+  N workers get consecutive rows, in equal numbers or one more or less. If there
+  are fewer rows than workers, some workers get none.
 
   Attributes:
-    count: int32 [], all rows.
-    all_work: True where every worker is known to get a row.
+    count: int32 [], number of all rows.
+    all_work: True if every worker is known to get at least one row.
   """
 
   def __init__(self, data: Any, workers: int) -> None:
-    """Shares a batch.
+    """Partitions a batch.
 
     Args:
-      data: nest of tensors, sparse and ragged ones too, and None; as `fit`
-        gives it to `train_step`.
+      data: nest of tensors (dense, sparse or ragged) and None, as `fit` passes
+        it to `train_step`.
       workers: N.
     """
     self._data = data
@@ -37,31 +37,31 @@ class Rows:
     self.all_work = size is not None and size >= workers
 
   def of(self, worker: tf.Tensor) -> Any:
-    """The rows of a worker, a nest like the whole; its number is int32 []."""
+    """Returns a worker's rows, a nest like `data`; `worker` is int32 []."""
     begin, end = self._range(worker)
     return keras.tree.map_structure(
       lambda tensor: _cut(tensor, begin, end, self._each), self._data
     )
 
   def size(self, worker: tf.Tensor) -> tf.Tensor:
-    """How many rows a worker has, int32 []."""
+    """Returns the number of rows of a worker, int32 []."""
     begin, end = self._range(worker)
     return end - begin
 
   def weight(self, worker: tf.Tensor) -> tf.Tensor | None:
-    """Rows of a worker in units of the mean, float32 []; None where all 1."""
+    """Divides a worker's rows by the mean, float32 []; None if all are 1."""
     if self._each:
       return None
     own = tf.cast(self.size(worker) * self._workers, tf.float32)
     return own / tf.cast(self.count, tf.float32)
 
   def share(self, worker: tf.Tensor) -> tf.Tensor:
-    """The worker's share of all rows, float32 []."""
+    """Returns the worker's fraction of all rows, float32 []."""
     own = tf.cast(self.size(worker), tf.float32)
     return own / tf.cast(self.count, tf.float32)
 
   def _range(self, worker: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """First row of a worker and the one after its last, int32 []."""
+    """Returns a worker's first row and the row after its last, int32 []."""
     begin = worker * self.count // self._workers
     return begin, (worker + 1) * self.count // self._workers
 
@@ -69,7 +69,7 @@ class Rows:
 def _cut(
   tensor: _Tensor | None, begin: tf.Tensor, end: tf.Tensor, size: int | None
 ) -> _Tensor | None:
-  """The rows from `begin` to `end`; `size` of them where that is known."""
+  """Slices rows `begin` to `end`; `size` is their number if it is static."""
   if tensor is None:
     return None
   if not isinstance(tensor, tf.SparseTensor):

@@ -1,4 +1,4 @@
-"""What N workers would do, on one device and under stock `fit`."""
+"""Virtual workers: simulates N workers on one device under Keras `fit`."""
 
 import contextlib
 from collections.abc import Callable
@@ -20,9 +20,9 @@ from terngrad.keras import not_finite
 from terngrad.keras import optimizer as optimizers
 from terngrad.keras import rows as rows_lib
 
-# What is done to each worker's own gradients, and not to their mean.
+# Options that apply to each worker's gradients and not to their mean.
 _OF_WORKERS = ('clipnorm', 'clipvalue', 'global_clipnorm', 'loss_scale_factor')
-# A gradient that was applied, and its variable.
+# A gradient passed to `apply`, and its variable.
 _Applied = tuple[optimizers.Gradient | None, keras.Variable]
 
 
@@ -33,36 +33,36 @@ def virtual_workers(
   seed: int = 0,
   on_not_finite: str = not_finite.SKIP,
 ) -> keras.Model:
-  """Lets a model's batches be shared by workers whose gradients are coded.
+  """Splits each batch over N virtual workers with compressed gradients.
 
-  Each of the N workers computes, one after the other, the gradient of its rows
-  of the batch; the codes of all are added up as those of N machines would be,
-  and the optimizer takes one step. It costs the time of N smaller batches, and
-  one gradient's memory a worker.
+  The workers compute the gradients of their rows one after the other. Their
+  codes are summed as those of N machines would be, and the optimizer takes one
+  step. A step takes the time of N smaller batches, and the memory of one
+  gradient per worker.
 
-  Where N does not divide a batch, workers get one row more or less, and their
-  gradients weights in proportion; of a batch of fewer rows than workers, as the
-  last of an epoch may be, some get none, and code zeros. A loss of masked
-  outputs is the mean over the unmasked positions of the batch. Layers see one
-  worker's rows at a time: batch normalization normalizes by them, as on N
-  machines, and its moving averages take N steps a batch. Row gradients of
-  embeddings (`tf.IndexedSlices`) are added up as float32, and the log says so
-  once.
+  If N does not divide the batch, workers get one row more or less, and
+  gradients are weighted in proportion. If the batch has fewer rows than
+  workers, as the last of an epoch may have, some workers get none and encode
+  zeros. The loss of a masked output is the mean over the unmasked positions of
+  the batch. Layers see one worker's rows at a time: batch normalization
+  normalizes over them, as on N machines, and updates its moving averages N
+  times per batch. Sparse gradients of embeddings (`tf.IndexedSlices`) are
+  summed as float32, which is logged once.
 
   Args:
-    model: compiled, without a `train_step` of its own, outside of
-      a strategy. It is changed. After another `compile`, or `load_model`, call
-      this again: what codes remember is kept.
-    codec: see `CompressedOptimizer`.
+    model: a compiled model with Keras's `train_step`, created outside of a
+      strategy. It is modified. Call this function again after another `compile`
+      or after `load_model`; the codec's state is preserved.
+    codec: a codec or a dict of them, as in `CompressedOptimizer`.
     num_workers: N >= 1.
-    seed: of the random codes.
-    on_not_finite: see `CompressedOptimizer`.
+    seed: seed of the random codes.
+    on_not_finite: 'skip', 'raise' or 'pass', as in `CompressedOptimizer`.
 
   Returns:
-    The model.
+    The same model.
 
   Raises:
-    ValueError: a model, an optimizer or a codec that cannot be.
+    ValueError: the model, the optimizer or the codec is not supported.
   """
   _check(model, num_workers)
   rule = model.optimizer
@@ -75,7 +75,7 @@ def virtual_workers(
   made.compressor.load(states)
   made.built = rule.built
   model.optimizer = made
-  # What `model.save` writes, and `load_model` compiles again.
+  # `model.save` writes this config, and `load_model` compiles with it.
   model._compile_config.config['optimizer'] = made
   model.train_step = _Step(model, made)
   model.train_function = None
@@ -84,7 +84,7 @@ def virtual_workers(
 
 @keras.saving.register_keras_serializable(package='terngrad')
 class VirtualOptimizer(optimizers.CompressedOptimizer):
-  """The optimizer of `virtual_workers`: gets gradients one worker at a time."""
+  """The optimizer of `virtual_workers`; `apply` gets one worker's gradients."""
 
   def __init__(
     self,
@@ -95,18 +95,13 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
     name: str | None = None,
     on_not_finite: str = not_finite.SKIP,
   ) -> None:
-    """Wraps an optimizer; see `CompressedOptimizer`.
+    """Wraps an optimizer.
 
-    Args:
-      optimizer: see there.
-      codec: see there.
-      num_workers: N.
-      seed: see there.
-      name: see there.
-      on_not_finite: see there.
+    `num_workers` is N; the other arguments are those of `CompressedOptimizer`.
 
     Raises:
-      ValueError: see there; or gradients are accumulated.
+      ValueError: the optimizer accumulates gradients, or `CompressedOptimizer`
+        refuses an argument.
     """
     super().__init__(optimizer, codec, seed, name, on_not_finite)
     if self.gradient_accumulation_steps:
@@ -116,11 +111,11 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
         'whose rows workers compute one after the other.'
       )
     self._compressor = compressors.Compressor(codec, seed, num_workers)
-    # A function: Keras would track a list, as a copy.
+    # A function, because Keras would replace a list by a tracked copy.
     self._record: Callable[[Iterable[_Applied]], None] | None = None
 
   def get_config(self) -> dict[str, Any]:
-    """See `CompressedOptimizer`; with the number of workers."""
+    """Returns the arguments of the constructor, for serialization."""
     return super().get_config() | {'num_workers': self._compressor.num_workers}
 
   def apply(
@@ -128,7 +123,11 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
     grads: Sequence[optimizers.Gradient | None],
     trainable_variables: Sequence[keras.Variable] | None = None,
   ) -> None:
-    """Keeps the gradients of a worker."""
+    """Records one worker's gradients for the current `recorded` block.
+
+    Raises:
+      ValueError: the model was loaded or compiled after `virtual_workers`.
+    """
     if self._record is None:
       raise ValueError(
         'model: expected one of virtual_workers, received one that was loaded '
@@ -139,7 +138,7 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
 
   @contextlib.contextmanager
   def recorded(self) -> Iterator[list[_Applied]]:
-    """Yields a list that gets what is applied: (gradient or None, variable)."""
+    """Yields a list that collects (gradient or None, variable) of `apply`."""
     found: list[_Applied] = []
     self._record = found.extend
     try:
@@ -153,13 +152,7 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
     variables: Sequence[keras.Variable],
     found: not_finite.Found,
   ) -> None:
-    """Updates the variables by the mean gradients of all workers.
-
-    Args:
-      means: one a variable.
-      variables: those to update.
-      found: whether the gradients are finite.
-    """
+    """Updates the variables by the mean gradients of all workers."""
     if self.on_not_finite == not_finite.PASS:
       self._guard.report(found)
       self._apply_mean(means, variables)
@@ -186,7 +179,7 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
 
 
 class _Step:
-  """A model's training step, in place of its own `train_step`."""
+  """A training step that replaces the model's `train_step`."""
 
   def __init__(self, model: keras.Model, optimizer: VirtualOptimizer) -> None:
     self._model = model
@@ -194,7 +187,7 @@ class _Step:
     self._told = False
 
   def __call__(self, data: Any) -> dict[str, Any]:
-    """Trains on a batch; see `keras.Model.train_step`."""
+    """Trains on a batch and returns the metrics by name."""
     optimizer = self._optimizer
     trained, is_masked = self._trained(data)
     variables = [variable for variable, _ in trained]
@@ -222,14 +215,8 @@ class _Step:
   def _of_worker(
     self, data: Any, is_masked: bool, variables: list[keras.Variable]
   ) -> Callable[[tf.Tensor], list[tf.Tensor]]:
-    """A function of a worker's number to its gradients, float32.
-
-    Args:
-      data: of the batch, as Keras gives it.
-      is_masked: whether an output of the model is.
-      variables: those that gradients are of.
-    """
-    # It is a number here.
+    """Returns a function from a worker's number to its float32 gradients."""
+    # Virtual workers always have a number.
     num_workers = cast(int, self._optimizer.compressor.num_workers)
     rows = rows_lib.Rows(data, num_workers)
     unmasked = masks.unmasked_positions(self._model, data) if is_masked else []
@@ -257,11 +244,11 @@ class _Step:
   def _gradients(
     self, data: Any, shares: masks.Shares | None = None
   ) -> tuple[list[tuple[optimizers.Gradient, keras.Variable]], list[bool]]:
-    """Pairs of a worker's gradient and its variable; which outputs are masked.
+    """Computes a worker's gradients, and finds which outputs have a mask.
 
-    Args:
-      data: the worker's rows.
-      shares: see `masks.weighed`.
+    Returns:
+      Pairs of a gradient and its variable; for each output, whether it has a
+      mask.
     """
     model = self._model
     with (
@@ -277,19 +264,19 @@ class _Step:
   def _trained(
     self, data: Any
   ) -> tuple[list[tuple[keras.Variable, bool]], bool]:
-    """What a step is like, before it is computed.
+    """Traces a step to find its gradients, without running it.
 
     Returns:
-      Pairs of a variable with a gradient, and whether that is of rows; and
-      whether an output of the model is masked.
+      Pairs of a variable with a gradient, and whether that gradient is sparse;
+      and whether an output of the model has a mask.
     """
     found: list[tuple[optimizers.Gradient, keras.Variable]] = []
     masked: list[bool] = []
 
-    # Traced to be looked at, and never called.
+    # Only traced, never called.
     @tf.function(autograph=False)
     def trial(data: Any) -> None:
-      # Once more where Keras made variables, of metrics or of the model.
+      # Traced twice if Keras creates variables of metrics or of the model.
       found[:], masked[:] = self._gradients(data)
 
     trial.get_concrete_function(data)
@@ -310,7 +297,7 @@ class _Step:
 
 
 def _refuse_doubles(variables: Sequence[keras.Variable]) -> None:
-  """Refuses variables of float64, as `CompressedOptimizer` does."""
+  """Raises ValueError for float64 variables, as `CompressedOptimizer` does."""
   for variable in variables:
     if tf.as_dtype(variable.dtype) == tf.float64:
       raise ValueError(
@@ -321,7 +308,7 @@ def _refuse_doubles(variables: Sequence[keras.Variable]) -> None:
 
 
 def _dense(gradient: optimizers.Gradient, shape: tf.TensorShape) -> tf.Tensor:
-  """The gradient of a variable as float32; its shape may be unknown."""
+  """Converts a gradient to dense float32 with a static shape."""
   dense = tf.cast(tf.convert_to_tensor(gradient), tf.float32)
   if dense.shape.is_fully_defined():
     return dense
@@ -329,7 +316,7 @@ def _dense(gradient: optimizers.Gradient, shape: tf.TensorShape) -> tf.Tensor:
 
 
 def _check(model: keras.Model, num_workers: int) -> None:
-  """Refuses a model that cannot be shared by virtual workers."""
+  """Raises ValueError if virtual workers do not support the model."""
   if num_workers < 1:
     raise ValueError(
       f'num_workers: expected 1 or more, received {num_workers}. Use 4.'

@@ -1,4 +1,4 @@
-"""Sums of gradients that are known before the optimizer asks for them."""
+"""Sums of gradients, computed before the wrapped optimizer asks for them."""
 
 import contextlib
 from collections.abc import Iterator
@@ -8,17 +8,17 @@ import tensorflow as tf
 
 
 class WaitingSums:
-  """Sums that wait for the wrapped optimizer, of each replica of a process."""
+  """Holds, per replica, the sums that the wrapped optimizer will ask for."""
 
   def __init__(self) -> None:
-    """Knows none yet."""
+    """Holds none at first."""
     self._sums: dict[int, Sequence[tf.Tensor | tf.IndexedSlices]] = {}
 
   @contextlib.contextmanager
   def known(
     self, sums: Sequence[tf.Tensor | tf.IndexedSlices]
   ) -> Iterator[None]:
-    """Keeps the sums of this replica."""
+    """Holds the sums of this replica during the block."""
     self._sums[_replica()] = sums
     try:
       yield
@@ -26,11 +26,11 @@ class WaitingSums:
       del self._sums[_replica()]
 
   def sums(self) -> Sequence[tf.Tensor | tf.IndexedSlices] | None:
-    """Those of this replica, or None."""
+    """Returns the sums of this replica, or None."""
     return self._sums.get(_replica())
 
 
 def _replica() -> int:
-  """The number of the replica that computes."""
+  """Returns the index of the current replica."""
   context = tf.distribute.get_replica_context()
   return int(tf.get_static_value(context.replica_id_in_sync_group))

@@ -1,21 +1,17 @@
-"""Which of Keras's optimizers can be wrapped, and what is replaced in them."""
+"""Checks whether a Keras optimizer can be wrapped."""
 
 import keras
 import tensorflow as tf
 
-# Adds up the gradients of all replicas.
+# The method that sums the gradients of all replicas.
 REPLACED = '_all_reduce_sum_gradients'
 
 
 def check(optimizer: keras.optimizers.Optimizer, wrapper: type) -> None:
-  """Refuses an optimizer that cannot be wrapped.
-
-  Args:
-    optimizer: to be wrapped.
-    wrapper: the class that wraps, whose method is what replaces `REPLACED`.
+  """Refuses an optimizer that `wrapper` cannot wrap.
 
   Raises:
-    ValueError: it cannot be wrapped.
+    ValueError: the optimizer cannot be wrapped.
   """
   if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
     raise ValueError(
@@ -47,10 +43,10 @@ def check(optimizer: keras.optimizers.Optimizer, wrapper: type) -> None:
 
 
 def check_options(optimizer: keras.optimizers.Optimizer) -> None:
-  """Refuses what Keras cannot do with several replicas, before it tries.
+  """Refuses options that Keras does not support with several replicas.
 
   Raises:
-    ValueError: an option that needs a single replica, and there are several.
+    ValueError: an option needs a single replica, and there are several.
   """
   replicas = tf.distribute.get_strategy().num_replicas_in_sync
   for name in ('gradient_accumulation_steps', 'ema_overwrite_frequency'):
