@@ -146,7 +146,8 @@ class Sweep:
       self._failures.append(failure | {'ended': results.now()} | self._about)
       self.write()
       return f'{cell.name}: failed with {run.code}; see {work / _LOG}'
-    row = results.row(cell, work, self._definition.scoring, flags_of(cell))
+    scores = self._definition.scoring
+    row = results.row(cell, work, scores, flags_of(cell)) | self._about
     disk.write_text(work / _RESULT, json.dumps(row))
     self._take(cell, row)
     self.write()
