@@ -89,7 +89,7 @@ def _changed(
 
 
 def _load(run: protocol.Run, path: str, layout: checkpoints.Layout) -> set[str]:
-  """Restores all replicas from one, and local variables from their own device.
+  """Restores all replicas from one device, and local variables per device.
 
   Returns:
     The names of the variables that the checkpoint holds of one device.

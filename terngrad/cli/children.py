@@ -20,7 +20,7 @@ def run(
   commands: Sequence[Sequence[str]],
   environments: Iterable[Mapping[str, str]] | None = None,
 ) -> int:
-  """Runs commands in parallel; all end when the first one ends.
+  """Runs commands in parallel; a failure of the first one ends all.
 
   Args:
     commands: the arguments of each command.
@@ -29,9 +29,9 @@ def run(
 
   Returns:
     The first command's exit code if it failed, otherwise the decisive exit code
-    of the others (`exit_codes.decisive`). If the first command lost another
-    process, the others have `command.SETTLE` seconds to end, and the exit code
-    of one that failed is returned.
+    of all (`exit_codes.decisive`). If the first command was killed or lost
+    another process, the others have `command.SETTLE` seconds to end, and a
+    failure of one of them decides.
   """
   started = [
     subprocess.Popen(words, env={**os.environ, **signals.environment(), **more})
@@ -62,7 +62,7 @@ def run(
 def handling(
   numbers: Iterable[int], act: Callable[[int], None]
 ) -> Iterator[None]:
-  """Calls a function for signals during a block, in place of their handlers.
+  """Replaces the handlers of signals during a block.
 
   Args:
     numbers: the signals' numbers.

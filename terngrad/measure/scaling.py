@@ -108,7 +108,7 @@ def measure(
     some: settings of the runs.
     command: a `train` command with its flags.
     batch_size: examples per step of one device in one process.
-    steps: steps per run; the first log interval is not timed.
+    steps: steps per run; the first logged interval is not timed.
     rounds: runs of each point.
 
   Returns:
