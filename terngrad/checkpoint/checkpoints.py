@@ -56,7 +56,7 @@ class Layout(NamedTuple):
       `seed`, `dataset_name`, `subset`, `codec` and `trainable_scopes` are no
       longer written either: the next two fields hold them.
     must_keep: by name, the values that a resumed run may not change: options
-      that are marked so, and values that several options determine.
+      declared as fixed, and values that several options determine.
     may_change: by name, the values that a resumed run may change. The run then
       no longer ends with the same bits.
 
@@ -128,8 +128,7 @@ class Writer:
   def save(self, step: int) -> str:
     """Checks that the replicas are equal and finite, and writes a checkpoint.
 
-    Args:
-      step: number of steps taken.
+    `step` is the number of steps taken.
 
     Returns:
       The checkpoint's path prefix.

@@ -56,9 +56,6 @@ def alone_in(path: str | os.PathLike[str]) -> Iterator[None]:
 
   The operating system releases the lock when the process ends.
 
-  Args:
-    path: an existing directory.
-
   Raises:
     errors.ConfigError: another trainer holds the lock.
   """

@@ -83,7 +83,7 @@ def _numbered(order: Sequence[str]) -> dict[str, str]:
 
 
 def _datasets(file: h5py.File) -> list[tuple[str, h5py.Dataset]]:
-  """Returns pairs ('conv1/0' or 'conv1/kernel', dataset) for all data sets.
+  """Returns pairs ('conv1/0' or 'conv1/kernel', dataset) for all HDF5 datasets.
 
   h5py's `visititems` follows neither soft nor external links.
   """
@@ -104,7 +104,7 @@ def _datasets(file: h5py.File) -> list[tuple[str, h5py.Dataset]]:
 
 
 def _refuse_references(path: str, dataset: h5py.Dataset) -> None:
-  """Raises if a data set is not numeric or not stored in the file itself."""
+  """Raises if a dataset is not numeric or not stored in the file itself."""
   if dataset.external or dataset.is_virtual or dataset.dtype.kind not in 'fiu':
     raise errors.CheckpointError(
       f'{path}: expected numbers in the file itself, received {dataset.name}, '

@@ -38,7 +38,7 @@ class Run(Protocol):
 
   @property
   def store(self) -> stored_states.Store:
-    """The states of gradient methods and layer-gradient passes."""
+    """The states of gradient methods and gradient passes."""
 
 
 class Start(Protocol):

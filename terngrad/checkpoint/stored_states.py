@@ -1,4 +1,4 @@
-"""The states of gradient methods and layer-gradient passes in checkpoints.
+"""The states of gradient methods and gradient passes in checkpoints.
 
 Each process holds the states of its workers. At a checkpoint, the chief gathers
 the states of all workers and stores them beside the replicas. A resumed run
@@ -49,7 +49,7 @@ class Store:
     """Creates empty variables for the states.
 
     Args:
-      states: states of gradient methods and passes.
+      states: states of gradient methods and gradient passes.
       exchange: the exchange between the workers.
       parameters: names of the model's parameters.
     """

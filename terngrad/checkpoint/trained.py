@@ -50,10 +50,6 @@ class Trained(NamedTuple):
 def load(options: Options, channels: int) -> Trained:
   """Builds the net of a checkpoint and restores its parameters.
 
-  Args:
-    options: what to read.
-    channels: channels of the images.
-
   Raises:
     errors.CheckpointError: there is no such checkpoint, or it does not fit.
     slim.errors.UnknownNameError: the checkpoint's net is unknown.

@@ -164,11 +164,7 @@ def complain(label: str, error: object, code: int) -> int:
 
 
 def require(values: Any, *names: str) -> None:
-  """Refuses options without a value.
-
-  Args:
-    values: dataclass of options.
-    *names: names of required options.
+  """Refuses named options whose value is empty.
 
   Raises:
     flags.UsageError: an option is empty; the message names it.
@@ -181,12 +177,7 @@ def require(values: Any, *names: str) -> None:
 
 
 def at_least(lowest: float, values: Any, *names: str) -> None:
-  """Refuses numbers that are too small.
-
-  Args:
-    lowest: the smallest allowed value.
-    values: dataclass of options.
-    *names: names of the options to check.
+  """Refuses options whose values are below `lowest`.
 
   Raises:
     terngrad.errors.ConfigError: a value is too small; the message names it.

@@ -260,13 +260,6 @@ def join_booleans(words: Iterable[str], booleans: Collection[str]) -> list[str]:
   Examples:
     >>> join_booleans(['--b', 'False', '--subset', 'True'], {'b'})
     ['--b=false', '--subset', 'True']
-
-  Args:
-    words: arguments of a command line.
-    booleans: names of the boolean flags.
-
-  Returns:
-    The arguments.
   """
   joined: list[str] = []
   rest = list(words)

@@ -62,9 +62,6 @@ class Flags(launch_flags.Hosts):
 def launch(values: Flags) -> int:
   """Runs all processes; returns the exit code of the run.
 
-  Args:
-    values: the flags.
-
   Raises:
     terngrad.cli.flags.UsageError: the flags contradict each other, or the
       command does not train on several processes.
@@ -95,9 +92,6 @@ def launch(values: Flags) -> int:
 
 def tasks(values: Flags) -> list[tuple[str, list[str]]]:
   """Returns the processes to start on this machine.
-
-  Args:
-    values: the flags.
 
   Returns:
     List of (label, arguments of `terngrad`); the chief is the last.

@@ -53,9 +53,6 @@ class Errors(NamedTuple):
 def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   """Reads a file of `report.worker_gradients`, without unpickling objects.
 
-  Args:
-    path: path of the .npz file.
-
   Returns:
     By variable float32 [workers, ...].
 

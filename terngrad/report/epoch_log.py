@@ -22,13 +22,13 @@ class EpochLog(execution.Hooks):
     options: run_options.Run,
     run: run_lib.Run,
   ) -> None:
-    """Replaces the hooks of a run; writes nothing yet.
+    """Wraps the hooks of a run; writes nothing yet.
 
     Args:
       path: path of the epoch log.
       flags: flags of the command line, written to the log's first line.
       options: options of the run.
-      run: the run whose hooks are replaced.
+      run: the run whose hooks this object replaces.
     """
     self._before = run.hooks
     self._epochs = run.epochs

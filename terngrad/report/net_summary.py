@@ -81,11 +81,7 @@ def total(found: Sequence[Row]) -> str:
 
 
 def drawing(model: keras.Model) -> str:
-  """Draws the graph of the layers from the input down, as SVG.
-
-  Args:
-    model: a functional model.
-  """
+  """Draws the graph of the layers from the input down, as SVG."""
   sources = {
     layer.name: [
       parent.operation.name

@@ -117,9 +117,6 @@ def _number(text: str) -> float:
 def read(path: str | os.PathLike[str]) -> pd.DataFrame:
   """Reads the runs of a results.csv that `terngrad sweep` wrote.
 
-  Args:
-    path: path of the file.
-
   Raises:
     errors.ConfigError: there is no such table, or it has other columns.
   """

@@ -16,6 +16,8 @@ The file states differences from the defaults only.
   axis. The variants are all combinations of the axes' values, such as
   `ternary_8`.
 
+For example:
+
     [sweep]
     program = mnist
     seeds = 1 2 3

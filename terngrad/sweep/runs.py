@@ -204,12 +204,6 @@ def commands(
 ) -> list[list[str]]:
   """Returns the arguments of `terngrad` that train and score a run.
 
-  Args:
-    definition: the sweep.
-    cell: the run.
-    data_dir: directory of the data set.
-    work: directory of the run.
-
   Returns:
     Arguments of the training, then of each score.
   """

@@ -14,7 +14,7 @@ from terngrad.step import passes
 
 
 def serve(cluster: spec.Cluster, timeout: float) -> None:
-  """Serves as a ps or as a worker other than the chief, until the chief ends.
+  """Serves as a ps or as a non-chief worker, until the chief stops it.
 
   Args:
     cluster: the cluster, as this task sees it.
