@@ -35,7 +35,7 @@ def codecs(texts: Sequence[str]) -> dict[str, coded.Code]:
   """Parses codecs in the syntax of `--codec`; returns them by text.
 
   Raises:
-    errors.ConfigError: a text does not name a single-round codec.
+    errors.ConfigError: a text does not name a codec with a single message.
   """
   with errors.as_config_error():
     return {text: registry.parse(text) for text in texts}

@@ -30,7 +30,7 @@ def coded(text: str, gradients: _Gradients) -> dict[str, np.ndarray]:
   """Encodes and decodes one worker's gradients.
 
   Args:
-    text: a single-round codec, in the syntax of `--codec`.
+    text: a codec with a single message, in the syntax of `--codec`.
     gradients: float32, by name, of one worker.
 
   Returns:

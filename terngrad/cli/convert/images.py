@@ -57,7 +57,7 @@ def act(values: Flags) -> None:
     names = image_folders.class_folders(train)
   folders = {'train': train}
   if values.validation_directory:
-    # 2017 wrote validation first; the order in shards.json has no meaning.
+    # The 2017 program wrote validation first; shards.json has no fixed order.
     folders['validation'] = pathlib.Path(values.validation_directory)
   splits = {
     split: labeled_images.shuffled(image_folders.find(folder, names, 1))

@@ -234,7 +234,8 @@ def to_config(values: Flags) -> configs.TrainConfig:
     decay_adam=True,
     # TF-Slim restores only the model's variables.
     restart_step=bool(values.checkpoint_path or values.pretrained_weights),
-    # TF-Slim's polynomial has power 1, and a separate end value.
+    # TF-Slim's polynomial has power 1 and ends after --num_epochs_per_decay,
+    # not at the last step: it is our `linear`.
     learning_rate_decay_type={'polynomial': 'linear'}.get(decay, decay),
     moving_average_decay=values.moving_average_decay or 0.9999,
   )

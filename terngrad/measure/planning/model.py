@@ -2,8 +2,8 @@
 
 A step consists of computing, coding and transfer. Coding time is proportional
 to the number of elements. The number of bytes is what the exchanges count. Each
-hop of a message waits for `latency`, one hop after the other: P - 1 hops of a
-gather, one more of two shots and slices, 2 (P - 1) of a ring, one of a scatter.
+hop of a message waits for `latency`, one hop after the other: P - 1 hops for a
+gather, P for `two_shot` and `slices`, 2 (P - 1) for a ring, 1 for a scatter.
 Transfers that overlap with the backward pass (`overlap`) are hidden.
 """
 

@@ -233,7 +233,7 @@ def numbers() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
 def replicas_of(
   what: Subject, devices: Sequence[str], codec: gradients.GradientCodec
 ) -> tuple[replicas.Replica, ...]:
-  """Creates replicas without moving averages, which other frameworks lack.
+  """Creates replicas without moving averages: PyTorch's steps keep none.
 
   Args:
     what: the model or the gradients.
