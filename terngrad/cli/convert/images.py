@@ -57,7 +57,8 @@ def act(values: Flags) -> None:
     names = image_folders.class_folders(train)
   folders = {'train': train}
   if values.validation_directory:
-    # The 2017 program wrote validation first; shards.json has no fixed order.
+    # The 2017 program wrote validation first. The order of the splits in
+    # shards.json has no meaning.
     folders['validation'] = pathlib.Path(values.validation_directory)
   splits = {
     split: labeled_images.shuffled(image_folders.find(folder, names, 1))
