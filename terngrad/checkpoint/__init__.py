@@ -1,1 +1,1 @@
-"""What a run stores, resumes from and takes over from elsewhere."""
+"""Checkpoints: saving, resuming, and loading pretrained weights."""

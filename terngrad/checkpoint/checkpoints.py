@@ -1,12 +1,13 @@
-"""Checkpoints: all that a run needs to continue to the same bits.
+"""Checkpoints: everything a run needs to continue bit for bit.
 
-A checkpoint `model.ckpt-<step>` holds the steps taken, a layout (JSON: the
+A checkpoint `model.ckpt-<step>` holds the number of steps, a layout (JSON: the
 net, the optimizer, which devices are stored) and, as `tower_<index>`, the
-variables of one device or of all. Replicas are equal to the bit, so that one
-is enough to continue. `states` are those of `stored_states`. TensorFlow writes
-the files under other names and renames them, and replaces the list of
-checkpoints last: a run that is killed at any moment leaves the last complete
-one in place. What `Writer.save` returned is on the disk: a power cut keeps it.
+variables of one device or of all devices. Replicas are bit-identical, so one is
+enough to resume. `states` holds the states described in `stored_states`.
+TensorFlow writes the files under temporary names, renames them, and replaces
+the list of checkpoints last. A run that is killed at any moment therefore
+leaves the last complete checkpoint intact. `Writer.save` syncs its files to the
+disk before it returns, so they survive a power cut.
 """
 
 import json
@@ -28,12 +29,12 @@ from terngrad.step import replicas as replica_lib
 
 NAME = listing.NAME
 _KEEP = 5
-# Of an option, as JSON has it.
+# The value of an option, as JSON stores it.
 Value = str | int | float | list[Any] | None
 
 
 class Layout(NamedTuple):
-  """What a checkpoint holds.
+  """The description of a run that a checkpoint stores.
 
   Attributes:
     net: name of the net.
@@ -43,22 +44,23 @@ class Layout(NamedTuple):
     num_workers: nodes of the run.
     places: indices of the devices whose variables are stored.
     max_steps: the last step of the run.
-    batch_size: examples a step.
-    seed: of the run.
-    dataset_name: of the data set.
-    subset: of it.
-    codec: name of the gradient code.
-    dtype: of the layers' computations.
+    batch_size: examples per step.
+    seed: seed of the run.
+    dataset_name: name of the data set.
+    subset: subset of the data set.
+    codec: name of the gradient codec.
+    dtype: dtype of the layers' computations.
     bn_statistics: 'averaged' or 'per_device'.
-    trainable_scopes: what was trained; '' for all.
-    kept: not written any more: what sums left out is among the `states`.
-      Nor are seed, dataset_name, subset, codec and trainable_scopes: they are
-      in the two that follow.
-    must_keep: by name, what a run that continues must not change: options that
-      say so, and what follows from several of them.
-    may_change: the same, of what it may, at the price of the same bits.
+    trainable_scopes: scopes of the trained variables; '' for all.
+    kept: no longer written: error-feedback residuals are among the `states`.
+      `seed`, `dataset_name`, `subset`, `codec` and `trainable_scopes` are no
+      longer written either: the next two fields hold them.
+    must_keep: by name, the values that a resumed run may not change: options
+      declared as fixed, and values that several options determine.
+    may_change: by name, the values that a resumed run may change. The run then
+      no longer ends with the same bits.
 
-  Fields with a default are not in checkpoints that are older than they.
+  Checkpoints written before a field existed lack it, and get its default.
   """
 
   net: str
@@ -92,14 +94,14 @@ class Writer:
     names: Sequence[str],
     more: Mapping[str, Mapping[str, tf.Variable]] | None = None,
   ) -> None:
-    """Opens a folder that exists.
+    """Opens an existing directory.
 
     Args:
-      directory: path. A list of checkpoints that cannot be read is mended.
-      layout: is stored too.
-      replicas: of the run.
-      names: of a replica's variables.
-      more: by name, what is stored beside.
+      directory: path. An unreadable list of checkpoints in it is rewritten.
+      layout: stored with every checkpoint.
+      replicas: all replicas of the run.
+      names: names of a replica's variables, in the order of `variables()`.
+      more: additional dicts of variables to store, by the dict's name.
     """
     self._replicas = replicas
     self._names = names
@@ -124,17 +126,16 @@ class Writer:
     )
 
   def save(self, step: int) -> str:
-    """Proves that the replicas are equal and finite; writes a checkpoint.
+    """Checks that the replicas are equal and finite, and writes a checkpoint.
 
-    Args:
-      step: steps taken.
+    `step` is the number of steps taken.
 
     Returns:
-      The path's prefix.
+      The checkpoint's path prefix.
 
     Raises:
-      errors.TrainingError: replicas differ or are not finite, or the disk does
-        not take it.
+      errors.TrainingError: replicas differ or are not finite, or the files
+        cannot be written.
     """
     replica_lib.check_equal(self._replicas, self._names)
     own = self._replicas[0].own_statistics
@@ -142,7 +143,7 @@ class Writer:
       replica_lib.check_finite(replica, self._names)
     self._step.assign(step)
     try:
-      # On this process's disk, wherever the variables are.
+      # Write from this process's machine, wherever the variables are.
       options = tf.train.CheckpointOptions(
         experimental_io_device=self._step.device
       )
@@ -162,14 +163,14 @@ class Writer:
 
 
 def newest(directory: str) -> str | None:
-  """The path prefix of the newest checkpoint that can be read.
+  """Returns the path prefix of the newest readable checkpoint.
 
-  None where the folder has none, or is not there.
+  Returns None if the directory has none or does not exist.
   """
   for path in reversed(listing.prefixes(directory)):
     try:
       reader = tf.train.load_checkpoint(path)
-      # Every tensor: a file that was cut is readable up to the cut.
+      # Read every tensor: a truncated file is readable up to the cut.
       for name in reader.get_variable_to_shape_map():
         reader.get_tensor(name)
       if reader.has_tensor('step' + keys_lib.VALUE):
@@ -181,10 +182,10 @@ def newest(directory: str) -> str | None:
 
 
 def check_empty(directory: str) -> None:
-  """Raises `errors.CheckpointError` where checkpoints stand in a folder.
+  """Raises `errors.CheckpointError` if a directory contains checkpoints.
 
-  For a folder without one that can be read: a run must not begin in the place
-  of another that only needs mending.
+  Called when `newest` finds no readable checkpoint: a new run must not
+  overwrite a run whose checkpoints only need repair.
   """
   folder = pathlib.Path(directory)
   found = sorted(folder.glob('*.index')) if folder.is_dir() else []
@@ -198,10 +199,10 @@ def check_empty(directory: str) -> None:
 
 
 def find(path: str) -> str:
-  """The checkpoint that a person names: a prefix, or the newest of a folder.
+  """Resolves a user's path: a checkpoint prefix, or a directory's newest one.
 
   Raises:
-    errors.CheckpointError: there is none.
+    errors.CheckpointError: there is no checkpoint.
   """
   if os.path.isdir(path):
     found = newest(path)
@@ -216,15 +217,15 @@ def find(path: str) -> str:
 
 
 def step_of(path: str) -> int:
-  """Steps taken before a checkpoint was written."""
+  """Returns the number of steps taken before a checkpoint was written."""
   return int(tf.train.load_checkpoint(path).get_tensor('step' + keys_lib.VALUE))
 
 
 def read_layout(path: str) -> Layout:
-  """The layout of a checkpoint.
+  """Reads the layout of a checkpoint.
 
   Raises:
-    errors.CheckpointError: it is not one of this package's.
+    errors.CheckpointError: this package did not write the checkpoint.
   """
   try:
     text = tf.train.load_checkpoint(path).get_tensor('layout' + keys_lib.VALUE)
@@ -237,7 +238,7 @@ def read_layout(path: str) -> Layout:
 
 
 def names_of(path: str, device_index: int) -> set[str]:
-  """The names of the variables of one device."""
+  """Returns the names of one device's variables."""
   keys = tf.train.load_checkpoint(path).get_variable_to_shape_map()
   return {keys_lib.name_of(f'tower_{device_index}', key) for key in keys} - {''}
 
@@ -245,11 +246,11 @@ def names_of(path: str, device_index: int) -> set[str]:
 def restore(
   path: str, device_index: int, variables: Mapping[str, tf.Variable]
 ) -> None:
-  """Reads the variables of one device.
+  """Assigns the stored values of one device to variables.
 
   Args:
     path: checkpoint prefix.
-    device_index: of a device that is stored.
+    device_index: index of a stored device.
     variables: by name in the checkpoint.
 
   Raises:
@@ -272,12 +273,12 @@ def restore(
 def check_layout(
   path: str, layout: Layout, expected: Mapping[str, Value]
 ) -> None:
-  """Raises `errors.CheckpointError` where `expected` fields differ.
+  """Raises `errors.CheckpointError` if fields differ from `expected`.
 
   Args:
-    path: of the checkpoint, for the message.
-    layout: of the checkpoint.
-    expected: values by the name of the field.
+    path: path of the checkpoint, for the error message.
+    layout: layout of the checkpoint.
+    expected: values by field name.
   """
   for field, value in expected.items():
     received = getattr(layout, field)
@@ -288,7 +289,7 @@ def check_layout(
 def mismatch(
   path: str, name: str, expected: Value, received: Value
 ) -> errors.CheckpointError:
-  """The `errors.CheckpointError` of a checkpoint that another run wrote."""
+  """Returns the error for a checkpoint of a run with another configuration."""
   return errors.CheckpointError(
     f'{path}: expected a checkpoint with {name} {_shown(expected)}, received '
     f'one with {_shown(received)}. Give the flags it was trained with, or '

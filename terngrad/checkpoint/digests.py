@@ -1,4 +1,4 @@
-"""Equality of replicas on other machines, by digests of their bits."""
+"""Equality check of replicas on different machines, by 64-bit digests."""
 
 from collections.abc import Sequence
 
@@ -9,19 +9,20 @@ from terngrad.step import replicas
 
 
 class Check:
-  """A check of replicas that moves eight bytes a variable."""
+  """An equality check that transfers eight bytes per variable."""
 
   def __init__(self, copies: Sequence[replicas.Replica]) -> None:
-    """Takes replicas, on any devices."""
+    """Stores the replicas, which may be on any devices."""
     self._copies = copies
 
   def run(self) -> None:
-    """Compares the replicas as they are now.
+    """Compares the current values of the replicas.
 
-    Equal digests prove equal bits but for one chance in 2**32 a variable.
+    Different bits have equal digests with a chance of 1 in 2**32 per variable.
 
     Raises:
-      errors.TrainingError: two differ; names the variable and the devices.
+      errors.TrainingError: two replicas differ; the message names the variable
+        and the devices.
     """
     names = [variable.name for variable in self._copies[0].variables()]
     devices = [replica.device for replica in self._copies]
@@ -40,15 +41,15 @@ class Check:
 
 @tf.function(jit_compile=True)
 def _digests(values: list[tf.Tensor]) -> tf.Tensor:
-  """int64 [variables]; one program, since each costs a compilation."""
+  """Returns int64 [variables], in one XLA program to compile only once."""
   return tf.stack([digest(value) for value in values])
 
 
 def digest(values: tf.Tensor) -> tf.Tensor:
-  """An int64 [] of the bits of float32 [...], the same on every device.
+  """Returns an int64 [] digest of float32 [...], equal on every device.
 
-  Each element's bits times an odd number that tells its index: sums that wrap
-  around do not depend on their order.
+  Each element's bits are multiplied by an odd number that depends on the index.
+  The products are added with wraparound, so their order does not matter.
   """
   bits = tf.bitcast(tf.reshape(values, [-1]), tf.int32)
   indices = tf.range(tf.size(bits, tf.int64), dtype=tf.int64)

@@ -1,4 +1,4 @@
-"""The folder of a run: made, emptied, and held by one trainer at a time."""
+"""The directory of a run: creating, clearing and locking it."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from slim.datasets.records import disk
 from terngrad import errors
 
-# What a trainer that was killed leaves of files that it had not finished.
+# Unfinished files that a killed trainer leaves behind.
 _UNFINISHED = (
   r'checkpoint\.tmp.*|metrics\.jsonl\.\d+\.tmp|\.writable\.\d+'
   r'|\.(metrics\.jsonl|checkpoint)\.[0-9a-f]{8}\.tmp'
@@ -22,16 +22,16 @@ _OWN_FILES = (
 )
 
 
-# Files that show that a run is here, or was.
+# Files whose presence shows that a run has used the directory.
 _OF_A_RUN = r'checkpoint|metrics\.jsonl|model\.ckpt-\d+\.index'
 
 
 def find_run(path: str, flag: str) -> str:
-  """The folder that a run wrote its files to, by the name that a person gives.
+  """Finds the --train_dir of a run from the path that a user gives.
 
   Args:
-    path: of the run's --train_dir, or of the folder that holds it as `train`.
-    flag: whose value it is, for the message.
+    path: the run's --train_dir, or the directory that holds it as `train`.
+    flag: the flag that gave the path, for the error message.
 
   Returns:
     The path of the --train_dir.
@@ -52,17 +52,16 @@ def find_run(path: str, flag: str) -> str:
 
 @contextlib.contextmanager
 def alone_in(path: str | os.PathLike[str]) -> Iterator[None]:
-  """Keeps other trainers out of a folder; the lock goes with the process.
+  """Locks a directory against other trainers until the block ends.
 
-  Args:
-    path: of a folder that exists.
+  The operating system releases the lock when the process ends.
 
   Raises:
-    errors.ConfigError: another trainer is in it.
+    errors.ConfigError: another trainer holds the lock.
   """
   descriptor = os.open(path, os.O_RDONLY)
   try:
-    # Some network file systems lock no folders; then nobody is kept out.
+    # Some network file systems cannot lock directories; no lock is held there.
     is_alone = True
     with contextlib.suppress(OSError):
       is_alone = disk.lock(descriptor)
@@ -78,13 +77,10 @@ def alone_in(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def make(path: str | os.PathLike[str]) -> None:
-  """Makes the folder of a run.
-
-  Args:
-    path: of it; its parents are made too.
+  """Creates the directory of a run, and its parents.
 
   Raises:
-    errors.ConfigError: it cannot be written.
+    errors.ConfigError: the directory is not writable.
   """
   folder = pathlib.Path(path)
   try:
@@ -100,11 +96,11 @@ def make(path: str | os.PathLike[str]) -> None:
 
 
 def clear(path: str | os.PathLike[str], overwrite: bool) -> None:
-  """Deletes what killed trainers left unfinished in a folder.
+  """Deletes the unfinished files of killed trainers from a directory.
 
   Args:
-    path: of the folder; no other trainer may be in it.
-    overwrite: True deletes all that an earlier run wrote into it.
+    path: the directory; no other trainer may be using it.
+    overwrite: True also deletes everything that an earlier run wrote there.
   """
   names = re.compile(_OWN_FILES if overwrite else _UNFINISHED)
   for entry in pathlib.Path(path).iterdir():

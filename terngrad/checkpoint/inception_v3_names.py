@@ -1,8 +1,9 @@
-"""The layers of Inception v3 as its TensorFlow 1 programs called them.
+"""Layer names of Inception v3 in TensorFlow 1 programs.
 
-Google's first program, whose checkpoint the 2017 README fine-tunes, numbered
-the convolutions of a branch: `mixed_35x35x256a/branch5x5/Conv_1`. TF-Slim names
-each for its place, as we do, and differs in a few.
+Google's first program, whose checkpoint the 2017 README fine-tunes, numbers the
+convolutions of a branch: `mixed_35x35x256a/branch5x5/Conv_1`. TF-Slim names
+each convolution by its position and kernel size, as this package does. A few of
+TF-Slim's names differ from ours.
 """
 
 _BLOCKS = {
@@ -18,7 +19,7 @@ _BLOCKS = {
   'mixed_8x8x2048a': '7b',
   'mixed_8x8x2048b': '7c',
 }
-# For each kind of block its branches' old names, in order, and their layers.
+# For each kind of block: the old branch names, in order, and their layers.
 _OF_5 = {
   'branch1x1': ('0a_1x1',),
   'branch5x5': ('0a_1x1', '0b_5x5'),
@@ -51,7 +52,7 @@ _BRANCHES = {
   **dict.fromkeys(('7b', '7c'), _OF_7),
 }
 
-# Scopes in lower case and joined by '_': the first program's, ...
+# Maps names of the first program (lower case, scopes joined by '_') to ours.
 OLD = {
   'conv0': 'conv2d_1a_3x3',
   'conv1': 'conv2d_2a_3x3',
@@ -70,7 +71,7 @@ OLD = {
   for i, place in enumerate(places)
 }
 
-# ... and TF-Slim's where they are not ours.
+# Maps TF-Slim's names to ours, where they differ.
 SLIM = {
   'mixed_5c_branch_1_conv2d_0b_1x1': 'mixed_5c_branch_1_conv2d_0a_1x1',
   'mixed_5c_branch_1_conv_1_0c_5x5': 'mixed_5c_branch_1_conv2d_0b_5x5',

@@ -1,10 +1,9 @@
-"""Weights that Keras saved, read without Keras: no code in a file can run.
+"""Reads weights that Keras saved, without Keras, so no code in a file can run.
 
-Layers are found by their names. `.weights.h5` and the file of that kind inside
-a `.keras` archive number the variables of a layer, in the order in which the
-layer has them; the older `.h5` names them. Values are read one by one, and only
-after their shapes were found to fit, so that no file can ask for more memory
-than the net has.
+Layers are matched by name. `.weights.h5`, and the file of that format inside a
+`.keras` archive, number the variables of a layer in the layer's order. The
+older `.h5` format names them. Values are read one at a time, and only after
+their shapes match, so no file can demand more memory than the net needs.
 """
 
 import collections
@@ -24,15 +23,16 @@ _INSIDE = 'model.weights.h5'
 
 
 def of_file(path: str, order: Sequence[str]) -> sources.WeightSource:
-  """The values of a `.weights.h5`, `.h5` or `.keras` file.
+  """Opens a `.weights.h5`, `.h5` or `.keras` file as a weight source.
 
   Args:
-    path: of the file.
-    order: the net's variables in the order in which its layers have them, our
-      names; see `model_variables.ModelVariables`.
+    path: path of the file.
+    order: our names of the net's variables, in the layers' order, as in
+      `model_variables.ModelVariables`.
 
   Raises:
-    errors.CheckpointError: it cannot be read, or holds what is read elsewhere.
+    errors.CheckpointError: the file cannot be read, or it refers to values
+      outside of it.
   """
   numbered = _numbered(order)
   try:
@@ -62,7 +62,7 @@ def of_file(path: str, order: Sequence[str]) -> sources.WeightSource:
 
 @contextlib.contextmanager
 def _open(path: str) -> Iterator[h5py.File]:
-  """The h5 file, or the one in an archive, which is not unpacked."""
+  """Opens an h5 file, or the h5 file in an archive without unpacking it."""
   with contextlib.ExitStack() as stack:
     file: str | IO[bytes] = path
     if zipfile.is_zipfile(path):
@@ -72,7 +72,7 @@ def _open(path: str) -> Iterator[h5py.File]:
 
 
 def _numbered(order: Sequence[str]) -> dict[str, str]:
-  """{'conv1/0': 'conv1/kernel', ...}."""
+  """Returns {'conv1/0': 'conv1/kernel', ...}."""
   counts: collections.Counter[str] = collections.Counter()
   found = {}
   for name in order:
@@ -83,9 +83,9 @@ def _numbered(order: Sequence[str]) -> dict[str, str]:
 
 
 def _datasets(file: h5py.File) -> list[tuple[str, h5py.Dataset]]:
-  """Pairs ('conv1/0' or 'conv1/kernel', dataset) of all that h5 visits.
+  """Returns pairs ('conv1/0' or 'conv1/kernel', dataset) for all HDF5 datasets.
 
-  It visits neither soft nor external links.
+  h5py's `visititems` follows neither soft nor external links.
   """
   found: list[tuple[str, h5py.Dataset]] = []
 
@@ -104,7 +104,7 @@ def _datasets(file: h5py.File) -> list[tuple[str, h5py.Dataset]]:
 
 
 def _refuse_references(path: str, dataset: h5py.Dataset) -> None:
-  """Raises where values are not in the file itself, or are no numbers."""
+  """Raises if a dataset is not numeric or not stored in the file itself."""
   if dataset.external or dataset.is_virtual or dataset.dtype.kind not in 'fiu':
     raise errors.CheckpointError(
       f'{path}: expected numbers in the file itself, received {dataset.name}, '

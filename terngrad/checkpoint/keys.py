@@ -1,8 +1,7 @@
-"""The keys of variables in TensorFlow's checkpoints.
+"""Keys of variables in TensorFlow's checkpoints.
 
-A checkpoint of dicts of variables has the key
-'tower_0/conv1.Skernel/.ATTRIBUTES/VARIABLE_VALUE' for 'conv1/kernel' of the
-dict 'tower_0'.
+For a dict of variables 'tower_0', the variable 'conv1/kernel' has the key
+'tower_0/conv1.Skernel/.ATTRIBUTES/VARIABLE_VALUE'.
 """
 
 import re
@@ -11,13 +10,13 @@ VALUE = '/.ATTRIBUTES/VARIABLE_VALUE'
 
 
 def key_of(folder: str, name: str) -> str:
-  """The key of a variable in a dict of variables."""
+  """Returns the key of the variable `name` in the dict `folder`."""
   escaped = name.replace('.', '..').replace('/', '.S')
   return f'{folder}/{escaped}{VALUE}'
 
 
 def name_of(folder: str, key: str) -> str:
-  """The name of a variable in a dict of variables; '' for other keys."""
+  """Returns the variable's name for a key of the dict `folder`, or ''."""
   start = f'{folder}/'
   if not (key.startswith(start) and key.endswith(VALUE)):
     return ''

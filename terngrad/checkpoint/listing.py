@@ -1,9 +1,9 @@
-"""Which checkpoints stand in a folder, and TensorFlow's list of them."""
+"""The checkpoints in a directory, and TensorFlow's list of them."""
 
 import os
 import pathlib
 
-# TensorFlow has no public name for the class of a list.
+# TensorFlow has no public name for the class of the list.
 from typing import Any
 
 import tensorflow as tf
@@ -15,13 +15,13 @@ NAME = 'model.ckpt'
 
 
 def read(directory: str | os.PathLike[str]) -> Any:
-  """TensorFlow's list of a folder's checkpoints.
+  """Reads TensorFlow's list of a directory's checkpoints.
 
   Args:
     directory: path; need not exist.
 
   Returns:
-    A `CheckpointState`, or None where there is none that can be read.
+    A `CheckpointState`, or None if no readable list exists.
   """
   try:
     return tf.train.get_checkpoint_state(directory)
@@ -31,10 +31,10 @@ def read(directory: str | os.PathLike[str]) -> Any:
 
 
 def prefixes(directory: str | os.PathLike[str]) -> list[str]:
-  """The checkpoints of a folder, which may be damaged, oldest first.
+  """Returns the checkpoints of a directory, oldest first; some may be damaged.
 
-  Those of the list; where it cannot be read, or names what is not there, those
-  that stand there too.
+  Returns the listed checkpoints. If the list is unreadable or names missing
+  files, the checkpoints found in the directory are added.
 
   Args:
     directory: path; need not exist.
@@ -48,7 +48,7 @@ def prefixes(directory: str | os.PathLike[str]) -> list[str]:
 
 
 def _standing(directory: str | os.PathLike[str]) -> list[str]:
-  """Prefixes of the files of checkpoints in a folder, by step."""
+  """Returns the prefixes of the checkpoint files in a directory, by step."""
   found = pathlib.Path(directory).glob(f'{NAME}-*.index')
   numbers = [path.stem.removeprefix(f'{NAME}-') for path in found]
   steps = sorted(int(number) for number in numbers if number.isdecimal())
@@ -56,16 +56,13 @@ def _standing(directory: str | os.PathLike[str]) -> list[str]:
 
 
 def mend(directory: str | os.PathLike[str]) -> None:
-  """Writes the list of a folder anew where it cannot be read.
+  """Rewrites a directory's list of checkpoints if it is unreadable.
 
-  TensorFlow refuses to go on with such a list, and deletes only the old
-  checkpoints that the list names.
-
-  Args:
-    directory: path of a folder.
+  TensorFlow does not continue with an unreadable list, and it deletes old
+  checkpoints only if the list names them.
 
   Raises:
-    OSError: it cannot be written.
+    OSError: the list cannot be written.
   """
   path = pathlib.Path(directory, 'checkpoint')
   if not path.exists() or read(directory):

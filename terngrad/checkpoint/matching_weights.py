@@ -1,4 +1,4 @@
-"""Values of a source that fit the variables of a net."""
+"""Matches the values of a weight source to the variables of a net."""
 
 import math
 from collections.abc import Collection
@@ -14,12 +14,12 @@ from terngrad.step import replicas
 
 
 class Found(NamedTuple):
-  """What a source has of a net.
+  """Values that a source holds for a net.
 
   Attributes:
-    values: what each of our names gets.
-    missing: names that the source has not.
-    notes: lines on values that were made to fit.
+    values: the value for each of our names.
+    missing: names that the source lacks.
+    notes: lines about values whose shape was adapted.
   """
 
   values: dict[str, np.ndarray]
@@ -32,17 +32,17 @@ def find(
   wanted: Mapping[str, tf.Variable],
   heads: Collection[str],
 ) -> Found:
-  """Reads the values of variables; the average where the value is not there.
+  """Reads the values of variables, or their averages if the value is missing.
 
   Args:
-    source: where they are.
+    source: the weight source.
     wanted: variables by our names.
-    heads: names of the variables of classifiers. Where one side has a class
-      more, that is taken for the background at 0: it is left out, or keeps the
-      value that the net began with.
+    heads: names of the classifiers' variables. If the numbers of classes differ
+      by one, the additional class is taken to be the background, class 0. It is
+      dropped from the source, or keeps the net's initial value.
 
   Raises:
-    errors.CheckpointError: a value has a shape that cannot be meant.
+    errors.CheckpointError: a value has an incompatible shape.
   """
   there, missing = {}, []
   for name, variable in wanted.items():
@@ -70,7 +70,7 @@ def find(
 def _fits(received: list[int], expected: list[int], is_head: bool) -> bool:
   if not received or not expected:
     return received == expected
-  # A convolution over a whole image and a dense layer are the same numbers.
+  # A convolution over the whole image has the same weights as a dense layer.
   same_inputs = received[:-1] == expected[:-1] or (
     len(received) != len(expected)
     and math.prod(received[:-1]) == math.prod(expected[:-1])
@@ -80,7 +80,7 @@ def _fits(received: list[int], expected: list[int], is_head: bool) -> bool:
 
 
 def _fitted(value: np.ndarray, variable: tf.Variable) -> tuple[np.ndarray, str]:
-  """(the value in the variable's shape, what was done to it or '')."""
+  """Returns (the value in the variable's shape, how it was adapted or '')."""
   expected = variable.shape.as_list()
   if not expected:
     return value, ''

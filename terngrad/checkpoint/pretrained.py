@@ -1,4 +1,4 @@
-"""Starting from the values of another run, of TensorFlow 1 or of Keras."""
+"""Starting from weights of another run, of TensorFlow 1 or of Keras."""
 
 from collections.abc import Callable
 from collections.abc import Collection
@@ -17,31 +17,32 @@ from terngrad.checkpoint import scopes
 from terngrad.checkpoint import sources
 from terngrad.step import replicas
 
-_SHOWN = 20  # names in a line of the report
+_SHOWN = 20  # maximum number of names in a report line
 
 
 def start(
   options: protocol.Start, run: protocol.Run, report: Callable[[str], object]
 ) -> int:
-  """Restores what the configuration starts from, and reports what it did.
+  """Restores the weights that the configuration starts from, and reports it.
 
-  Parameters and moving statistics are restored but for the logits, auxiliary
-  ones too, under --fine_tune, and for --checkpoint_exclude_scopes. A run that
-  goes on also gets the optimizer's slots and the moving averages, as far as
-  they are there; otherwise averages begin at the values.
+  Restores parameters and moving statistics, except those in
+  --checkpoint_exclude_scopes and, under --fine_tune, the logits and auxiliary
+  logits. A run that continues the source's steps also gets the optimizer's
+  slots and the moving averages that the source holds. Otherwise the averages
+  start at the restored values.
 
   Args:
-    options: say what to start from.
-    run: gets the values.
-    report: called with each line for the person who watches.
+    options: what to start from.
+    run: the run that receives the values.
+    report: called with each log line.
 
   Returns:
-    The step to begin at: the source's, or 0 under --fine_tune and
-    --restart_step, and where there is nothing to start from.
+    The step to begin at: the source's step, or 0 under --fine_tune and
+    --restart_step, and if there is nothing to start from.
 
   Raises:
     errors.ConfigError, errors.CheckpointError: the source cannot be read or
-      does not fit; nothing was changed.
+      does not fit; no variable was changed.
   """
   source = _source(options, run)
   if source is None:
@@ -93,7 +94,7 @@ def _check(
   source: sources.WeightSource,
   found: matching_weights.Found,
 ) -> None:
-  """Raises where something is missing that may not be."""
+  """Raises if required variables are missing."""
   if not found.missing or (options.ignore_missing_vars and found.values):
     return
   holds = ', '.join([*source.shapes, *source.unexpected][:5]) or 'nothing'
@@ -111,7 +112,7 @@ def _rest(
   net: list[str],
   left_out: list[str],
 ) -> dict[str, np.ndarray]:
-  """Values of slots, averages and the loss scale that the source has."""
+  """Returns the slots, averages and loss scale that the source holds."""
   return {
     name: source.read(name)
     for name, variable in variables.items()
@@ -128,7 +129,7 @@ def _lines(
   left_out: list[str],
   begun: list[str],
 ) -> Iterator[str]:
-  """What was done with the values of the source."""
+  """Yields the report lines: restored, adapted, excluded and skipped names."""
   more = f' and {len(rest)} of its training' if rest else ''
   yield f'restored {len(found.values)} variables of {source.path}{more}'
   yield from found.notes

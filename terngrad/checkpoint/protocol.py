@@ -1,4 +1,4 @@
-"""What the start of a run needs of the run and of its configuration."""
+"""The parts of a run and its configuration that restoring needs."""
 
 from collections.abc import Collection
 from collections.abc import Sequence
@@ -10,19 +10,19 @@ from terngrad.step import replicas as replica_lib
 
 
 class Run(Protocol):
-  """`training.run.Run`, which has more."""
+  """The part of `training.run.Run` that restoring uses."""
 
   @property
   def replicas(self) -> tuple[replica_lib.Replica, ...]:
-    """One a device."""
+    """One replica per device."""
 
   @property
   def names(self) -> list[str]:
-    """Of a replica's variables."""
+    """Names of a replica's variables."""
 
   @property
   def logits(self) -> Collection[str]:
-    """Names of all variables of the classifiers, auxiliary ones too."""
+    """Names of all variables of the classifiers, including auxiliary ones."""
 
   @property
   def order(self) -> Sequence[str]:
@@ -30,31 +30,31 @@ class Run(Protocol):
 
   @property
   def layout(self) -> checkpoints.Layout:
-    """Of its checkpoints."""
+    """Layout of the run's checkpoints."""
 
   @property
   def method_states(self) -> list[str]:
-    """Names of the shared states of methods, the last of `names`."""
+    """Names of the methods' shared states: the last of `names`."""
 
   @property
   def store(self) -> stored_states.Store:
-    """The states of methods and passes."""
+    """The states of gradient methods and gradient passes."""
 
 
 class Start(Protocol):
-  """`config.run.Start`, where each option is described."""
+  """The part of `config.run.Start`, which describes each option."""
 
   @property
   def pretrained_model_checkpoint_path(self) -> str:
-    """The checkpoint, or the folder of checkpoints, to start from."""
+    """The checkpoint, or the directory of checkpoints, to start from."""
 
   @property
   def pretrained_weights(self) -> str:
-    """The file of Keras to start from."""
+    """The Keras weights file to start from."""
 
   @property
   def fine_tune(self) -> bool:
-    """Whether logits are left out."""
+    """Whether the logits are not restored."""
 
   @property
   def restart_step(self) -> bool:
@@ -62,7 +62,7 @@ class Start(Protocol):
 
   @property
   def checkpoint_exclude_scopes(self) -> str:
-    """What is not restored."""
+    """Scopes that are not restored."""
 
   @property
   def ignore_missing_vars(self) -> bool:

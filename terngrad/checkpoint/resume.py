@@ -1,4 +1,4 @@
-"""Continuing a run from its own last checkpoint."""
+"""Resuming a run from its last checkpoint."""
 
 from collections.abc import Callable
 from collections.abc import Collection
@@ -15,11 +15,11 @@ from terngrad.step import replicas
 
 
 class Restored(NamedTuple):
-  """What a run goes on from, beside its variables.
+  """The step and states that a resumed run starts from.
 
   Attributes:
-    step: steps taken before; 0 where there was no checkpoint.
-    states: of methods, see `stored_states.Store.scatter`.
+    step: steps taken before; 0 if there was no checkpoint.
+    states: values by name, for `stored_states.Store.scatter`.
   """
 
   step: int
@@ -32,11 +32,11 @@ NOTHING = Restored(0, {})
 def continue_run(
   train_dir: str, run: protocol.Run, report: Callable[[str], object]
 ) -> Restored:
-  """Restores the newest checkpoint of a folder.
+  """Restores the newest checkpoint of a directory.
 
   Raises:
-    errors.CheckpointError: it is of a run with other variables or other
-      examples, or damaged.
+    errors.CheckpointError: the checkpoint is damaged, or its run has other
+      variables or another value of a `must_keep` option.
   """
   path = checkpoints.newest(train_dir)
   if path is None:
@@ -55,7 +55,7 @@ def continue_run(
       'the same bits'
     )
   states, missing, unused = run.store.read(path)
-  # What methods share is among the variables of a device.
+  # Shared states of methods are among the variables of a device.
   missing += [name for name in run.method_states if name not in there]
   unused += sorted(there - {*run.names, *loss_scaling.NAMES})
   for what, names in (
@@ -74,9 +74,9 @@ def continue_run(
 def _changed(
   layout: checkpoints.Layout, field: str, now: checkpoints.Layout
 ) -> dict[str, tuple[checkpoints.Value, checkpoints.Value]]:
-  """{name: (before, now)} of what is not what it was.
+  """Returns {name: (before, now)} for the values that changed.
 
-  A layout that is older than the field says what its other fields do.
+  A layout without this field holds the values in its other fields.
   """
   before = getattr(layout, field)
   if before is None:
@@ -89,15 +89,15 @@ def _changed(
 
 
 def _load(run: protocol.Run, path: str, layout: checkpoints.Layout) -> set[str]:
-  """Restores all replicas from one, and what is a replica's own from itself.
+  """Restores all replicas from one device, and local variables per device.
 
   Returns:
-    The names that the checkpoint holds of a device.
+    The names of the variables that the checkpoint holds of one device.
   """
   first, place = run.replicas[0], layout.places[0]
   there = checkpoints.names_of(path, place)
-  # A loss scale begins again where there was none, and so do shared states in a
-  # run that had another method.
+  # The loss scale starts again if the checkpoint has none. So do the methods'
+  # shared states if the checkpoint's run used another method.
   left_out = set(run.method_states) - there
   if layout.dtype != 'float16':
     left_out.update(loss_scaling.NAMES)
@@ -113,6 +113,6 @@ def _load(run: protocol.Run, path: str, layout: checkpoints.Layout) -> set[str]:
 def _named(
   run: protocol.Run, replica: replicas.Replica, chosen: Collection[str]
 ) -> dict[str, tf.Variable]:
-  """The variables of a replica with the chosen names."""
+  """Returns the variables of a replica with the chosen names."""
   pairs = zip(run.names, replica.variables(), strict=True)
   return {name: variable for name, variable in pairs if name in chosen}

@@ -1,4 +1,4 @@
-"""Scopes of variables, as --trainable_scopes and its like name them."""
+"""Scopes of variables, for --trainable_scopes and similar flags."""
 
 from collections.abc import Sequence
 
@@ -9,20 +9,20 @@ from terngrad.checkpoint import tf1_names
 def members(
   flag: str, scopes: str, net: str, names: Sequence[str]
 ) -> list[str]:
-  """The variables in a list of scopes.
+  """Returns the variables in a list of scopes.
 
   Args:
-    flag: where the scopes come from, for the message.
-    scopes: 'InceptionV3/Logits,InceptionV3/AuxLogits', by TF-Slim's names or
+    flag: the flag that gave the scopes, for the error message.
+    scopes: 'InceptionV3/Logits,InceptionV3/AuxLogits', in TF-Slim's names or
       ours; may be empty.
     net: name in `slim.nets.factory.NETS`.
-    names: of variables.
+    names: names of variables.
 
   Returns:
-    Those of `names` that are in one of the scopes, in their order.
+    The `names` that are in one of the scopes, in their order.
 
   Raises:
-    errors.ConfigError: nothing is in one of them.
+    errors.ConfigError: a scope contains no variable.
   """
   found: set[str] = set()
   for scope in filter(None, (part.strip() for part in scopes.split(','))):

@@ -1,4 +1,4 @@
-"""Values of variables in files: other runs', TensorFlow 1's and Keras's."""
+"""Weights in files: checkpoints of this package, of TensorFlow 1, and Keras."""
 
 import os
 from collections.abc import Callable
@@ -15,14 +15,14 @@ from terngrad.checkpoint import tf1_names
 
 
 class WeightSource(NamedTuple):
-  """Where values are read from.
+  """A file of weights, read one value at a time.
 
   Attributes:
-    path: of the file, for messages.
-    shapes: of the values in the file, by our names.
-    unexpected: names in the file that are not understood.
-    step: steps taken before it was written; 0 where it does not say.
-    read: takes one of the names of `shapes`, returns its value.
+    path: path of the file, for messages.
+    shapes: shapes of the values in the file, by our names.
+    unexpected: names in the file that match no variable of ours.
+    step: steps taken before the file was written; 0 if it does not record them.
+    read: takes a name in `shapes`, returns its value.
   """
 
   path: str
@@ -33,15 +33,16 @@ class WeightSource(NamedTuple):
 
 
 def of_checkpoint(path: str, net: str) -> WeightSource:
-  """The values of a checkpoint, of this package or of TensorFlow 1.
+  """Opens a checkpoint of this package or of TensorFlow 1 as a weight source.
 
   Args:
-    path: prefix, file of TensorFlow 1's first format, or folder, of which the
-      newest is taken.
-    net: name in `slim.nets.factory.NETS`, by which foreign names are read.
+    path: checkpoint prefix, file of TensorFlow 1's first format, or directory,
+      of which the newest checkpoint is taken.
+    net: name in `slim.nets.factory.NETS`; selects the rules that translate
+      TensorFlow 1's names.
 
   Raises:
-    errors.CheckpointError: there is none that can be read.
+    errors.CheckpointError: there is no readable checkpoint.
   """
   path = _find(path)
   try:
@@ -60,11 +61,11 @@ def of_checkpoint(path: str, net: str) -> WeightSource:
   else:
     names = {key: tf1_names.ours(net, key) for key in shapes}
     counted = reader.has_tensor('global_step')
-    # The 2017 code counted in float32.
+    # The 2017 code stores the step as float32.
     step = int(reader.get_tensor('global_step')) if counted else 0
-  # Of the towers of 2017, which say the same, the first.
+  # The towers of 2017 hold the same values: take the first.
   known = {name: key for key, name in sorted(names.items())[::-1] if name}
-  # Of our own only other devices' values, and what is no value.
+  # In our checkpoints, unnamed keys are other devices' values or metadata.
   unexpected = sorted(k for k, name in names.items() if not (name or own))
   return WeightSource(
     path,
@@ -76,9 +77,9 @@ def of_checkpoint(path: str, net: str) -> WeightSource:
 
 
 def _find(path: str) -> str:
-  """The checkpoint of a folder, or the path itself."""
+  """Returns the newest checkpoint of a directory, or the path itself."""
   if not os.path.isdir(path):
-    # TensorFlow 1's first format is one file, without an index.
+    # TensorFlow 1's first format is a single file, without an index.
     return path if os.path.isfile(path) else checkpoints.find(path)
   own = checkpoints.newest(path)
   if own is not None:

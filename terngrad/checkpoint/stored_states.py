@@ -1,13 +1,13 @@
-"""What gradient methods and passes remember, as checkpoints hold it.
+"""The states of gradient methods and gradient passes in checkpoints.
 
-Workers' states are spread over the processes. At a checkpoint the chief gathers
-them and stores those of all beside the replicas; a run that is continued deals
-them out again. They are stored by the names of state and variable, one array
-for all workers, so that buckets, parts, devices and processes may change in
-between.
+Each process holds the states of its workers. At a checkpoint, the chief gathers
+the states of all workers and stores them beside the replicas. A resumed run
+scatters them again. They are stored by the names of state and variable, one
+array for all workers, so buckets, parts, devices and processes may change
+between runs.
 
-They travel as integers, so that no bit changes, and in pieces, so that the
-chief alone ever holds many of them.
+States are transferred as integers, which preserves every bit, and in pieces,
+so only the chief ever holds many of them.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from terngrad.exchange import group as groups
 from terngrad.exchange import protocol
 from terngrad.reduce import states as states_lib
 
-# Elements that travel at once, about.
+# Approximate number of elements per transfer.
 _PIECE = 2**20
 _NOTHING = np.zeros([0], np.float32)
 FOLDER = 'states'
@@ -34,10 +34,10 @@ _key = functools.partial(keys.key_of, FOLDER)
 
 
 class Store:
-  """The states of a run, and their place in its checkpoints.
+  """Gathers, stores, reads and scatters the states of a run.
 
   Attributes:
-    variables: by name in the checkpoint, empty but while `holding`.
+    variables: by name in the checkpoint; empty except inside `holding`.
   """
 
   def __init__(
@@ -46,11 +46,11 @@ class Store:
     exchange: protocol.Exchange,
     parameters: Sequence[str],
   ) -> None:
-    """Keeps nothing yet.
+    """Creates empty variables for the states.
 
     Args:
-      states: of methods and passes.
-      exchange: between the workers.
+      states: states of gradient methods and gradient passes.
+      exchange: the exchange between the workers.
       parameters: names of the model's parameters.
     """
     self._exchange = exchange
@@ -69,10 +69,10 @@ class Store:
       }
 
   def gather(self) -> dict[str, np.ndarray]:
-    """Gives the chief all states; all processes call it at the same step.
+    """Gathers all states on the chief; all processes call it at the same step.
 
     Returns:
-      By name float32 [workers, ...]; {} in other processes than the chief.
+      By name float32 [workers, ...]; {} in processes other than the chief.
     """
     found = {}
     for name, variables in self._workers.items():
@@ -82,11 +82,11 @@ class Store:
     return found
 
   def scatter(self, stored: Mapping[str, np.ndarray]) -> None:
-    """Gives every process its states; all call it together.
+    """Distributes the states to all processes; all processes call it.
 
     Args:
-      stored: what the chief's `gather` returned, or `read` read; {} in other
-        processes. What is missing stays as it is.
+      stored: on the chief, the result of `gather` or the values of `read`; {}
+        in other processes. States that are missing in it do not change.
     """
     group = self._exchange.group
     for name, variables in self._workers.items():
@@ -98,9 +98,9 @@ class Store:
 
   @contextlib.contextmanager
   def holding(self, gathered: Mapping[str, np.ndarray]) -> Iterator[None]:
-    """Holds what `gather` returned for the time of a block.
+    """Puts the result of `gather` into `variables` for the duration of a block.
 
-    It may be as large as the model.
+    The values may be as large as the model.
     """
     for name, values in gathered.items():
       self.variables[name].assign(values)
@@ -113,14 +113,14 @@ class Store:
   def read(
     self, path: str
   ) -> tuple[dict[str, np.ndarray], list[str], list[str]]:
-    """Reads what `holding` held.
+    """Reads the states that a checkpoint saved inside `holding` contains.
 
     Args:
       path: checkpoint prefix.
 
     Returns:
-      (values by name; names that are missing there; keys that are there and of
-      no use).
+      (values by name; names of states missing in the checkpoint; keys of states
+      in the checkpoint that this run does not use).
     """
     reader = tf.train.load_checkpoint(path)
     there = reader.get_variable_to_shape_map()
@@ -138,7 +138,7 @@ class Store:
 def _in_order(
   exchange: protocol.Exchange, variables: Sequence[Sequence[tf.Variable]]
 ) -> list[tf.Variable]:
-  """The variables of this process's workers, from a list a device."""
+  """Returns the variables of this process's workers, ordered by worker."""
   pairs = itertools.chain.from_iterable(
     zip(exchange.workers_of(index), some, strict=True)
     for index, some in enumerate(variables)
@@ -149,14 +149,15 @@ def _in_order(
 def _gather(
   group: groups.Group | None, variables: Sequence[tf.Variable]
 ) -> np.ndarray | None:
-  """The chief's array of all processes' variables, or None elsewhere.
+  """Gathers the variables of all processes on the chief; None elsewhere.
 
   Args:
-    group: of the processes; None for one process alone.
-    variables: of this process, of one shape.
+    group: the process group; None for a single process.
+    variables: variables of this process, all of one shape.
 
   Returns:
-    float32 [processes, its variables * elements]; [1, ...] for one alone.
+    float32 [processes, variables per process * elements]; [1, ...] for a single
+    process.
   """
   if group is None:
     return np.concatenate([np.ravel(v.numpy()) for v in variables])[np.newaxis]
@@ -175,13 +176,13 @@ def _deal(
   variables: Sequence[tf.Variable],
   values: np.ndarray | None,
 ) -> None:
-  """Gives each process its row of what the chief has, if it has something.
+  """Assigns to each process its row of the chief's values, if it has any.
 
   Args:
-    group: of the processes; None for one process alone.
-    variables: of this process, of one shape.
-    values: what `_gather` returned on the chief, in any shape; None to leave
-      the variables as they are. Only the chief's counts.
+    group: the process group; None for a single process.
+    variables: variables of this process, all of one shape.
+    values: on the chief, the result of `_gather`, in any shape; None leaves the
+      variables unchanged. Ignored on other processes.
   """
   if group is None:
     if values is not None:
@@ -194,7 +195,7 @@ def _deal(
     return
   size = variables[0].shape.num_elements()
   if values is None:
-    # Of the same shape; nobody looks at what others than the chief send.
+    # Right shape, unused values: only the chief's values are received.
     values = np.zeros([group.size, len(variables) * size], np.float32)
   rows = np.reshape(values, [group.size, -1]).view(np.int32)
   for i, variable in enumerate(variables):

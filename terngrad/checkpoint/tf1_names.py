@@ -1,10 +1,10 @@
-"""The names that TensorFlow 1's programs gave to variables, as ours.
+"""Translates variable names of TensorFlow 1 programs to ours.
 
-TF-Slim wrote `InceptionV3/Mixed_5b/Branch_1/Conv2d_0b_5x5/BatchNorm/beta` for
-our `mixed_5b_branch_1_conv2d_0b_5x5_bn/beta`, the 2017 code
-`tower_0/conv1/weights/ExponentialMovingAverage` for our
-`conv1/kernel/average`. The rules here are those of spelling; `_NETS` has what
-is a net's own.
+TF-Slim's `InceptionV3/Mixed_5b/Branch_1/Conv2d_0b_5x5/BatchNorm/beta` is our
+`mixed_5b_branch_1_conv2d_0b_5x5_bn/beta`. The 2017 code's
+`tower_0/conv1/weights/ExponentialMovingAverage` is our
+`conv1/kernel/average`. The functions apply general spelling rules; `_NETS`
+holds the exceptions of each net.
 """
 
 import re
@@ -21,11 +21,11 @@ _LEAVES = {
 }
 _NORMALIZED = ('beta', 'gamma', 'moving_mean', 'moving_variance')
 _AVERAGE = 'ExponentialMovingAverage'
-# Scopes that our names do without.
+# Scopes that our names omit.
 _DROPPED = ('bottleneck_v1', 'bottleneck_v2')
-# Scopes of Inception-ResNet v2 that do not say which blocks are in them. Our
-# last block is of the third kind too, so that a scope of all of that kind, as
-# of `trainable_scopes`, takes it in.
+# Scopes of Inception-ResNet v2 that do not name their blocks. Our last block is
+# of the third kind too, so a scope of that kind, as in `trainable_scopes`,
+# includes it.
 _BLOCKS = {
   'Repeat': 'block35',
   'Repeat_1': 'block17',
@@ -36,7 +36,7 @@ _BLOCKS = {
 _INCEPTION_V1 = {
   'mixed_5b_branch_2_conv2d_0a_3x3': 'mixed_5b_branch_2_conv2d_0b_3x3'
 }
-# A net's own scope where it is not the net's name, and layers called otherwise.
+# Each net's scope, if it differs from the net's name, and its renamed layers.
 _NETS: dict[str, tuple[str | None, dict[str, str]]] = {
   'cifar10_alexnet': ('CifarNet', {}),
   'googlenet': ('InceptionV1', _INCEPTION_V1),
@@ -56,16 +56,16 @@ _HEADS = {'fc8': 'logits', 'aux_conv2d_2b_1x1': 'aux_logits'}
 
 
 def ours(net: str, theirs: str) -> str:
-  """The name of a variable of a TensorFlow 1 checkpoint here.
+  """Returns our name of a variable of a TensorFlow 1 checkpoint.
 
   Args:
     net: name in `slim.nets.factory.NETS`.
     theirs: 'InceptionV3/Conv2d_1a_3x3/weights'.
 
   Returns:
-    'conv2d_1a_3x3/kernel'; '.../average' for a moving average of values. A
-    name of this form whether the net has such a variable or not; '' where
-    there is none, as for an optimizer's slots.
+    'conv2d_1a_3x3/kernel'; '.../average' for a moving average of values. The
+    net need not have a variable of this name. '' for variables without a
+    counterpart, such as an optimizer's slots.
   """
   parts = _without_tower(theirs).split('/')
   averaged = parts[-1] == _AVERAGE
@@ -83,7 +83,7 @@ def ours(net: str, theirs: str) -> str:
 
 
 def within(net: str, name: str, scope: str) -> bool:
-  """Whether a variable of ours is in a scope, TF-Slim's or one of ours.
+  """Returns whether our variable is in a scope, in TF-Slim's names or ours.
 
   Examples:
     >>> within('inception_v3', 'logits/kernel', 'InceptionV3/Logits')
@@ -93,8 +93,8 @@ def within(net: str, name: str, scope: str) -> bool:
 
   Args:
     net: name in `slim.nets.factory.NETS`.
-    name: of our variable.
-    scope: 'InceptionV3/AuxLogits', 'aux_logits' or a whole variable's name.
+    name: our name of the variable.
+    scope: 'InceptionV3/AuxLogits', 'aux_logits' or a complete variable name.
   """
   scope = scope.strip('/')
   if name == scope or name == ours(net, scope):
@@ -111,7 +111,7 @@ def _without_tower(name: str) -> str:
 
 
 def _layer(net: str, scopes: list[str]) -> str:
-  """Our layer, or the start of its name, for the parts of a scope."""
+  """Returns our layer name, or the prefix of it, for the parts of a scope."""
   net = spelling.split(net)[0]
   own, renamed = _NETS.get(net, (None, {}))
   if _plain(scopes[0]) in (_plain(own or net), _plain(net)):
@@ -122,14 +122,14 @@ def _layer(net: str, scopes: list[str]) -> str:
     return 'logits'
   if scopes[:1] == ['auxlogits']:
     scopes = ['aux', *scopes[1:]]
-  # 'conv1/conv1_1' says the same twice.
+  # 'conv1/conv1_1' repeats the layer's name.
   scopes = [
     scope
     for scope, after in zip(scopes, (*scopes[1:], ''), strict=False)
     if not after.startswith(f'{scope}_')
   ]
   layer = '_'.join(scopes)
-  # Inception-ResNet v2 leaves the place of a branch's only convolution out.
+  # Inception-ResNet v2 omits the position of a branch's only convolution.
   layer = re.sub(r'(_branch_0_conv2d)_1x1$', r'\1_0a_1x1', layer)
   return renamed.get(layer) or _HEADS.get(layer, layer)
 

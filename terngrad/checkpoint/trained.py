@@ -1,4 +1,4 @@
-"""Models with the parameters of a checkpoint."""
+"""Loads models with the parameters of a checkpoint."""
 
 from typing import NamedTuple
 
@@ -14,12 +14,12 @@ from terngrad.step import replicas
 
 
 class Options(NamedTuple):
-  """What to read, and for which images.
+  """Which parameters to load, and for which image size.
 
   Attributes:
-    checkpoint_dir: folder whose newest checkpoint is read, or a checkpoint.
-    image_size: height and width of the input; 0 for the net's own.
-    tower: the node whose parameters to read; -1 for those that are there.
+    checkpoint_dir: directory whose newest checkpoint is read, or a checkpoint.
+    image_size: height and width of the input; 0 for the net's default.
+    tower: the node whose parameters are read; -1 for the first stored device.
     restore_avg_var: True reads the moving averages of the parameters.
     device: name of the device to run on.
   """
@@ -32,13 +32,13 @@ class Options(NamedTuple):
 
 
 class Trained(NamedTuple):
-  """A model that is ready to be used.
+  """A model with restored parameters.
 
   Attributes:
-    model: with the parameters.
-    image_size: height and width of its input.
-    layout: of the checkpoint.
-    step: steps taken before it was written.
+    model: the model.
+    image_size: height and width of the model's input.
+    layout: layout of the checkpoint.
+    step: steps taken before the checkpoint was written.
   """
 
   model: keras.Model
@@ -48,15 +48,11 @@ class Trained(NamedTuple):
 
 
 def load(options: Options, channels: int) -> Trained:
-  """Builds and restores the net of a checkpoint.
-
-  Args:
-    options: what to read.
-    channels: of the images.
+  """Builds the net of a checkpoint and restores its parameters.
 
   Raises:
     errors.CheckpointError: there is no such checkpoint, or it does not fit.
-    slim.errors.UnknownNameError: it is of a net that is not known here.
+    slim.errors.UnknownNameError: the checkpoint's net is unknown.
   """
   path = checkpoints.find(options.checkpoint_dir)
   layout = checkpoints.read_layout(path)
@@ -83,14 +79,14 @@ def restore(
   """Reads a node's parameters, or their averages, into a model.
 
   Args:
-    model: of the checkpoint's net and number of classes.
+    model: a model with the checkpoint's net and number of classes.
     path: prefix of the checkpoint.
-    layout: of the checkpoint.
-    tower: the node; -1 for what is there.
+    layout: layout of the checkpoint.
+    tower: the node; -1 for the first stored device.
     averaged: True reads the averages.
 
   Raises:
-    errors.CheckpointError: it does not hold the tower.
+    errors.CheckpointError: the checkpoint does not hold the tower.
   """
   device_index = _device_index(tower, path, layout)
   plan = model_variables.variables_of(model)
@@ -106,7 +102,7 @@ def restore(
 
 
 def probabilities(model: keras.Model, images: tf.Tensor) -> tf.Tensor:
-  """What a model believes.
+  """Returns a model's class probabilities.
 
   Args:
     model: maps images to logits.
@@ -119,10 +115,10 @@ def probabilities(model: keras.Model, images: tf.Tensor) -> tf.Tensor:
 
 
 def _device_index(tower: int, path: str, layout: checkpoints.Layout) -> int:
-  """The stored device that holds the node's parameters.
+  """Returns the index of the stored device with the node's parameters.
 
   Raises:
-    errors.CheckpointError: it was not stored.
+    errors.CheckpointError: the device was not stored.
   """
   if tower < 0:
     return layout.places[0]

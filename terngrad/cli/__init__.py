@@ -1,4 +1,4 @@
-"""What the programs share, and the commands."""
+"""The command line: `terngrad` and its commands."""
 
 import importlib.util
 import sys

@@ -1,4 +1,4 @@
-"""Processes that a command starts on this machine, and signals to it."""
+"""Child processes of a command on this machine, and signal handlers."""
 
 import contextlib
 import os
@@ -20,17 +20,18 @@ def run(
   commands: Sequence[Sequence[str]],
   environments: Iterable[Mapping[str, str]] | None = None,
 ) -> int:
-  """Starts commands side by side; the first one's end is the end of all.
+  """Runs commands in parallel; a failure of the first one ends all.
 
   Args:
-    commands: the words of each.
-    environments: what each has beside this process's own environment; None for
-      nothing.
+    commands: the arguments of each command.
+    environments: additional environment variables of each command; None for
+      none.
 
   Returns:
-    Exit code: the first command's where it failed, then that of the others that
-    decides (`exit_codes.decisive`). Where the first one was lost, the others
-    have `command.SETTLE` seconds to end, and one that failed decides.
+    The first command's exit code if it failed, otherwise the decisive exit code
+    of all (`exit_codes.decisive`). If the first command was killed or lost
+    another process, the others have `command.SETTLE` seconds to end, and a
+    failure of one of them decides.
   """
   started = [
     subprocess.Popen(words, env={**os.environ, **signals.environment(), **more})
@@ -39,7 +40,7 @@ def run(
     )
   ]
   try:
-    # The others may wait for ever for the first.
+    # Without the first command, the others may wait forever.
     code = exit_codes.as_shell(started[0].wait())
     if exit_codes.is_failure(code):
       return code
@@ -61,11 +62,11 @@ def run(
 def handling(
   numbers: Iterable[int], act: Callable[[int], None]
 ) -> Iterator[None]:
-  """A block in which signals call a function and do nothing else.
+  """Replaces the handlers of signals during a block.
 
   Args:
-    numbers: of the signals.
-    act: takes the number of a signal that came.
+    numbers: the signals' numbers.
+    act: called with the number of a received signal.
   """
   with contextlib.ExitStack() as stack:
     for number in numbers:

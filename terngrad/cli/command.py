@@ -1,12 +1,12 @@
-"""A command: what it is for, its options, what it does; and how it is run.
+"""Declares and runs commands.
 
-A module that declares commands imports no TensorFlow at its top: `--help` and
-wrong flags are answered without it. It names what does the work by
-`terngrad.lazy.module`.
+A module that declares commands does not import TensorFlow at its top level, so
+`--help` and wrong flags are answered without it. It refers to the modules that
+do the work by `terngrad.lazy.module`.
 
-Exit codes: 0 done; 1 training had to stop; 2 it could not begin, nothing was
-written; 75 another process was lost, all can continue; 128 + n stopped by
-signal n, after a checkpoint. Converters say 1 where the data cannot be used.
+Exit codes: 0 done; 1 training failed; 2 it could not start and nothing was
+written; 75 another process was lost, and all can continue; 128 + n stopped by
+signal n, after a checkpoint. Converters return 1 if the data cannot be used.
 """
 
 import dataclasses
@@ -45,27 +45,28 @@ if TYPE_CHECKING:
 
 
 class Command(NamedTuple):
-  """What a program is.
+  """The declaration of a command.
 
   Attributes:
     usage: the first lines of --help: '{program}: what it is for.', an empty
-      line, and what a user should know. '{program}' stands for its name.
+      line, and what a user should know. '{program}' is replaced by the
+      command's name.
     options: dataclass whose fields are `config.options.option`s.
-    act: takes such a value; returns the exit code, or None for `DONE`. Raises
-      `flags.UsageError` for flags that contradict each other.
-    defaults: dict of field name to this program's own default.
-    words: names of the options that words without a flag's name are values of,
-      in their order.
-    required: names of the options that must be given, which is checked before
-      anything is loaded.
-    rest: name of the field, a tuple, that takes what stands behind `--`.
-    own_names: dict of option to the flag that stands for it here, so that
-      errors have the words of the command line.
-    needs_tensorflow: whether `act` uses it.
-    is_converter: errors carry the program's name, and data that cannot be used
-      is a failure.
-    ends_process: Python's own end is left out, because TensorFlow's servers and
-      calls that wait for other tasks cannot be stopped.
+    act: takes an instance of `options`; returns the exit code, or None for
+      `DONE`. Raises `flags.UsageError` for contradictory flags.
+    defaults: maps field names to this command's defaults, where they differ.
+    words: names of the options that positional arguments set, in order.
+    required: names of options that must not be empty; checked before anything
+      is loaded.
+    rest: name of a tuple field that takes the arguments after `--`.
+    own_names: maps options to this command's flags, so that error messages
+      name the flags of the command line.
+    needs_tensorflow: whether `act` uses TensorFlow.
+    is_converter: True prefixes errors with the program's name, and returns
+      `FAILED` for data that cannot be used.
+    ends_process: True ends the process without Python's shutdown, because
+      TensorFlow's servers and calls that wait for other tasks cannot be
+      stopped.
   """
 
   usage: str
@@ -82,12 +83,12 @@ class Command(NamedTuple):
 
 
 def run(command: Command, program: str, arguments: Sequence[str]) -> int:
-  """Reads a command line and acts on it, with one line for an error.
+  """Parses a command line and runs the command; prints one line for an error.
 
   Args:
-    command: what to run.
-    program: its name, as its user typed it.
-    arguments: the words after it.
+    command: the command.
+    program: its name, as the user typed it.
+    arguments: the arguments after the name.
 
   Returns:
     The exit code.
@@ -102,7 +103,7 @@ def run(command: Command, program: str, arguments: Sequence[str]) -> int:
     try:
       code = _act(command, program, arguments)
     except Exception:
-      # What nobody foresaw must not be followed by an abort.
+      # Print unexpected errors here: they must not lead to an abort.
       traceback.print_exc()
       code = FAILED
   sys.stdout.flush()
@@ -122,7 +123,7 @@ def _act(command: Command, program: str, arguments: Sequence[str]) -> int:
     )
     require(parsed.values, *command.required)
     if command.needs_tensorflow:
-      # Its threads leave signals to this one, see `signals.joining`.
+      # Keep signals away from TensorFlow's threads; see `signals.joining`.
       with signals.importing():
         quiet.import_tensorflow(parsed.verbosity > 0)
     logging.use_absl_handler()
@@ -144,33 +145,29 @@ def _act(command: Command, program: str, arguments: Sequence[str]) -> int:
 
 
 def _in_own_words(command: Command, error: Exception) -> str:
-  """What an error says, with the command's names of the options."""
+  """Returns an error's message, with the command's names of the options."""
   return re.sub(
     r'\w+', lambda found: command.own_names.get(found[0], found[0]), str(error)
   )
 
 
 def say(line: object) -> None:
-  """Prints a line at once, so that a log can be followed."""
+  """Prints a line and flushes, so that a log can be followed."""
   sys.stdout.write(f'{line}\n')
   sys.stdout.flush()
 
 
 def complain(label: str, error: object, code: int) -> int:
-  """Prints an error behind a label; returns the exit code."""
+  """Prints an error with a label; returns the exit code."""
   sys.stderr.write(f'{label}: {error}\n')
   return code
 
 
 def require(values: Any, *names: str) -> None:
-  """Refuses options without a value.
-
-  Args:
-    values: dataclass of options.
-    *names: of options.
+  """Refuses named options whose value is empty.
 
   Raises:
-    flags.UsageError: one of them is ''; names it.
+    flags.UsageError: an option is empty; the message names it.
   """
   for name in names:
     if not getattr(values, name):
@@ -180,15 +177,10 @@ def require(values: Any, *names: str) -> None:
 
 
 def at_least(lowest: float, values: Any, *names: str) -> None:
-  """Refuses numbers that are too small.
-
-  Args:
-    lowest: the least that they may be.
-    values: dataclass of options.
-    *names: of options.
+  """Refuses options whose values are below `lowest`.
 
   Raises:
-    terngrad.errors.ConfigError: one of them is less; names it.
+    terngrad.errors.ConfigError: a value is too small; the message names it.
   """
   for name in names:
     options.at_least(name, getattr(values, name), lowest)
@@ -197,19 +189,19 @@ def at_least(lowest: float, values: Any, *names: str) -> None:
 def named_path(
   flag: str, item: str, kind: str, example: str
 ) -> tuple[str, str]:
-  """Reads NAME=PATH.
+  """Splits NAME=PATH.
 
   Args:
-    flag: whose value it is, for the message.
+    flag: the flag that gave the text, for the error message.
     item: the text.
-    kind: what is at the path, such as 'FILE'.
-    example: of such a text.
+    kind: what is at the path, such as 'FILE', for the error message.
+    example: a valid text, for the error message.
 
   Returns:
     (name, path).
 
   Raises:
-    flags.UsageError: the text is not of this form.
+    flags.UsageError: the text has another form.
   """
   name, equals, path = item.partition('=')
   if not (name and equals and path):
@@ -221,15 +213,15 @@ def named_path(
 
 
 def without(config: type, names: Collection[str]) -> Any:
-  """The options of a configuration but some, as a base class of others.
+  """Copies a configuration class without some options, as a base class.
 
   Args:
-    config: its class.
-    names: of the options that the subclass calls otherwise.
+    config: the configuration class.
+    names: options to drop, because the subclass renames them.
 
   Returns:
-    A frozen dataclass, to types like any class: its fields are not known
-    before it is made.
+    A frozen dataclass. Type checkers see an arbitrary class, since its fields
+    exist only at run time.
   """
   return dataclasses.make_dataclass(
     f'{config.__name__}Without',
@@ -249,13 +241,13 @@ def renamed(
   names: Mapping[str, str],
   **changes: Any,
 ) -> '_Config':
-  """The configuration that flags of other names describe.
+  """Builds a configuration from flags with other names.
 
   Args:
     values: dataclass of flags.
-    config_class: what to make.
-    names: flag to field, where they differ.
-    **changes: fields that are no flag's value.
+    config_class: the class of the configuration.
+    names: maps flags to fields, where they differ.
+    **changes: values of fields that no flag sets.
   """
   known = {field.name for field in options.fields(config_class)}
   given = {

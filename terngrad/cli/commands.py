@@ -1,6 +1,7 @@
-"""All commands of `terngrad`, by what they are for.
+"""All commands of `terngrad`, in groups.
 
-To add a command: a module with a `command.Command`, and one entry here.
+To add a command: write a module with a `command.Command`, and add one entry
+here.
 """
 
 import pkgutil
@@ -13,12 +14,12 @@ from terngrad.cli import presets
 
 
 class Entry(NamedTuple):
-  """A command, named so that listing it imports nothing.
+  """A command's location, so that listing commands imports nothing.
 
   Attributes:
-    summary: what it is for, a line.
+    summary: one line that says what the command is for.
     home: `module:name` of a `command.Command`, or of a function that makes one
-      of a preset.
+      from a preset.
     preset: the name of that preset, or ''.
   """
 
@@ -28,11 +29,11 @@ class Entry(NamedTuple):
 
 
 class Group(NamedTuple):
-  """Commands that belong together.
+  """A group of commands.
 
   Attributes:
-    summary: what they are for, a line.
-    members: by their names.
+    summary: one line that says what the commands are for.
+    members: the commands, by name.
   """
 
   summary: str
@@ -40,7 +41,7 @@ class Group(NamedTuple):
 
 
 def _of_presets(home: str) -> dict[str, Entry]:
-  """An entry for each data set."""
+  """Returns one entry per data set."""
   return {
     name: Entry(preset.title, home, name)
     for name, preset in presets.PRESETS.items()
@@ -218,19 +219,19 @@ COMMANDS: Mapping[str, Entry | Group] = {
 
 
 def load(entry: Entry) -> command.Command:
-  """The command of an entry."""
+  """Loads the command of an entry."""
   found = pkgutil.resolve_name(entry.home)
   return found(presets.PRESETS[entry.preset]) if entry.preset else found
 
 
 def find(path: Sequence[str]) -> Entry | Group:
-  """The entry or group at a path.
+  """Finds the entry or group at a path.
 
   Args:
-    path: one name or more, such as 'train', 'mnist'.
+    path: one or more names, such as 'train', 'mnist'.
 
   Raises:
-    KeyError: there is none.
+    KeyError: the path does not exist.
   """
   members = COMMANDS
   for name in path:
@@ -240,7 +241,7 @@ def find(path: Sequence[str]) -> Entry | Group:
 
 
 def command_at(path: Sequence[str]) -> command.Command:
-  """The command at a path, see `find`."""
+  """Loads the command at a path; raises `KeyError` for groups."""
   entry = find(path)
   if isinstance(entry, Group):
     raise KeyError(path)

@@ -1,4 +1,4 @@
-"""The command that scores checkpoints."""
+"""The command that evaluates checkpoints."""
 
 from terngrad import lazy
 from terngrad.cli import command
@@ -17,7 +17,7 @@ Without --run_once it scores every new checkpoint until the last step's.
 
 
 def of(preset: presets.Preset) -> command.Command:
-  """The evaluator of a data set."""
+  """Declares the evaluation command of a data set."""
   return command.Command(
     _USAGE.format(title=preset.title, scored=preset.scored),
     configs.EvalConfig,
@@ -27,5 +27,5 @@ def of(preset: presets.Preset) -> command.Command:
 
 
 def evaluate(config: configs.EvalConfig) -> None:
-  """Scores as a configuration says."""
+  """Evaluates checkpoints as the configuration specifies."""
   evaluation.evaluate(config, command.say)

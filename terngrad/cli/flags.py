@@ -1,9 +1,9 @@
-"""Flags of the programs, made from the options that they declare.
+"""Command-line flags, generated from options.
 
-Flags exist only here and in the programs. Old command lines keep working:
-`--flag True` is read like `--flag=True` for flags that are true or false.
-Values are taken as they are given; but items of a list lose the spaces around
-them, unless they are in double quotes.
+Flags exist only here and in the commands. Old command lines still work: for
+boolean flags, `--flag True` means `--flag=True`. Values are used as given,
+except that spaces around the items of a list are removed, unless the item is
+in double quotes.
 """
 
 import dataclasses
@@ -30,27 +30,27 @@ _HELP = ('--help', '-help', '-h', '--helpfull')
 
 _LONGEST_NAME = 100
 
-# Numbers are TensorFlow's int64.
+# Integers must fit TensorFlow's int64.
 _MOST = 2**63
 
-# Of the lines of --help, and before what it says of a flag.
+# Width of --help's lines, and the indentation of a flag's description.
 _COLUMNS = 80
 _INDENT = ' ' * 6
 
-# An item of a list, in quotes or not; a comma ends it.
+# An item of a list, quoted or not, and the comma that ends it.
 _ITEM = re.compile(r'\s*"((?:[^"]|"")*)"\s*,|([^,]*),')
 
 
 class UsageError(ValueError):
-  """A command line that cannot be read."""
+  """An invalid command line."""
 
 
 class Parsed(NamedTuple):
-  """What a command line says.
+  """A parsed command line.
 
   Attributes:
-    values: of the class of options.
-    verbosity: 0, or 1 to see what TensorFlow says while it starts.
+    values: an instance of the class of options.
+    verbosity: 0, or 1 to show TensorFlow's start-up messages.
   """
 
   values: Any
@@ -58,19 +58,19 @@ class Parsed(NamedTuple):
 
 
 class _Values(flags.FlagValues):
-  """Flags whose --flagfile may have a space at an end of its name."""
+  """Flags whose --flagfile may name a file that ends in a space."""
 
   def _extract_filename(self, flagfile_str: str) -> str:
     name = os.path.expanduser(flagfile_str.partition('=')[2].rstrip('\r\n'))
     if os.path.exists(name):
       return name
-    # absl does not type it.
+    # absl does not annotate this method.
     before = super()._extract_filename
     return str(before(flagfile_str))  # type: ignore[no-untyped-call]
 
 
 class _ListParser(flags.ListParser):
-  """Reads `a, b,"c, d"`; what is in quotes keeps its spaces and commas."""
+  """Parses `a, b,"c, d"`; quoted items keep their spaces and commas."""
 
   def parse(self, argument: str | list[str]) -> list[str]:
     if isinstance(argument, list) or '"' not in argument:
@@ -101,18 +101,18 @@ def _define_list(
 
 
 def asks_for_help(arguments: Sequence[str], rest: str = '') -> bool:
-  """Whether one of the words is --help, in any of absl's spellings.
+  """Returns whether an argument is --help, in any of absl's spellings.
 
   Args:
-    arguments: words.
-    rest: see `parse`.
+    arguments: the arguments.
+    rest: name of the field for arguments after `--`, as for `parse`.
   """
   own, _ = _cut(arguments, rest)
   return any(word in _HELP for word in own)
 
 
 def _cut(arguments: Sequence[str], rest: str) -> tuple[list[str], list[str]]:
-  """The words before `--`, and those behind it where something takes them."""
+  """Splits arguments at `--`, if the command takes the arguments after it."""
   words = list(arguments)
   if not rest or '--' not in words:
     return words, []
@@ -123,21 +123,21 @@ def _cut(arguments: Sequence[str], rest: str) -> tuple[list[str], list[str]]:
 def define(
   config_class: type, defaults: Mapping[str, Any] | None = None
 ) -> flags.FlagValues:
-  """Makes a set of flags from a class of options.
+  """Creates flags from a class of options.
 
   Args:
-    config_class: dataclass of `options.option`s; fields that its constructor
-      does not take are no flags.
-    defaults: this program's own, by the field's name.
+    config_class: dataclass of `options.option`s. Fields that its constructor
+      does not take get no flag.
+    defaults: this command's defaults, by field name.
 
   Returns:
-    The flags, one a field.
+    The flags, one per field.
 
   Raises:
-    ValueError: a default is of no field.
+    ValueError: a default is for an unknown field.
   """
   defaults = dict(defaults or {})
-  # absl does not type the constructor.
+  # absl does not annotate the constructor.
   values = _Values()  # type: ignore[no-untyped-call]
   for field in options.fields(config_class):
     default = defaults.pop(field.name, field.default)
@@ -159,7 +159,7 @@ _VERBOSITY = 'Above 0: show what TensorFlow says while it starts.'
 
 
 def _maker(field: options.Option) -> Callable[..., Any]:
-  """The function of absl that makes a field's flag."""
+  """Returns the absl function that defines a field's flag."""
   if field.repeated:
     return flags.DEFINE_multi_string
   makers: dict[type, Callable[..., Any]] = {
@@ -179,22 +179,21 @@ def parse(
   positional: Sequence[str] = (),
   rest: str = '',
 ) -> Parsed:
-  """Reads a command line.
+  """Parses a command line.
 
   Args:
-    config_class: see `define`.
-    defaults: see `define`.
-    arguments: the words after the program's name.
-    positional: names of the flags that the first words without a flag's name
-      are values of.
-    rest: name of the field, a tuple, that takes the words behind `--`.
+    config_class: dataclass of options, as for `define`.
+    defaults: this command's defaults, as for `define`.
+    arguments: the arguments after the program's name.
+    positional: names of the flags that the first positional arguments set.
+    rest: name of a tuple field that takes the arguments after `--`.
 
   Returns:
-    Its values are a `config_class`.
+    The parsed command line; its values are a `config_class`.
 
   Raises:
-    UsageError: an unknown flag, a stray word or a value of the wrong type;
-      says what was expected, what was received and what to do.
+    UsageError: an unknown flag, a stray argument or a value of the wrong type;
+      the message says what was expected, what was received and what to do.
   """
   values = define(config_class, defaults)
   booleans = {name for name in values if isinstance(values[name].value, bool)}
@@ -222,7 +221,7 @@ def parse(
 
 
 def _check_names(words: Iterable[str]) -> None:
-  """Refuses long names: absl's search for a near one takes their square."""
+  """Refuses long names: absl's search for similar names is quadratic."""
   for word in words:
     size = len(word.partition('=')[0])
     if word.startswith('-') and size > _LONGEST_NAME:
@@ -243,7 +242,7 @@ def _value(values: flags.FlagValues, field: options.Option) -> Any:
 
 
 def _named(arguments: Sequence[str], positional: Sequence[str]) -> list[str]:
-  """The words, those before the first flag with a flag's name."""
+  """Turns the positional arguments before the first flag into flags."""
   words = list(arguments)
   for i, name in enumerate(positional[: len(words)]):
     if words[i].startswith('-'):
@@ -253,21 +252,14 @@ def _named(arguments: Sequence[str], positional: Sequence[str]) -> list[str]:
 
 
 def join_booleans(words: Iterable[str], booleans: Collection[str]) -> list[str]:
-  """Reads `--flag True` as `--flag=true`, as TensorFlow 1's programs did.
+  """Rewrites `--flag True` as `--flag=true`, as TensorFlow 1 programs accept.
 
-  Only for flags that are true or false, and only before true, t, 1, false, f
-  or 0 in any case; words after `--` are left alone.
+  Only boolean flags are rewritten, and only before true, t, 1, false, f or 0 in
+  any case. Arguments after `--` do not change.
 
   Examples:
     >>> join_booleans(['--b', 'False', '--subset', 'True'], {'b'})
     ['--b=false', '--subset', 'True']
-
-  Args:
-    words: of a command line.
-    booleans: names of the flags that are true or false.
-
-  Returns:
-    The words.
   """
   joined: list[str] = []
   rest = list(words)
@@ -283,7 +275,7 @@ def join_booleans(words: Iterable[str], booleans: Collection[str]) -> list[str]:
         joined[-1] = f'{word}={"true" if value in _TRUE else "false"}'
         rest.pop(0)
     elif '=' not in word and name.removeprefix('no') not in booleans:
-      # A flag that takes a value: the value is not a flag, whatever it says.
+      # This flag takes a value: the next argument is never a flag.
       joined.append(rest.pop(0))
   return [*joined, *rest]
 
@@ -291,12 +283,12 @@ def join_booleans(words: Iterable[str], booleans: Collection[str]) -> list[str]:
 def help_text(
   config_class: type, defaults: Mapping[str, Any], usage: str
 ) -> str:
-  """What --help prints: every flag, by group, with its default.
+  """Returns the text of --help: all flags by group, with their defaults.
 
   Args:
-    config_class: see `define`.
-    defaults: see `define`.
-    usage: what the program is for, its first lines.
+    config_class: dataclass of options, as for `define`.
+    defaults: this command's defaults, as for `define`.
+    usage: the first lines, which say what the command is for.
   """
   lines = [usage.rstrip(), '']
   fields = options.fields(config_class)
@@ -346,7 +338,7 @@ def _read_flagfiles(
 
 
 def _unknown(name: str, values: flags.FlagValues) -> str:
-  # 'nofoo' may be meant as the opposite of a boolean flag.
+  # 'nofoo' may be the negation of a boolean flag.
   hint = _hint(values, name, name.removeprefix('no'))
   return f'--{name}: expected a flag of this program, received none. {hint}'
 
@@ -357,6 +349,6 @@ def _stray(word: str, values: flags.FlagValues) -> str:
 
 
 def _hint(values: flags.FlagValues, *words: str) -> str:
-  """The flag that one of the words may be meant for."""
+  """Suggests a flag with a name similar to one of the words."""
   near = next(filter(None, (slim_errors.nearest(w, values) for w in words)), '')
   return f'Did you mean --{near}?' if near else 'See --help.'

@@ -1,7 +1,7 @@
 """Starts all processes of a training run on this machine.
 
-Every process is one that could as well be started by hand: the command with
-the hosts of all, and its own place among them.
+Each process could also be started by hand: its command line holds the hosts of
+all processes and its index among them.
 """
 
 import contextlib
@@ -42,13 +42,13 @@ ended 27 seconds after one is killed. Parameter servers on GPUs of their own, or
 several machines: below.
 """
 
-# Seconds for a process to end once it was asked to; a checkpoint is written.
+# Seconds that a process has to write a checkpoint and end after SIGTERM.
 _GRACE = 120
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags(launch_flags.Hosts):
-  """The flags, and the command behind them."""
+  """The flags, and the training command after `--`."""
 
   num_workers: int = options.option(
     2, 'Worker processes, on this machine.', 'cluster'
@@ -62,13 +62,10 @@ class Flags(launch_flags.Hosts):
 def launch(values: Flags) -> int:
   """Runs all processes; returns the exit code of the run.
 
-  Args:
-    values: the flags.
-
   Raises:
     terngrad.cli.flags.UsageError: the flags contradict each other, or the
-      command is none that trains on several processes.
-    terngrad.errors.ConfigError: nothing was started.
+      command does not train on several processes.
+    terngrad.errors.ConfigError: a value is invalid; nothing was started.
   """
   if launch_flags.is_asked(values):
     if values.hosts and not options.is_default(values, 'num_workers'):
@@ -79,7 +76,7 @@ def launch(values: Flags) -> int:
     return launch_hosts.launch(values, values.command, values.num_ps)
   command.at_least(1, values, 'num_workers')
   command.at_least(0, values, 'num_ps')
-  # One that signal handlers may use.
+  # SimpleQueue is reentrant, so signal handlers may use it.
   events: _Events = queue.SimpleQueue()
   with contextlib.ExitStack() as stack:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -94,16 +91,14 @@ def launch(values: Flags) -> int:
 
 
 def tasks(values: Flags) -> list[tuple[str, list[str]]]:
-  """What to start on this machine.
-
-  Args:
-    values: the flags.
+  """Returns the processes to start on this machine.
 
   Returns:
-    List of (label, list of words behind `terngrad`); the chief is the last.
+    List of (label, arguments of `terngrad`); the chief is the last.
 
   Raises:
-    terngrad.cli.flags.UsageError: see `launch_hosts.assigned`.
+    terngrad.cli.flags.UsageError: the command does not train on several
+      processes.
   """
   free = ports.free(values.num_workers + values.num_ps)
   hosts = [f'localhost:{port}' for port in free]
@@ -111,29 +106,29 @@ def tasks(values: Flags) -> list[tuple[str, list[str]]]:
   found = launch_hosts.assigned(
     values.command, ','.join(workers), ','.join(servers)
   )
-  # Of each kind the first is the last.
+  # Servers first; within each job, task 0 is the last.
   ordered = sorted(found, key=lambda task: (task[0], -task[1]))
   return [(f'{job} {index}', words) for job, index, words in ordered]
 
 
 @dataclasses.dataclass(frozen=True)
 class _Process:
-  """A task.
+  """A running task.
 
   Attributes:
-    label: of its lines.
+    label: prefix of its log lines.
   """
 
   label: str
   _process: subprocess.Popen[str]
 
   def signal(self, number: int) -> None:
-    """Sends a signal, where the process still runs, and wakes it for that."""
+    """Sends a signal, and resumes the process if it is suspended."""
     self._process.send_signal(number)
     self._process.send_signal(signal.SIGCONT)
 
 
-# What ended with which code, or None and a signal.
+# A task that ended and its exit code, or None and a received signal.
 _Events = queue.SimpleQueue[tuple[_Process | None, int]]
 
 
@@ -141,9 +136,9 @@ _Events = queue.SimpleQueue[tuple[_Process | None, int]]
 def _started(
   label: str, arguments: Sequence[str], events: _Events
 ) -> Iterator[_Process]:
-  """A task whose lines are printed with its label, and which ends with a block.
+  """Runs a task during a block, and prints its output with its label.
 
-  When it has ended, it and its exit code are put into `events`.
+  When the task ends, it is put into `events` with its exit code.
   """
   process = subprocess.Popen(
     [sys.executable, '-m', 'terngrad.cli.main', *arguments],
@@ -152,7 +147,7 @@ def _started(
     stderr=subprocess.STDOUT,
     text=True,
     errors='replace',
-    # A ctrl-c reaches the launcher alone, which passes it on once.
+    # Ctrl-C reaches only the launcher, which forwards it once.
     start_new_session=True,
     env=os.environ | signals.environment(),
   )
@@ -176,7 +171,7 @@ def _started(
 
 
 def _wait(running: list[_Process], events: _Events) -> int:
-  """Waits for all, or until it is known what failed; the exit code."""
+  """Waits for all tasks, or until the cause of a failure is known."""
   ended: dict[int, _Process] = {}
   end: float | None = None
   stopped = command.DONE
@@ -187,7 +182,7 @@ def _wait(running: list[_Process], events: _Events) -> int:
     except queue.Empty:
       break
     if process is None:
-      # They have as long as they need now, see `signal_guard.seconds`.
+      # Each task limits its time from here on; see `signal_guard.seconds`.
       stopped, end = exit_codes.SIGNALLED + number, None
       for each in running:
         each.signal(number)

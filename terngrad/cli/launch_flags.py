@@ -1,4 +1,4 @@
-"""The flags of `terngrad launch` about several machines."""
+"""The flags of `terngrad launch` for several machines."""
 
 import dataclasses
 import pathlib
@@ -38,16 +38,16 @@ it; 1, 2 and others: that of a task that failed, whose log says why. These are
 not restarted. A signal to this program ends the tasks: 128 and its number.
 """
 
-# No name of a file or an experiment, and no number of restarts.
+# Defaults that are no file name, experiment name or number of restarts.
 NO_FILE, BY_TIME, NEVER = '(none)', '(by time)', 'none'
-# What the file of --config says.
+# Flags whose values the file of --config sets.
 _IN_FILE = ('num_workers', 'num_ps', 'workspace', 'allow_insecure_network')
 WORKER_PORT, PS_PORT = 2224, 2222
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hosts:
-  """The flags about several machines."""
+  """The flags for several machines."""
 
   config: str = options.option(
     NO_FILE,
@@ -140,11 +140,11 @@ class Hosts:
 
 
 def is_asked(values: Hosts) -> bool:
-  """Whether the flags are about several machines.
+  """Returns whether the flags ask for a run on several machines.
 
   Raises:
-    terngrad.cli.flags.UsageError: only some of them are, or one would be
-      ignored.
+    terngrad.cli.flags.UsageError: flags for several machines are incomplete,
+      or a flag would be ignored.
   """
   from_file = values.config != NO_FILE
   if from_file and values.hosts:
@@ -175,7 +175,7 @@ def is_asked(values: Hosts) -> bool:
 
 
 def _check_deal(values: Hosts, changed: Sequence[str]) -> None:
-  """Refuses what would be ignored beside --split_dataset, or without it."""
+  """Refuses flags that would be ignored with or without --split_dataset."""
   if values.split_dataset and values.config == NO_FILE:
     raise flags.UsageError(
       '--split_dataset: expected --config=FILE beside it, received none. See '
@@ -191,7 +191,7 @@ def _check_deal(values: Hosts, changed: Sequence[str]) -> None:
 
 
 def _changed(values: Hosts, known: type[Hosts]) -> list[str]:
-  """The names of a class's flags that are not as they are by default."""
+  """Returns the names of a class's flags that differ from their defaults."""
   return [
     o.name
     for o in options.fields(known)

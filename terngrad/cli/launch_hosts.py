@@ -16,17 +16,17 @@ from terngrad.launching import tasks as tasks_lib
 def launch(
   values: launch_flags.Hosts, command: tuple[str, ...], servers: int
 ) -> int:
-  """Does what the flags ask for on all hosts; returns the exit code.
+  """Runs the requested action on all hosts; returns the exit code.
 
   Args:
     values: the flags.
-    command: words behind `--`.
-    servers: how many parameter servers, with --hosts.
+    command: the arguments after `--`.
+    servers: number of parameter servers, with --hosts.
 
   Raises:
     terngrad.cli.flags.UsageError: flags contradict each other.
-    terngrad.errors.ConfigError: a value, the configuration or a host is not as
-      it must be; nothing was started.
+    terngrad.errors.ConfigError: a value, the configuration or a host is
+      invalid; nothing was started.
   """
   named = values.experiment != launch_flags.BY_TIME
   if named:
@@ -38,7 +38,7 @@ def launch(
     )
   seconds = refusals.whole_number('no time', 'seconds', values.seconds)
   action = _action(values)
-  # Of tasks that are there only their names and hosts count.
+  # For running tasks, only the names and hosts matter.
   starts = action not in (launcher.STATUS, launcher.STOP)
   from_file = values.config != launch_flags.NO_FILE
   if from_file:
@@ -86,7 +86,7 @@ def _action(values: launch_flags.Hosts) -> str:
 def _of_hosts(
   values: launch_flags.Hosts, servers: int
 ) -> configuration.Configuration:
-  """The configuration that --hosts and --num_ps describe."""
+  """Builds the configuration that --hosts and --num_ps describe."""
   if not 0 <= servers <= len(values.hosts):
     raise flags.UsageError(
       f'--num_ps: expected 0 to {len(values.hosts)}, as many as --hosts, '
@@ -120,7 +120,7 @@ def _of_hosts(
 def _check_promise(
   values: launch_flags.Hosts, config: configuration.Configuration
 ) -> None:
-  """Refuses a network that others may reach, in the flags' words."""
+  """Refuses hosts on a network that others may reach, naming the flags."""
   outside = [a for a in config.all_addresses if not addresses.is_loopback(a)]
   if outside and not (values.allow_insecure_network or values.tunnel):
     raise flags.UsageError(
@@ -137,18 +137,18 @@ def _address(host: str, port: int) -> str:
 def assigned(
   command: Sequence[str], workers: str, servers: str
 ) -> list[tuple[str, int, list[str]]]:
-  """Gives a training command to each process of a run.
+  """Adds the cluster flags of each process to a training command.
 
   Args:
-    command: words behind `terngrad`, 'train', 'mnist', ....
-    workers: their addresses, with commas.
-    servers: those of the parameter servers; '' for none.
+    command: the arguments of `terngrad`: 'train', 'mnist', ....
+    workers: addresses of the workers, separated by commas.
+    servers: addresses of the parameter servers, likewise; '' for none.
 
   Returns:
-    List of ('ps' or 'worker', number, words behind `terngrad`).
+    List of ('ps' or 'worker', task index, arguments of `terngrad`).
 
   Raises:
-    terngrad.cli.flags.UsageError: the command is none that trains on several
+    terngrad.cli.flags.UsageError: the command does not train on several
       processes.
   """
   words = list(command)
@@ -178,7 +178,7 @@ def assigned(
 def _of_command(
   config: configuration.Configuration, tunnel: bool, command: tuple[str, ...]
 ) -> list[tasks_lib.Task]:
-  """The tasks that a command behind `--` stands for, one a host."""
+  """Returns the tasks of the command after `--`, one per host."""
   vouched = config.allow_insecure_network == 'true' and not tunnel
   found = assigned(
     command,

@@ -1,4 +1,4 @@
-"""`terngrad launch --split_dataset`: a run on this machine alone."""
+"""`terngrad launch --split_dataset`: a run on this machine only."""
 
 import dataclasses
 import os
@@ -23,10 +23,10 @@ _NETWORK = ('unshare', '--map-root-user', '--net')
 def with_flags(
   values: launch_flags.Hosts, config: configuration.Configuration
 ) -> configuration.Configuration:
-  """The configuration with the data, workspace and GPUs that flags name.
+  """Applies the flags for data, workspace and GPUs to a configuration.
 
   Raises:
-    terngrad.errors.ConfigError: the configuration cannot be started here.
+    terngrad.errors.ConfigError: the configuration cannot run on this machine.
   """
   count = len(config.worker_hosts)
   data = os.path.join(os.getcwd(), values.split_dataset)
@@ -50,7 +50,7 @@ def with_flags(
 
 
 def split(values: launch_flags.Hosts, workers: int) -> int:
-  """Gives each worker its part of the data, by links; the exit code."""
+  """Links each worker's part of the data; returns the exit code."""
   program = os.path.join(values.scripts, 'split_dataset.sh')
   data = os.path.join(os.getcwd(), values.split_dataset)
   return subprocess.run(
@@ -63,14 +63,15 @@ def start(
   config: configuration.Configuration,
   words: Sequence[str],
 ) -> int:
-  """Starts all tasks in a network that nobody else reaches; the exit code.
+  """Starts all tasks in a private network namespace; returns the exit code.
 
-  Where the kernel does not allow one it says so, and they are in this one.
+  If the kernel does not allow one, this is reported and the tasks use the
+  network of this process.
 
   Args:
     values: the flags.
     config: from `with_flags`.
-    words: further arguments of the workers.
+    words: additional arguments of the workers.
   """
   name = values.experiment
   if name == launch_flags.BY_TIME:
@@ -83,7 +84,7 @@ def start(
     code = subprocess.run(
       [*_network(config), *program, f'--config={file.name}', '--', *words],
       stdout=subprocess.DEVNULL,
-      # With -m its modules would be found first.
+      # With -m, modules of the working directory would be found first.
       cwd=os.sep,
       check=False,
     ).returncode
@@ -99,7 +100,7 @@ def start(
 
 
 def _network(config: configuration.Configuration) -> list[str]:
-  """The words before those of a program in a network of its own, if any."""
+  """Returns the command prefix for a network namespace, or [] without one."""
   up = ('ip', 'link', 'set', 'lo', 'up')
   if shutil.which(_NETWORK[0]):
     tried = subprocess.run([*_NETWORK, *up], capture_output=True, check=False)

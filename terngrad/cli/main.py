@@ -1,4 +1,4 @@
-"""`terngrad`: one program for all commands, and the start of the older ones."""
+"""`terngrad`: the entry point of all commands and of older programs."""
 
 import functools
 import sys
@@ -26,7 +26,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
   """Runs the command that a command line names; returns the exit code.
 
   Args:
-    arguments: words; None for those of this process.
+    arguments: the arguments; None for those of this process.
   """
   words = list(sys.argv[1:] if arguments is None else arguments)
   if words == ['--version']:
@@ -51,13 +51,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def starter(*path: str, name: str, module: str = '') -> Callable[[], int]:
-  """What a program of an older name runs.
+  """Returns the entry point of a program with an older name.
 
   Args:
-    *path: of the command, such as 'train', 'mnist'.
-    name: of the program, such as 'mnist_train'.
-    module: `__name__` of the caller; where it is the program that Python was
-      started with, the command runs and the process ends.
+    *path: path of the command, such as 'train', 'mnist'.
+    name: name of the program, such as 'mnist_train'.
+    module: `__name__` of the caller. If it is '__main__', the command runs at
+      once and the process ends.
 
   Returns:
     A function that runs the command on this process's command line and returns

@@ -1,4 +1,4 @@
-"""Plans a run: which code makes the fastest step on a network."""
+"""The command that plans a run: the fastest codec for a network."""
 
 import dataclasses
 import os
@@ -48,7 +48,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad plan`."""
 
   net: str = option('', 'Net whose variables are coded.', 'model')
   elements: float = option(
@@ -111,10 +111,10 @@ class Flags:
 
 
 def act(values: Flags) -> None:
-  """Prints the table, and writes it where a folder is named."""
+  """Prints the table, and writes it if --output names a directory."""
   _check(values)
   if values.net:
-    # Those of `measure exchange`, whose steps are compared.
+    # The nets of `measure exchange`, whose steps are compared.
     options.choice('net', values.net, exchanges.NETS)
     shapes = exchanges.subject(values.net, real=False).shapes
   else:
@@ -160,7 +160,7 @@ def act(values: Flags) -> None:
 def _measured(
   texts: Sequence[str], shapes: Sequence[Sequence[int]]
 ) -> 'list[parameter_types.Measured]':
-  """All measured steps of some flags; says what it leaves out."""
+  """Returns the measured steps in some files; logs the cases it excludes."""
   found: list[parameter_types.Measured] = []
   for text in texts:
     steps, left_out = parameters_lib.read_measured(text, shapes)
@@ -171,7 +171,7 @@ def _measured(
 
 
 def _known(values: Flags, more: Sequence[str]) -> 'parameter_types.Parameters':
-  """What is known, with the costs of --codecs and of more codes."""
+  """Returns parameters with the costs of --codecs and of further codecs."""
   if values.parameters:
     known = parameters_lib.read(values.parameters)
   else:

@@ -1,20 +1,17 @@
-"""Ports of this machine that nobody uses."""
+"""Free ports of this machine."""
 
 import contextlib
 import socket
 
 
 def free(count: int) -> list[int]:
-  """So many ports of 127.0.0.1 that were free a moment ago.
+  """Returns different ports of 127.0.0.1 that were free at the call.
 
   Args:
     count: >= 1.
-
-  Returns:
-    All different.
   """
   with contextlib.ExitStack() as stack:
-    # All held at once, so that they differ.
+    # Bind all at the same time, so that the ports differ.
     sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
     for one in sockets:
       one.bind(('127.0.0.1', 0))

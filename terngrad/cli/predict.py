@@ -1,4 +1,4 @@
-"""Says what a trained net sees in image files."""
+"""The command that classifies image files with a trained net."""
 
 import dataclasses
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad predict`."""
 
   images: str = option(
     '', 'Image files, separated by commas: JPEG, PNG, GIF, BMP, WebP.', 'data'
@@ -59,7 +59,7 @@ class Flags:
 
 
 def act(values: Flags) -> None:
-  """Prints a line for each image."""
+  """Prints a line with the predicted classes for each image."""
   paths = [path for path in values.images.split(',') if path]
   command.require(
     dataclasses.replace(values, images=','.join(paths)),
@@ -95,7 +95,7 @@ def act(values: Flags) -> None:
 def names_of(
   values: Flags, dataset: 'catalog_types.Dataset'
 ) -> dict[int, str] | None:
-  """Name by logit, or None where nothing says the names."""
+  """Returns class names by logit, or None if the names are unknown."""
   if not values.data_dir:
     return None
   if dataset.storage == 'folder':

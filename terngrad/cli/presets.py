@@ -1,6 +1,6 @@
-"""What the trainers and evaluators of each data set begin with.
+"""Defaults of the training and evaluation commands of each data set.
 
-To add a data set's programs: one entry in `PRESETS`.
+To add the commands of a data set, add one entry to `PRESETS`.
 """
 
 from typing import Any
@@ -8,18 +8,18 @@ from typing import NamedTuple
 
 
 class Preset(NamedTuple):
-  """The defaults of a data set's programs, and what their --help says.
+  """The defaults of a data set's commands, and parts of their --help.
 
   Attributes:
-    title: what the net is trained on.
-    example: flags of an example of training, behind the folders.
-    notes: the last paragraph of a trainer's --help.
+    title: name of the data set, for --help.
+    example: flags of an example of training, after the directories.
+    notes: the last paragraph of the trainer's --help.
     model: defaults of training and evaluation.
     training: further defaults of training.
-    servers: further defaults of training with parameter servers, in place of
-      `training`'s.
+    servers: further defaults of training with parameter servers; None for
+      those in `training`.
     evaluation: further defaults of evaluation.
-    scored: what is scored.
+    scored: what evaluation scores, for --help.
   """
 
   title: str

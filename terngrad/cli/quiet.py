@@ -1,7 +1,8 @@
-"""Imports TensorFlow without what it says of the machine while it starts.
+"""Imports TensorFlow without its start-up messages.
 
-`TF_CPP_MIN_LOG_LEVEL` alone leaves lines that are written before the library
-has read it. What is held back is written after all where the import fails.
+`TF_CPP_MIN_LOG_LEVEL` does not suppress lines that are written before the
+library reads it. If the import fails, the suppressed lines are written after
+all.
 """
 
 import contextlib
@@ -14,17 +15,17 @@ from collections.abc import Iterator
 
 from terngrad.cluster import onednn
 
-# TensorFlow's own levels: 0 writes all, 2 leaves warnings and remarks out.
+# TensorFlow's log levels: 0 writes all, 2 omits infos and warnings.
 _LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
 
 
 def import_tensorflow(show: bool = False) -> None:
-  """Imports TensorFlow and looks for devices, which it also comments.
+  """Imports TensorFlow and lists devices, which also logs messages.
 
-  oneDNN is switched on before, where the environment does not decide.
+  Enables oneDNN before the import, unless the environment decides.
 
   Args:
-    show: True writes what it says, such as why it uses no GPU.
+    show: True shows the messages, such as why no GPU is used.
   """
   onednn.prefer()
   if show:
@@ -42,9 +43,9 @@ def _import() -> None:
 
 @contextlib.contextmanager
 def held_back() -> Iterator[None]:
-  """Holds what is written to standard error, by libraries in C++ as well.
+  """Suppresses output to standard error, including that of C++ libraries.
 
-  It is written after all where the block raises, and dropped otherwise.
+  The output is written after all if the block raises, and dropped otherwise.
   """
   sys.stderr.flush()
   shown = os.dup(2)

@@ -1,4 +1,4 @@
-"""Runs an experiment of many runs, and reports it."""
+"""The command that runs and reports an experiment of many runs."""
 
 import dataclasses
 import multiprocessing
@@ -62,7 +62,7 @@ _TABLE = 'results.csv'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags, and those of the trainer."""
+  """The flags of `terngrad sweep`; `more` holds flags of the trainer."""
 
   definition: str = option('', 'sweep.ini, or the folder that holds it.', 'run')
   data_dir: str = option('', 'Folder of the data set.', 'data')
@@ -94,7 +94,7 @@ class Flags:
 
 
 def act(values: Flags) -> int:
-  """Runs what is missing, then reports; returns the exit code."""
+  """Runs the missing runs, then reports; returns the exit code."""
   command.at_least(1, values, 'jobs')
   command.at_least(0, values, 'steps')
   more = list(values.more)
@@ -114,7 +114,7 @@ def act(values: Flags) -> int:
       if not _run(sweep, values.jobs, len(found.cells), told):
         command.say('stopped; the same command continues')
         return command.SIGNALLED + told.recv()
-  # Where all that has run failed there is nothing to compare.
+  # If all runs failed, there is nothing to compare.
   if values.report or sweep.table.exists():
     _report(sweep.table, found, values, configs)
   for name in sweep.failed:
@@ -126,7 +126,7 @@ def _run(
   sweep: 'run_types.Sweep', jobs: int, total: int, told: connection.Connection
 ) -> bool:
   done = total - len(sweep.missing)
-  # A bar is drawn on terminals alone.
+  # disable=None draws the bar on terminals only.
   with tqdm.tqdm(total=total, initial=done, unit='run', disable=None) as bar:
 
     def finished(line: str) -> None:
@@ -143,11 +143,11 @@ def _report(
   values: Flags,
   configs: 'Mapping[str, training.TrainConfig]',
 ) -> None:
-  """Prints the table, writes what is to be looked at."""
+  """Prints the table and writes the report."""
   rows, baselines = _finished(table, found)
   if values.bandwidth:
     steps = rows.groupby('variant')['steps'].last()
-    # Of several processes the chief's flags alone do not say how many.
+    # With several processes, the chief's flags do not give their number.
     seconds = {
       variant: steps[variant] * _modelled(config, values)
       for variant, config in configs.items()
@@ -161,7 +161,7 @@ def _report(
 def _finished(
   table: pathlib.Path, found: definitions.Definition
 ) -> tuple['pd.DataFrame', dict[str, str]]:
-  """The rows of a table, and the baselines that have some."""
+  """Returns the rows of a table, and the baselines that have rows."""
   rows = report.read(table)
   present = {*rows['variant']}
   baselines = {v: b for v, b in found.baselines.items() if b in present}
@@ -171,21 +171,21 @@ def _finished(
 def render(folder: pathlib.Path, output: pathlib.Path) -> str:
   """Writes table, plot and page of an experiment's finished runs.
 
-  They are those of `terngrad sweep FOLDER --report`, to the byte.
+  The files are byte-identical to those of `terngrad sweep FOLDER --report`.
 
   Args:
-    folder: with sweep.ini and results.csv.
-    output: folder to write into.
+    folder: directory with sweep.ini and results.csv.
+    output: output directory.
 
   Returns:
-    The table and where the page is, for people.
+    The table and the path of the page, as text.
   """
   rows, baselines = _finished(folder / _TABLE, definitions.read(folder))
   return report.write(output, folder.resolve().name, rows, baselines, folder)
 
 
 def page(folder: pathlib.Path) -> str:
-  """The page alone that `render` writes, whose plots take long; HTML."""
+  """Returns the HTML page of `render` without writing the slower plots."""
   rows, baselines = _finished(folder / _TABLE, definitions.read(folder))
   failures = report.read_failures(folder)
   table = report.summary(rows, baselines, failures)
@@ -194,7 +194,7 @@ def page(folder: pathlib.Path) -> str:
 
 
 def _modelled(config: 'training.TrainConfig', values: Flags) -> float:
-  """Seconds of a step, all of whose workers are on machines of their own."""
+  """Predicts the seconds of a step with every worker on a separate machine."""
   workers = config.num_workers
   text = config.codes.text(workers)
   network = model.Network(values.bandwidth, values.latency, workers)
@@ -206,10 +206,10 @@ def _modelled(config: 'training.TrainConfig', values: Flags) -> float:
 def configurations(
   found: definitions.Definition,
 ) -> 'dict[str, training.TrainConfig]':
-  """Reads every run's flags as its programs will, before the first begins.
+  """Parses the flags of all runs before the first one starts.
 
   Returns:
-    By variant.
+    Configurations by variant.
   """
   try:
     trainer = commands.command_at(('train', found.program))
@@ -240,7 +240,7 @@ def configurations(
 def _chief(
   cell: definitions.Cell, data_set: str, words: Sequence[str]
 ) -> tuple[command.Command, list[str]]:
-  """(program, its words) of the chief of a run of several processes."""
+  """Returns (command, arguments) of the chief of a multi-process run."""
   values = _parse(launch.COMMAND, [*cell.launch], cell.variant)
   command_line = 'train', data_set, *words
   *_, (_, chief) = launch.tasks(

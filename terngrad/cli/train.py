@@ -1,4 +1,4 @@
-"""The commands that train: on one machine, between equals, with servers."""
+"""Training commands: on one machine, with collectives, or with servers."""
 
 import datetime
 import os
@@ -46,7 +46,7 @@ that of one worker. The same commands continue a run that was stopped.
 
 
 def alone(preset: presets.Preset) -> command.Command:
-  """The trainer of a data set, on one machine or between equals."""
+  """Declares the training command of a data set, without servers."""
   usage = _USAGE.format(
     title=preset.title, example=preset.example, notes=preset.notes
   )
@@ -55,7 +55,7 @@ def alone(preset: presets.Preset) -> command.Command:
 
 
 def with_servers(preset: presets.Preset) -> command.Command:
-  """The trainer of a data set with parameter servers: one task."""
+  """Declares the command of one task of training with parameter servers."""
   more = preset.training if preset.servers is None else preset.servers
   return command.Command(
     _SERVERS_USAGE.format(title=preset.title),
@@ -67,15 +67,15 @@ def with_servers(preset: presets.Preset) -> command.Command:
 
 
 def train(config: configs.TrainConfig) -> int:
-  """Trains as a configuration says; returns the exit code."""
+  """Trains as the configuration specifies; returns the exit code."""
   outcome = start.train(config, command.say, sys.stderr.isatty())
   return report_end(config, outcome)
 
 
 def serve_or_train(config: servers.ServerConfig) -> int:
-  """Is the task that a configuration says; returns the exit code.
+  """Runs this process's task; returns the exit code.
 
-  A chief that lost another task does not return: it begins anew.
+  A chief that lost another task does not return: it restarts its process.
   """
   config.validate()
   for line in servers.banner(config.cluster):
@@ -91,7 +91,7 @@ def serve_or_train(config: servers.ServerConfig) -> int:
       command.complain('error', error, 0)
       return command.SIGNALLED + stopped_by
     command.say(f'{datetime.datetime.now()}: {error}; beginning anew')
-    # The run itself must stay, whatever the command says.
+    # A restarted run must not delete its checkpoints, even with --overwrite.
     arguments = [*sys.orig_argv[1:], '--overwrite=false']
     os.execv(sys.executable, [sys.executable, *arguments])
   return report_end(config, outcome)
@@ -100,7 +100,7 @@ def serve_or_train(config: servers.ServerConfig) -> int:
 def report_end(
   config: configs.TrainConfig, outcome: 'loop_types.Outcome'
 ) -> int:
-  """Says how training ended; returns the exit code."""
+  """Logs a stop by a signal; returns the exit code."""
   if outcome.stopped_by is None:
     return command.DONE
   command.say(

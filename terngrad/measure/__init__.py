@@ -1,1 +1,1 @@
-"""Measurements: jobs that take turns, tables of them, rivals."""
+"""Measurements: interleaved timing, tables, and rival implementations."""

@@ -1,4 +1,4 @@
-"""What a worker sends and receives in a step, by every algorithm, counted."""
+"""Bytes that a worker sends and receives per step, for every algorithm."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -17,16 +17,17 @@ def table(
   shapes: Sequence[Sequence[int]],
   counts: Sequence[int],
 ) -> pd.DataFrame:
-  """A row for every code and number of workers, each a process of its own.
+  """Computes one row for every codec and number of workers.
 
-  A process sends and receives the same, in MB (2**20 bytes) a step: by gather
-  alone, by each algorithm where it can be used and gather elsewhere, and by
-  those that `--communication=auto` chooses; and with one parameter server what
-  it pushes and pulls. Lengths that vary are those that are expected.
+  Each worker is a separate process, which sends as much as it receives. Columns
+  are in MB (2**20 bytes) per step: with gather only; with each algorithm where
+  it applies and gather elsewhere; with the algorithms that
+  `--communication=auto` chooses; and, with one parameter server, what a worker
+  pushes and pulls. Expected values are used for messages of variable length.
 
   Args:
-    texts: codes as `--codec` spells them.
-    shapes: of the variables.
+    texts: codecs in the syntax of `--codec`.
+    shapes: shapes of the variables.
     counts: numbers of workers, >= 1.
 
   Raises:
@@ -45,7 +46,7 @@ def _row(
   messages = [message for own in rounds for message in own]
   costs = [algorithms.sent_words(m, workers, workers) for m in messages]
   chosen = algorithms.choices(messages, workers, workers)
-  # Every message's own first one is gather, unless the message is scattered.
+  # A message's first algorithm is gather, unless the message is scattered.
   by_algorithm = {
     name: sum(cost.get(name, next(iter(cost.values()))) for cost in costs)
     for name in algorithms.NAMES

@@ -1,4 +1,4 @@
-"""Codecs beside each other: speed over that of a memory copy, and quality."""
+"""Comparison of codecs: time relative to a memory copy, and quality."""
 
 import statistics
 from collections.abc import Mapping
@@ -18,10 +18,10 @@ from terngrad.measure import codecs as measures
 from terngrad.measure import rivals
 from terngrad.measure import timing
 
-# A job repeats its work until it has gone through so many elements.
+# A job repeats its work until it has processed this many elements.
 _ELEMENTS_A_JOB = 2**27
 _MOST_REPEATS = 100
-# More draws say nothing new about so many elements.
+# Limits the draws: more draws add no information for large gradients.
 _DRAWN_ELEMENTS = 2**23
 _COPY = ('copy',)
 _UPDATES = ('update', 'fused_update')
@@ -32,24 +32,24 @@ Row = dict[str, str | float]
 
 
 def codecs(texts: Sequence[str]) -> dict[str, coded.Code]:
-  """The codes by their texts, as `--codec` spells them.
+  """Parses codecs in the syntax of `--codec`; returns them by text.
 
   Raises:
-    errors.ConfigError: a text names no code of one message.
+    errors.ConfigError: a text does not name a codec with a single message.
   """
   with errors.as_config_error():
     return {text: registry.parse(text) for text in texts}
 
 
 def cases(sizes: Sequence[str], names: Sequence[str]) -> dict[str, Shapes]:
-  """What is coded.
+  """Returns the gradient shapes to measure.
 
   Args:
-    sizes: elements of single gradients, such as '1e6'.
-    names: of nets whose variables are coded.
+    sizes: numbers of elements of single gradients, such as '1e6'.
+    names: names of nets whose variables' shapes are used.
 
   Returns:
-    For each name the shapes of a list of gradients.
+    For each case's name, the shapes of a list of gradients.
 
   Raises:
     errors.ConfigError: a size is not a whole number >= 1.
@@ -80,17 +80,17 @@ def measure(
 ) -> list[Row]:
   """Measures every codec on one list of gradients.
 
-  A codec with native kernels is measured twice, with its twin.
+  A codec with native kernels is measured with them and without them.
 
   Args:
     parsed: from `codecs`.
-    name: of the case.
-    shapes: of its gradients, which are Gaussian.
-    rounds: to take the median of.
-    with_rivals: True to measure `rivals` too.
+    name: name of the case.
+    shapes: shapes of the gradients, which are Gaussian.
+    rounds: rounds of timing; the median is reported.
+    with_rivals: True also measures `rivals`.
 
   Returns:
-    A row for every codec and rival.
+    One row for every codec and rival.
   """
   rng = np.random.default_rng(0)
   gradients = [
@@ -128,7 +128,7 @@ def measure(
 def _kinds(
   parsed: Mapping[str, coded.Code],
 ) -> dict[tuple[str, str], coded.Code]:
-  """The codecs by (text, how it is computed)."""
+  """Returns the codecs by (text, implementation)."""
   kinds = {}
   for text, codec in parsed.items():
     fast = codec.on_kernels() if native.available() else codec
@@ -143,7 +143,7 @@ def _speeds(
   kind: tuple[str, str],
   size: int,
 ) -> dict[str, float]:
-  """GB/s of float32 and ratios to the copy, by kind of work."""
+  """Returns GB/s of float32 and time relative to the copy, by kind of work."""
   found = {}
   for work in _WORKS:
     job = (*kind, work)
@@ -158,14 +158,14 @@ def _speeds(
 
 
 def table(rows: list[Row]) -> pd.DataFrame:
-  """The rows of all cases, rounded."""
+  """Returns the rows of all cases as a rounded table."""
   found = pd.DataFrame(rows)
   fine = found.filter(regex='^(bits|entropy|error)')
   return found.round(3).assign(**fine.round(4))
 
 
 def chart(measured: pd.DataFrame) -> figure.Figure:
-  """Time over the copy's, by size, a line a codec; of what `table` returns."""
+  """Plots time relative to the copy by size, one line per codec of `table`."""
   page = figure.Figure(figsize=(15, 5), dpi=120, layout='tight')
   singles = measured[~measured['gradient'].isin(list(nets.NETS))]
   works = ('encode', 'decode', 'decode_sum')

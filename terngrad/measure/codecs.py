@@ -1,4 +1,4 @@
-"""What a codec costs and what it is worth: jobs to time, and its quality."""
+"""Speed and quality of a codec: jobs to time, and quality metrics."""
 
 import functools
 from collections.abc import Callable
@@ -26,17 +26,18 @@ _T = TypeVar('_T')
 
 
 class Quality(NamedTuple):
-  """How well a codec keeps gradients.
+  """Accuracy and size of a codec's payloads.
 
   Attributes:
-    bits_by_formula: bits an element that a worker sends, probes included, as
-      the codec says.
-    bits_by_length: the same, from the payload itself.
-    entropy: bits an element of the codes that were drawn; NaN where a codec
-      has none.
-    error: squared error of a decoded gradient over the gradient's own square.
+    bits_by_formula: bits per element that a worker sends, including probes, by
+      the codec's formula.
+    bits_by_length: the same, by the length of the payload.
+    entropy: bits per element of the drawn codes; NaN for codecs without a
+      quantizer.
+    error: squared error of a decoded gradient relative to the gradient's
+      squared norm.
     bias: z-score of the mean error towards zero, over all elements; near
-      0 +- 1 if unbiased. NaN where nothing is random.
+      0 +- 1 if unbiased. NaN if nothing is random.
   """
 
   bits_by_formula: float
@@ -49,17 +50,18 @@ class Quality(NamedTuple):
 def jobs(
   codec: coded.Code, gradients: list[tf.Tensor], times: int
 ) -> dict[str, timing.Job]:
-  """The work of a codec on gradients, to be timed.
+  """Returns the jobs to time for a codec.
 
   Args:
-    codec: is measured.
+    codec: the codec.
     gradients: float32.
-    times: how often each job does its work.
+    times: number of repetitions in each job.
 
   Returns:
-    'probe', 'encode' (with its probe), 'decode', 'decode_sum' (of 8 workers),
-    'update' (decodes the sum of 2 and moves parameters by it, with momentum)
-    and, where the codec can, 'fused_update' (the same at once).
+    'probe', 'encode' (including its probe), 'decode', 'decode_sum' (of 8
+    workers), 'update' (decodes the sum of 2 workers, then updates parameters
+    with momentum) and, if the codec supports it, 'fused_update' (the same in
+    one kernel).
   """
   shapes = [gradient.shape for gradient in gradients]
   probe, encode = _program(codec, codec.probe), _program(codec, codec.encode)
@@ -93,11 +95,11 @@ def jobs(
 
 
 def _program(codec: coded.Code, function: Callable[_P, _T]) -> Callable[_P, _T]:
-  """The function as training runs it: compiled, if the codec is."""
+  """Returns the function as training runs it: compiled if the codec is."""
   if not codec.compiled:
     return function
-  # TensorFlow counts the traces of all codecs' functions of one source line
-  # together, and warns of too many. A partial is counted by itself.
+  # TensorFlow counts retraces by source line, over all codecs, and warns of too
+  # many. It counts each partial separately.
   return tf.function(functools.partial(function), jit_compile=True)
 
 
@@ -107,7 +109,7 @@ def _updates(
   own: tf.Tensor,
   shapes: list[tf.TensorShape],
 ) -> dict[str, Callable[[tf.Tensor], list[tf.Tensor]]]:
-  """Ends of a step with the words of two workers."""
+  """Returns jobs that decode two workers' words and update parameters."""
   optimizer = optimizers.Momentum()
   parameters, velocities = (
     tuple(tf.Variable(tf.zeros(s), trainable=False) for s in shapes)
@@ -139,19 +141,19 @@ def _updates(
 
 
 def _in_first_stratum(key: tf.Tensor) -> tf.Tensor:
-  """uint32 [3] of [2]: codes without strata do not look at the third."""
+  """Extends uint32 [2] to [3]; codecs without strata ignore the third."""
   return tf.concat([key, [0]], axis=0)
 
 
 def quality(
   codec: coded.Code, gradients: list[tf.Tensor], draws: int
 ) -> Quality:
-  """Measures a codec.
+  """Measures the quality of a codec.
 
   Args:
-    codec: is measured.
+    codec: the codec.
     gradients: float32.
-    draws: >= 2, payloads of the same gradients.
+    draws: >= 2, number of payloads of the same gradients.
   """
   shapes = [gradient.shape for gradient in gradients]
 
@@ -160,7 +162,7 @@ def quality(
     words = codec.encode(gradients, own, own, key)
     return own, words, codec.decode_sum([words[tf.newaxis]], own, shapes)
 
-  # A partial for the same reason as in `_program`.
+  # A partial avoids retracing warnings, as in `_program`.
   program = tf.function(functools.partial(send), jit_compile=codec.compiled)
   size = sum(shape.num_elements() for shape in shapes)
   flat = np.concatenate([np.ravel(g) for g in gradients]).astype(np.float64)
@@ -192,7 +194,7 @@ def quality(
 
 
 def _entropy(values: np.ndarray, scalers: np.ndarray) -> float:
-  """Bits an element of the codes that `values` are multiples of scalers by."""
+  """Returns the entropy in bits per element of codes `values / scalers`."""
   codes = np.rint(values / np.where(scalers > 0, scalers, 1)).astype(np.int64)
   _, counts = np.unique(codes, return_counts=True)
   shares = counts / counts.sum()

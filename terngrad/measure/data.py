@@ -1,8 +1,8 @@
-"""Measures the converters, as ratios in one run.
+"""Measures the data set converters relative to a reference.
 
-Both sides of a ratio take turns, round by round, and the ratio is the median
-over the rounds of the ratios within a round, so that a machine whose speed
-wanders moves both sides.
+Conversion and reference alternate in rounds. The result is the median over the
+rounds of the ratio within a round, so a change of the machine's speed affects
+both.
 """
 
 import concurrent.futures
@@ -29,11 +29,12 @@ _Timed = abc.Callable[[pathlib.Path], None]
 
 
 class Compared(NamedTuple):
-  """A conversion beside what it is measured by.
+  """Times of a conversion and of its reference.
 
   Attributes:
-    ratio: median over the rounds of the conversion's time over the other's.
-    seconds: medians of the conversion's times and of the other's.
+    ratio: median over the rounds of the conversion's time relative to the
+      reference's.
+    seconds: median times of the conversion and of the reference.
   """
 
   ratio: float
@@ -41,11 +42,11 @@ class Compared(NamedTuple):
 
 
 def compare(measured: _Timed, reference: _Timed, rounds: int) -> Compared:
-  """Times two jobs in turns, each in an empty folder of its own.
+  """Times two jobs in alternation, each in a new empty directory.
 
   Args:
-    measured: takes the folder to write into.
-    reference: the same.
+    measured: the conversion; takes the directory to write into.
+    reference: the reference; takes the directory to write into.
     rounds: >= 1.
   """
   seconds = [(_seconds(measured), _seconds(reference)) for _ in range(rounds)]
@@ -63,17 +64,16 @@ def _seconds(act: _Timed) -> float:
 def image_pairs(
   source: pathlib.Path, threads: int
 ) -> dict[str, tuple[_Timed, _Timed]]:
-  """What `compare` takes for folders of images.
+  """Returns the jobs that `compare` takes for directories of images.
 
-  The conversion stands beside reading and copying the same bytes with one
-  decode an image.
+  The reference reads and copies the same bytes and decodes each image once.
 
   Args:
-    source: folder with a folder of JPEGs for each class.
-    threads: of both sides.
+    source: directory with one directory of JPEGs per class.
+    threads: number of threads of both jobs.
 
   Returns:
-    The two jobs by the name of the measurement.
+    The conversion and its reference, by the measurement's name.
 
   Raises:
     slim.errors.DataError: there are no images.
@@ -105,25 +105,24 @@ def image_pairs(
         file.write(content)
       os.fsync(file.fileno())
 
-  _seconds(copy)  # the files are in the page cache from here on
+  _seconds(copy)  # loads the files into the page cache
   return {'images': (build, copy)}
 
 
 def mnist_pairs(
   source_dir: str, threads: int
 ) -> dict[str, tuple[_Timed, _Timed]]:
-  """What `compare` takes for MNIST.
+  """Returns the jobs that `compare` takes for MNIST.
 
-  The conversion stands beside encoding the same images in one call and writing
-  the same records with a bare TFRecordWriter; and beside writing records that
-  are there already.
+  The first reference encodes the same images in one call and writes the same
+  records with a plain TFRecordWriter. The second writes records encoded before.
 
   Args:
-    source_dir: folder of the four idx files.
-    threads: of the conversion.
+    source_dir: directory of the four idx files.
+    threads: number of threads of the conversion.
 
   Returns:
-    The two jobs by the name of the measurement.
+    The conversion and a reference, by the measurement's name.
 
   Raises:
     slim.errors.DataError: the files cannot be used.
@@ -159,7 +158,7 @@ def mnist_pairs(
 
 
 def _records(images: np.ndarray, labels: np.ndarray) -> abc.Iterator[bytes]:
-  """The records of images of MNIST, one after the other."""
+  """Yields the serialized records of MNIST images."""
   facts = mnist_source.FACTS
   pngs = tf.io.encode_png(
     images[..., None], compression=convert_arrays.COMPRESSION

@@ -1,4 +1,4 @@
-"""The evaluator's loop beside one that only calls the model."""
+"""Compares the evaluator's loop with a loop that only calls the model."""
 
 import sys
 from collections.abc import Sequence
@@ -16,18 +16,18 @@ from terngrad.training import evaluation
 def measure(
   names: Sequence[str], batch: int, batches: int, classes: int, rounds: int
 ) -> pd.DataFrame:
-  """Times both loops over the same batches, in turns.
+  """Times both loops over the same batches, in alternation.
 
   Args:
-    names: of nets.
-    batch: examples a batch.
-    batches: in a round.
-    classes: of each net.
-    rounds: to take the median of.
+    names: names of nets.
+    batch: examples per batch.
+    batches: batches per round.
+    classes: number of classes of each net.
+    rounds: rounds of timing; the median is reported.
 
   Returns:
-    A row a net: examples a second of both loops, and the evaluator's speed over
-    the other's.
+    One row per net: examples per second of both loops, and the evaluator's
+    speed relative to the other loop's.
 
   Raises:
     slim.errors.UnknownNameError: there is no such net; nothing was measured.
@@ -39,7 +39,7 @@ def measure(
     model = nets.build(
       name, num_classes=classes, image_size=size, channels=channels
     )
-    # The same batch again and again, in memory as it is delivered.
+    # One batch, repeated and cached in memory, so that reading costs little.
     random = np.random.default_rng(0)
     images = random.standard_normal([batch, size, size, channels], np.float32)
     labels = random.integers(classes, size=batch, dtype=np.int32)
@@ -56,7 +56,7 @@ def _report(line: str) -> None:
 def _compare(
   model: keras.Model, examples: tf.data.Dataset, batch: int, rounds: int
 ) -> dict[str, float]:
-  """The row of a model."""
+  """Returns the table row of a model."""
   predict = evaluation.predictor(model, '')
   bare = tf.function(lambda images: model(images, training=False))
   total = batch * int(examples.cardinality())

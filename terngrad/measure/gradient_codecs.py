@@ -1,4 +1,4 @@
-"""The codec of a model whose variables all have the same code."""
+"""Gradient codec that applies one method to all variables of a model."""
 
 from collections.abc import Iterable
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from terngrad.reduce import gradients
 def of_text(
   text: str, shapes: Iterable[Sequence[int]], num_workers: int
 ) -> gradients.GradientCodec:
-  """The codec, without native kernels.
+  """Builds the codec, without native kernels.
 
   Args:
-    text: as `--codec` spells it.
-    shapes: of the variables.
-    num_workers: that exchange their gradients.
+    text: method in the syntax of `--codec`.
+    shapes: shapes of the variables.
+    num_workers: number of workers that exchange gradients.
 
   Raises:
     ValueError: the text names no method.

@@ -1,10 +1,10 @@
-"""Compares the training pipeline for photographs with bare decoding.
+"""Compares the training pipeline for photographs with plain decoding.
 
-Bare: `tf.io.decode_jpeg` of whole images in memory, a crop of 87.5 % of height
-and width, a bilinear resize and batches, on as many threads. The pipeline reads
-shards, a database or a folder, shuffles, cuts, decodes, distorts and batches,
-as training does. Both run in turns, so that what else the machine does meets
-both.
+Plain decoding applies `tf.io.decode_jpeg` to whole images in memory, crops
+87.5 % of height and width, resizes bilinearly and batches, with as many
+threads. The pipeline does what training does: it reads shards, a database or a
+directory, shuffles, crops, decodes, distorts and batches. The two alternate, so
+other load on the machine affects both.
 """
 
 import functools
@@ -27,7 +27,7 @@ from slim.preprocessing import factory as preprocessing
 HEIGHT, WIDTH = 375, 500  # ImageNet's most frequent size
 _QUALITY = 95
 SHARDS = 4
-# Where photographs are read from: the data set whose reader it is.
+# Storages of photographs, and the data set whose reader each uses.
 STORAGES = {
   'records': 'imagenet',
   'database': 'image_db',
@@ -35,17 +35,17 @@ STORAGES = {
 }
 _SPLIT = 'train'
 _CROP = 0.875
-_WARM_UP = 10  # batches: compiling, and filling buffers
+_WARM_UP = 10  # batches, to compile and to fill buffers
 
 
 class Load(NamedTuple):
-  """How images are asked for.
+  """Size of a measurement's batches.
 
   Attributes:
-    image_size: height and width to deliver, in pixels.
-    batch_size: images a batch.
-    batches: that a measurement takes.
-    threads: images decoded at a time.
+    image_size: height and width of the delivered images, in pixels.
+    batch_size: images per batch.
+    batches: batches per measurement.
+    threads: number of images decoded in parallel.
   """
 
   image_size: int
@@ -55,12 +55,13 @@ class Load(NamedTuple):
 
 
 class Rates(NamedTuple):
-  """What was measured.
+  """Measured rates.
 
   Attributes:
-    bare: images per second of bare decoding, two numbers a round and net.
-    pipelines: by net and storage, (images per second, ratio to bare decoding)
-      a round.
+    bare: images per second of plain decoding, two values for each round, net
+      and storage.
+    pipelines: by (net, storage), one pair (images per second, ratio to plain
+      decoding) per round.
   """
 
   bare: list[float]
@@ -74,13 +75,13 @@ def compare(
   load: Load,
   rounds: int,
 ) -> Rates:
-  """Measures the pipelines of nets and bare decoding in turns.
+  """Measures the nets' pipelines and plain decoding in alternation.
 
   Args:
-    jpegs: of `photographs`.
-    nets: whose preprocessing is measured.
-    storages: keys of `STORAGES`, where photographs are read from.
-    load: how images are asked for.
+    jpegs: from `photographs`.
+    nets: nets whose preprocessing is measured.
+    storages: keys of `STORAGES` to read photographs from.
+    load: size of the batches.
     rounds: >= 1.
 
   Raises:
@@ -101,7 +102,7 @@ def compare(
     measure = functools.partial(_rate, load)
     found = Rates([], {key: [] for key in streams})
     for _ in range(rounds):
-      # Before and after, because the machine may slow down in between.
+      # Plain decoding runs before and after, in case the machine slows down.
       for key, stream in streams.items():
         before, own, after = measure(bare), measure(stream), measure(bare)
         found.bare.extend((before, after))
@@ -110,8 +111,8 @@ def compare(
 
 
 def _rate(load: Load, stream: tf.data.Dataset) -> float:
-  """Images per second of some batches."""
-  # A new iterator, because one that waits for its turn fills its buffers.
+  """Measures the images per second of `load.batches` batches."""
+  # A new iterator: one created earlier would fill its buffers while waiting.
   iterator = iter(stream)
   for _ in range(_WARM_UP):
     next(iterator)
@@ -147,7 +148,7 @@ def _pipeline(
     preprocessing=preprocessing.name_for('', net),
     threads=load.threads,
   )
-  # A database does not say how many there are.
+  # A database does not store the number of classes.
   num_classes = 1 if storage == 'database' else None
   stream, _ = factory.load(
     STORAGES[storage], folder / storage, _SPLIT, delivery, num_classes
@@ -156,15 +157,15 @@ def _pipeline(
 
 
 def photographs(source_dir: str, count: int) -> list[bytes]:
-  """JPEGs of `WIDTH` by `HEIGHT` pixels.
+  """Returns JPEGs of `WIDTH` by `HEIGHT` pixels.
 
   Args:
-    source_dir: folder whose JPEG files, also in its folders, are resized; ''
-      for made up ones.
-    count: how many; those of the folder in turns.
+    source_dir: directory whose JPEG files, including those in subdirectories,
+      are resized; '' for synthetic images.
+    count: number of JPEGs; the directory's files are repeated if necessary.
 
   Raises:
-    slim.errors.DataError: the folder has none, or a file is none.
+    slim.errors.DataError: the directory has no JPEG, or a file is not one.
   """
   if not source_dir:
     random = np.random.default_rng(0)
@@ -193,7 +194,7 @@ def photographs(source_dir: str, count: int) -> list[bytes]:
 
 
 def _made_up(random: np.random.Generator) -> tf.Tensor:
-  """Coarse and fine noise: about as many bytes as a photograph."""
+  """Returns coarse and fine noise that compresses like a photograph."""
   coarse = random.uniform(0, 255, [6, 8, 3]).astype(np.float32)
   fine = random.normal(0, 12, [HEIGHT // 2, WIDTH // 2, 3])
   size = [HEIGHT, WIDTH]
@@ -209,7 +210,7 @@ def _jpeg(pixels: tf.Tensor) -> bytes:
 def _write(
   folder: pathlib.Path, jpegs: list[bytes], storages: tuple[str, ...]
 ) -> None:
-  """The photographs in each of `storages`, in a folder of its name."""
+  """Writes the photographs in each storage, in a directory of its name."""
   if {'database', 'folder'} & {*storages}:
     images = folder / 'folder' / _SPLIT / 'photographs'
     images.mkdir(parents=True)

@@ -1,7 +1,7 @@
-"""What others do for the same purpose, written down to be compared with.
+"""Other implementations of gradient compression, for comparison.
 
-Each is a pair of jobs on one gradient, with the bits an element that it sends.
-The probe, here the standard deviation, is part of encoding, as for the codecs.
+Each is a pair of jobs on one gradient, with the bits per element that it sends.
+Encoding includes the probe, here the standard deviation, as for the codecs.
 """
 
 from typing import NamedTuple
@@ -16,11 +16,11 @@ _PLACES = 20
 
 
 class Rival(NamedTuple):
-  """Another way to send a gradient.
+  """Another implementation.
 
   Attributes:
-    name: for tables.
-    bits: an element.
+    name: name in tables.
+    bits: bits per element that it sends.
     jobs: 'encode' and 'decode'.
   """
 
@@ -30,11 +30,11 @@ class Rival(NamedTuple):
 
 
 def rivals(gradient: tf.Tensor, times: int) -> list[Rival]:
-  """All of them.
+  """Returns all rivals.
 
   Args:
     gradient: float32 [n].
-    times: how often each job does its work.
+    times: number of repetitions in each job.
   """
   return [
     _numpy(gradient.numpy(), times),
@@ -44,7 +44,7 @@ def rivals(gradient: tf.Tensor, times: int) -> list[Rival]:
 
 
 def _numpy(gradient: np.ndarray, times: int) -> Rival:
-  """TernGrad with base-3 words in NumPy, one core, as research code has it."""
+  """TernGrad with base-3 words in NumPy on one core, as in research code."""
   rng = np.random.default_rng(1)
   width = -(-gradient.size // _PLACES)
   scaler = np.float32(_CLIP_FACTOR * gradient.std())
@@ -84,10 +84,10 @@ def _numpy(gradient: np.ndarray, times: int) -> Rival:
 def _not_packed(
   gradient: tf.Tensor, times: int, dtype: tf.DType
 ) -> dict[str, timing.Job]:
-  """TernGrad in plain TensorFlow operations, a number an element.
+  """TernGrad in plain TensorFlow operations, one number per element.
 
-  As float32 it is what is simplest; as int8 what GRACE sends: signs of one byte
-  and a scaler of each worker.
+  float32 is the simplest implementation. int8 is what GRACE sends: signs of one
+  byte, and one scaler per worker.
 
   Xu et al., GRACE, ICDCS 2021; github.com/sands-lab/grace, TernGrad.
   """

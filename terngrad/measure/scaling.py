@@ -1,7 +1,7 @@
-"""Images a second by the number of devices, and of processes.
+"""Images per second by the number of devices or processes.
 
-Every figure is that of a training run of its own: a process can split its CPU
-into devices only once.
+Every value is measured in a separate training run, because a process can split
+its CPU into devices only once.
 """
 
 import os
@@ -29,18 +29,18 @@ WEAK, STRONG = 'weak', 'strong'
 
 
 class Point(NamedTuple):
-  """A run.
+  """The settings of one run.
 
   Attributes:
-    over: what there are several of, `DEVICES` or `PROCESSES`.
-    count: how many.
-    scaling: `WEAK`, the batch of one for each; `STRONG`, one batch
-      for all.
-    codec: as `--codec` spells it.
+    over: what is scaled, `DEVICES` or `PROCESSES`.
+    count: number of devices or processes.
+    scaling: `WEAK`: a constant batch size per device; `STRONG`: a constant
+      total batch size.
+    codec: codec in the syntax of `--codec`.
   """
 
   over: str
-  # By this name it is a column of scaling.csv.
+  # The column name in scaling.csv; it hides `tuple.count`.
   count: int  # type: ignore[assignment]
   scaling: str
   codec: str
@@ -49,12 +49,12 @@ class Point(NamedTuple):
 def points(
   devices: Iterable[int], processes: Iterable[int], codecs: Iterable[str]
 ) -> list[Point]:
-  """The runs of all numbers, kinds of scaling and codes.
+  """Returns the runs for all numbers, kinds of scaling and codecs.
 
   Args:
     devices: numbers of devices in one process, >= 1.
-    processes: numbers of processes with a device each.
-    codecs: texts as `--codec` spells them.
+    processes: numbers of processes with one device each.
+    codecs: codecs in the syntax of `--codec`.
   """
   return [
     Point(over, count, scaling, codec)
@@ -72,14 +72,14 @@ def words(
   steps: int,
   folder: str,
 ) -> list[str]:
-  """What stands behind `terngrad` for a run.
+  """Returns the arguments of `terngrad` for a run.
 
   Args:
-    point: the run.
+    point: settings of the run.
     command: a `train` command with its flags.
-    batch_size: examples a step of one device in one process.
-    steps: of the run.
-    folder: for its checkpoints and records.
+    batch_size: examples per step of one device in one process.
+    steps: number of steps.
+    folder: directory for checkpoints and records.
   """
   times = point.count if point.scaling == WEAK else 1
   ours = [
@@ -102,21 +102,21 @@ def measure(
   steps: int,
   rounds: int,
 ) -> pd.DataFrame:
-  """Runs all points in turns.
+  """Runs all points, in rounds.
 
   Args:
-    some: what to run.
-    command: see `words`.
-    batch_size: see `words`.
-    steps: see `words`; the first of them are not timed.
+    some: settings of the runs.
+    command: a `train` command with its flags.
+    batch_size: examples per step of one device in one process.
+    steps: steps per run; the first logged interval is not timed.
     rounds: runs of each point.
 
   Returns:
-    A row a point: the median images a second, what this is of one device in one
-    process (`speed-up`), and the least and the most.
+    One row per point: median images per second; `speed-up`, relative to one
+    device in one process; least and most images per second.
 
   Raises:
-    errors.TrainingError: a run did not end well.
+    errors.TrainingError: a run failed.
   """
   speeds: dict[Point, list[float]] = {point: [] for point in some}
   turns = [point for _ in range(rounds) for point in some]
@@ -126,7 +126,7 @@ def measure(
 
 
 def _run(words: list[str]) -> tuple[int, str]:
-  """(Exit code, what it said) of a command of `terngrad`."""
+  """Runs a command of `terngrad`; returns (exit code, output)."""
   with subprocess.Popen(
     [sys.executable, '-m', 'terngrad.cli.main', *words],
     stdin=subprocess.DEVNULL,
@@ -139,8 +139,8 @@ def _run(words: list[str]) -> tuple[int, str]:
     try:
       said, _ = process.communicate()
     except BaseException:
-      # It starts processes of its own, which must not outlive it. The number of
-      # one that has ended may be another's.
+      # Also kill its child processes. After it has ended, its process id may
+      # belong to another process.
       if process.poll() is None:
         signal_guard.kill_below(process.pid)
         process.kill()
@@ -151,7 +151,7 @@ def _run(words: list[str]) -> tuple[int, str]:
 def _speed(
   point: Point, command: Sequence[str], batch_size: int, steps: int
 ) -> float:
-  """Images a second of one run, after those steps in which it starts."""
+  """Returns the images per second of one run, without its start-up."""
   with tempfile.TemporaryDirectory() as folder:
     code, said = _run(words(point, command, batch_size, steps, folder))
     if code:
@@ -169,7 +169,7 @@ def _speed(
 
 
 def table(speeds: Mapping[Point, Sequence[float]]) -> pd.DataFrame:
-  """The table of `measure`, from images a second."""
+  """Returns the table of `measure`, given images per second of each run."""
   medians = {point: statistics.median(each) for point, each in speeds.items()}
   return pd.DataFrame(
     {
@@ -185,11 +185,11 @@ def table(speeds: Mapping[Point, Sequence[float]]) -> pd.DataFrame:
 
 
 def chart(rows: pd.DataFrame, title: str) -> figure.Figure:
-  """Images a second by the number, a panel for devices and one for processes.
+  """Plots images per second by count, in panels for devices and processes.
 
   Args:
     rows: from `measure`.
-    title: of the chart.
+    title: title of the chart.
   """
   page = figure.Figure(figsize=(10, 4.5), layout='constrained')
   kinds = rows.groupby('over', sort=False)

@@ -1,4 +1,4 @@
-"""Training steps beside each other: Keras's, towers, and towers with a code."""
+"""Compares steps of Keras, of towers, and of towers with a codec."""
 
 import functools
 import itertools
@@ -21,13 +21,13 @@ _RECOMPUTED = 'float32 towers, recomputed'
 
 
 class Measured(NamedTuple):
-  """What steps take.
+  """Measured step times.
 
   Attributes:
-    table: a row for each kind of step.
-    fewest: nodes, the fewest with which the code was measured.
-    node_seconds: what each node after these adds to a step; None where the code
-      was measured with one number of nodes.
+    table: one row for each kind of step.
+    fewest: the smallest number of nodes measured with the codec.
+    node_seconds: seconds that each further node adds to a step; None if the
+      codec was measured with a single number of nodes.
   """
 
   table: pd.DataFrame
@@ -42,17 +42,17 @@ def measure(
   steps: int,
   recompute: bool = False,
 ) -> Measured:
-  """Times steps in turns, on constant images.
+  """Times the steps in alternation, on constant images.
 
   Args:
-    config: of the code, in benchmark mode.
-    nodes: numbers of nodes to measure the code with.
-    rounds: to take the median of.
-    steps: of each kind in a round.
-    recompute: whether to measure `--optimize_gradient_memory` as well.
+    config: configuration with the codec, in benchmark mode.
+    nodes: numbers of nodes to measure the codec with.
+    rounds: rounds of timing; the median is reported.
+    steps: steps of each kind per round.
+    recompute: whether to also measure `--optimize_gradient_memory`.
 
   Raises:
-    errors.ConfigError: the configuration cannot be.
+    errors.ConfigError: the configuration is invalid.
   """
   plain = options.replace(
     config, codec='identity', num_nodes=config.devices.num_gpus
@@ -64,7 +64,7 @@ def measure(
     kinds[_RECOMPUTED] = _tower_step(changed)
   for n, kind in coded.items():
     kinds[kind] = _tower_step(options.replace(config, num_nodes=n))
-  # Last: towers split the CPU, which TensorFlow allows only once.
+  # Keras comes last: towers split the CPU, which TensorFlow allows only once.
   kinds[_KERAS] = _keras_step(options.replace(plain, num_gpus=1, num_nodes=-1))
   jobs = {
     kind: (functools.partial(_repeat, step, steps), steps)
@@ -85,7 +85,7 @@ def measure(
 
 
 def _tower_step(config: configs.TrainConfig) -> Callable[[], None]:
-  """A function that takes one step and waits for it."""
+  """Returns a function that runs one step and waits for it."""
   config.validate()
   run = assembly.assemble(config)
   images, labels = next(run.batches(0))
@@ -104,7 +104,7 @@ def _tower_step(config: configs.TrainConfig) -> Callable[[], None]:
 
 
 def _keras_step(config: configs.TrainConfig) -> Callable[[], None]:
-  """The same for Keras's own train step: momentum SGD, no moving averages."""
+  """Returns Keras's train step: momentum SGD, no moving averages."""
   run = assembly.assemble(config)
   images, labels = next(run.batches(0))
   model = nets.build(

@@ -1,4 +1,4 @@
-"""Tables of measurements as files."""
+"""Writes tables of measurements to files."""
 
 import os
 from typing import TYPE_CHECKING
@@ -15,17 +15,17 @@ def write(
   chart: 'figure.Figure | None' = None,
   index: bool = False,
 ) -> str:
-  """Writes a table and its chart into a folder, which is made where it is not.
+  """Writes a table and its chart into a directory; creates it if missing.
 
   Args:
-    folder: where to write.
-    name: of the files: NAME.csv and NAME.png.
-    table: of the CSV file.
-    chart: of the PNG file.
-    index: True where the table's index is a column of its own.
+    folder: output directory.
+    name: name of the files NAME.csv and NAME.png.
+    table: contents of the CSV file.
+    chart: contents of the PNG file, or None.
+    index: True writes the table's index as a column.
 
   Returns:
-    Path of the chart, where there is one.
+    Path of the PNG file, whether or not it is written.
   """
   os.makedirs(folder, exist_ok=True)
   path = os.path.join(folder, name)

@@ -1,4 +1,4 @@
-"""Fair timing on machines whose speed varies: jobs take turns."""
+"""Timing that is fair on machines of varying speed: jobs alternate."""
 
 import concurrent.futures
 import os
@@ -15,7 +15,7 @@ import tensorflow as tf
 import tqdm
 
 _K = TypeVar('_K', bound=Hashable)
-# What a job returns is dropped.
+# The return value of a job is ignored.
 Job = Callable[[], object]
 
 
@@ -25,17 +25,17 @@ def in_turns(
   warm_up: int = 1,
   settle: bool = True,
 ) -> dict[_K, list[float]]:
-  """Times jobs round by round, so that a slow moment meets all of them.
+  """Times jobs in rounds, so that a slow period affects all of them.
 
   Args:
-    jobs: by name, each with the number of times that it does its work.
-    rounds: that are timed.
-    warm_up: rounds before these, which are not counted.
-    settle: whether each job runs once for nothing first: threads of the job
-      before may still be spinning, and its data are in the caches.
+    jobs: by name, each job and the number of repetitions of its work.
+    rounds: number of timed rounds.
+    warm_up: number of untimed rounds before these.
+    settle: True runs each job once untimed before timing it, since threads of
+      the previous job may still be spinning and its data fill the caches.
 
   Returns:
-    For each name the seconds for the work once, one a round.
+    By name, the seconds per repetition, one value per round.
   """
   seconds: dict[_K, list[float]] = {name: [] for name in jobs}
   for turn in tqdm.trange(warm_up + rounds, unit='round', disable=None):
@@ -50,17 +50,17 @@ def in_turns(
 
 
 def ratio(seconds: Mapping[_K, Sequence[float]], name: _K, base: _K) -> float:
-  """The median over the rounds of one job's time over another's."""
+  """Returns the median over the rounds of the ratio of two jobs' times."""
   return statistics.median(
     a / b for a, b in zip(seconds[name], seconds[base], strict=True)
   )
 
 
 def memory_copy(num_elements: int, times: int) -> Job:
-  """A job that copies float32 from array to array, on all cores.
+  """Returns a job that copies float32 arrays on all cores.
 
-  Every core copies its share `times` times without waiting for the others: the
-  fastest that memory allows.
+  Every core copies its part `times` times without waiting for the others. This
+  is the highest speed that memory allows.
   """
   cores = len(os.sched_getaffinity(0))
   sources = np.array_split(np.ones(num_elements, np.float32), cores)
@@ -77,21 +77,21 @@ def memory_copy(num_elements: int, times: int) -> Job:
 def repeated(
   work: Callable[..., Sequence[tf.Tensor]], times: int, *arguments: tf.Tensor
 ) -> Job:
-  """A job of one traced function that does some work many times in a row.
+  """Returns a job of one traced function that repeats some work in a loop.
 
-  All of them share what a call from Python costs.
+  The cost of a call from Python is thus divided over all repetitions.
 
   Args:
-    work: takes the number of the time, int32 [], and the arguments.
-    times: how often the work is done.
-    *arguments: of the work.
+    work: takes the index of the repetition, int32 [], and the arguments.
+    times: number of repetitions.
+    *arguments: arguments of `work`.
   """
 
   @tf.function
   def loop(*arguments: tf.Tensor) -> tf.Tensor:
     def body(i: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
       results = work(i, *arguments)
-      # One number of each result, so that nothing is left out.
+      # Use one element of each result, so that TensorFlow prunes no result.
       ends = [tf.reshape(r, [-1])[-1] for r in results if r.shape != (0,)]
       return i + 1, total + tf.add_n([tf.cast(e, tf.float32) for e in ends])
 
@@ -102,7 +102,7 @@ def repeated(
       parallel_iterations=1,
     )[1]
 
-  # Traced here: TensorFlow takes the loops of many jobs for one that it traces
-  # again and again, and warns of it.
+  # Trace here: TensorFlow mistakes the loops of many jobs for one function that
+  # is traced repeatedly, and warns.
   traced = loop.get_concrete_function(*arguments)
   return lambda: traced(*arguments).numpy()

@@ -1,4 +1,4 @@
-"""How far codes move the mean of real gradients."""
+"""Error that codecs add to the mean of real gradients."""
 
 import os
 import zipfile
@@ -18,26 +18,27 @@ from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
 from terngrad.reduce import workers as stepping
 
-# What a code's error is compared with.
+# The codec that errors are compared with.
 BASE = 'ternary'
 
 
 class Errors(NamedTuple):
-  """What a method does to the gradients of N workers in a first step.
+  """Errors of a method on the gradients of N workers, in a first step.
 
   Attributes:
-    bits: an element that a worker sends, counted, probes included.
-    one: squared error of a worker's decoded gradient over its gradient's
-      square, the mean over workers and draws; NaN where messages say nothing
-      of one worker's gradient.
-    one_sem: standard error of `one`, by the draws; NaN for one draw.
-    mean: squared error of the decoded mean over the mean square of the workers'
-      gradients: `one` / N where errors are independent and unbiased.
+    bits: bits per element that a worker sends, including probes.
+    one: squared error of a worker's decoded gradient relative to its gradient's
+      square, mean over workers and draws; NaN if messages do not determine a
+      single worker's gradient.
+    one_sem: standard error of `one` over the draws; NaN for one draw.
+    mean: squared error of the decoded mean relative to the mean square of the
+      workers' gradients: `one` / N if errors are independent and unbiased.
     mean_sem: standard error of `mean`.
-    bias: the part of `mean` that is the same in all draws; estimated without
-      bias, so that it may fall below 0. NaN for one draw.
-    shrinkage: 1 less the length of the decoded mean along the mean gradient,
-      over the latter's own; 0 if unbiased. Clipping makes it positive.
+    bias: the part of `mean` that is common to all draws. The estimate is
+      unbiased, so it may be below 0. NaN for one draw.
+    shrinkage: 1 minus the decoded mean's component along the mean gradient,
+      relative to the mean gradient's norm; 0 if unbiased. Clipping makes it
+      positive.
   """
 
   bits: float
@@ -50,16 +51,13 @@ class Errors(NamedTuple):
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
-  """Reads a file of `report.worker_gradients`, which nobody has to trust.
-
-  Args:
-    path: of the .npz.
+  """Reads a file of `report.worker_gradients`, without unpickling objects.
 
   Returns:
     By variable float32 [workers, ...].
 
   Raises:
-    terngrad.errors.ConfigError: it is no such file.
+    terngrad.errors.ConfigError: the file is not such a file.
   """
   try:
     with np.load(path, allow_pickle=False) as file:
@@ -78,12 +76,12 @@ def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def errors(text: str, workers: list[np.ndarray], draws: int) -> Errors:
-  """Measures a method on the gradients of one step, its first.
+  """Measures a method on the gradients of one step, taken as its first step.
 
   Args:
-    text: as `registry.method` takes it; the number of workers is filled in.
+    text: method, as for `registry.method`; the number of workers is filled in.
     workers: the gradients of the variables, each float32 [workers, ...].
-    draws: >= 1, how often the workers send these gradients.
+    draws: >= 1, number of times that the workers send these gradients.
 
   Raises:
     terngrad.errors.ConfigError: the text names no method.
@@ -92,7 +90,7 @@ def errors(text: str, workers: list[np.ndarray], draws: int) -> Errors:
   shapes = [values.shape[1:] for values in workers]
   with refusals.as_config_error():
     code = gradient_codecs.of_text(text, shapes, count)
-  # Eager: to compile a code takes longer than a hundred draws.
+  # Eager: compiling a codec takes longer than a hundred draws.
   code = bucketing.on_kernels(code)
   each = [[tf.constant(v[worker]) for v in workers] for worker in range(count)]
   flat = np.stack([code.flatten(values) for values in each]).astype(np.float64)
@@ -127,7 +125,7 @@ def errors(text: str, workers: list[np.ndarray], draws: int) -> Errors:
 
 
 def _bits(code: gradients.GradientCodec, taken: stepping.Taken) -> float:
-  """Bits an element that a worker sent, the mean over the workers."""
+  """Returns the sent bits per element, averaged over the workers."""
   words = sum(
     np.mean(code.sent_words(rows, number))
     for number, rows in enumerate(taken.words)
@@ -138,7 +136,7 @@ def _bits(code: gradients.GradientCodec, taken: stepping.Taken) -> float:
 def _error_of_one(
   code: gradients.GradientCodec, taken: stepping.Taken, flat: np.ndarray
 ) -> float:
-  """The workers' squared errors, added; NaN where there are none."""
+  """Returns the sum of the workers' squared errors; NaN if not available."""
   total = 0.0
   for worker, gradient in enumerate(flat):
     own = taken.estimate(code, worker)
@@ -156,13 +154,13 @@ def table(
   """Measures codecs on files of gradients.
 
   Args:
-    files: (name, what `read` returned).
-    texts: codecs, see `errors`.
-    draws: see `errors`.
+    files: pairs (name, arrays from `read`).
+    texts: codecs, as for `errors`.
+    draws: number of draws, as for `errors`.
 
   Returns:
-    A row for each file and codec: its `Errors`, and how often less than that of
-    `BASE` the error of the mean is (gain).
+    One row for each file and codec: its `Errors`, and `gain`, the error of the
+    mean with `BASE` divided by the codec's.
 
   Raises:
     terngrad.errors.ConfigError: a text names no method.
@@ -178,7 +176,7 @@ def table(
 
 
 def chart(measured: pd.DataFrame) -> figure.Figure:
-  """Error of the mean by bits, a panel a file; of what `table` returns."""
+  """Plots the error of the mean by bits, one panel per file of `table`."""
   panels = measured.groupby('gradients', sort=False)
   page = figure.Figure(figsize=(8 * len(panels), 6), dpi=120, layout='tight')
   axes = page.subplots(1, len(panels), squeeze=False)[0]

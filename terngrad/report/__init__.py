@@ -1,1 +1,1 @@
-"""What runs leave, for people and for other programs to read."""
+"""Reports on runs: tables, plots and pages for people, files for programs."""

@@ -1,4 +1,4 @@
-"""Runs beside each other: a table, and their curves."""
+"""Comparison of runs: a table and their curves."""
 
 import os
 from collections.abc import Mapping
@@ -20,8 +20,8 @@ class Run(NamedTuple):
   """The records of a run.
 
   Attributes:
-    losses: those of training, at least one.
-    scores: the same, those of evaluation.
+    losses: records of training, one per row; at least one.
+    scores: records of evaluation, one per row.
   """
 
   losses: pd.DataFrame
@@ -29,15 +29,15 @@ class Run(NamedTuple):
 
 
 def read(folder: str) -> Run:
-  """Reads a run.
+  """Reads the records of a run.
 
   Args:
-    folder: path of the run's --train_dir, or of the folder that holds it as
-      `train`. Where the run was evaluated, its --eval_dir is `eval` in that
-      folder, or beside a `train`.
+    folder: path of the run's --train_dir, or of the directory that holds it as
+      `train`. The --eval_dir is expected as `eval` in that directory, or beside
+      a --train_dir named `train`.
 
   Raises:
-    errors.ConfigError: there is no run, or no record of training.
+    errors.ConfigError: there is no run, or it has no record of training.
   """
   trained = run_folder.find_run(folder, 'runs')
   losses = _of_table(metrics.TRAINING, records.read(trained))
@@ -56,13 +56,13 @@ def read(folder: str) -> Run:
 def _of_table(
   table: Sequence[metric.Metric], found: Sequence[Mapping[str, Any]]
 ) -> pd.DataFrame:
-  """The records that hold metrics of a table, a row each."""
+  """Returns the records that hold metrics of a table, one per row."""
   names = {kind.name for kind in table}
   return pd.DataFrame([record for record in found if names & record.keys()])
 
 
 def table(runs: Mapping[str, Run]) -> pd.DataFrame:
-  """The newest numbers of runs, a row each."""
+  """Returns the newest values of each run, one run per row."""
   return pd.DataFrame(_row(name, *run) for name, run in runs.items())
 
 
@@ -88,7 +88,7 @@ def _row(
 
 
 def chart(runs: Mapping[str, Run]) -> figure.Figure:
-  """The runs' curves; of evaluation only where one has two points."""
+  """Plots the runs' curves; evaluation only if a run has several scores."""
   sent = metrics.SENT.name
   trained = {
     f'{name}, {run.losses[sent].iloc[-1]:.1f} bits/element': run.losses
@@ -104,7 +104,7 @@ def chart(runs: Mapping[str, Run]) -> figure.Figure:
       (*pair, scored, 'o-')
       for pair in metric.entries(metrics.EVALUATION, 'compared')
     ]
-  # A figure without pyplot draws on no screen.
+  # A figure made without pyplot needs no display.
   page = figure.Figure(
     figsize=(2 + 5 * len(compared), 4), dpi=120, layout='tight'
   )

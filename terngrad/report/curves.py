@@ -1,4 +1,4 @@
-"""Curves of a run, from its records, as SVG."""
+"""Curves of a run's records, drawn as SVG."""
 
 import io
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from terngrad.training import metrics
 _SPARSITY = '/binary/sparsity'
 _MOST_CURVES = 12
 
-# By name; None where a number was not finite.
+# Values by name; None if a value was not finite.
 _Record = Mapping[str, Any]
 
 
@@ -24,8 +24,8 @@ class Curve(NamedTuple):
   """A named line of a plot.
 
   Attributes:
-    name: for the legend.
-    points: (step, value) of each.
+    name: label in the legend.
+    points: (step, value) pairs.
   """
 
   name: str
@@ -33,12 +33,12 @@ class Curve(NamedTuple):
 
 
 class Plot(NamedTuple):
-  """A plot.
+  """A titled set of curves.
 
   Attributes:
-    title: with the unit.
-    curves: at least one, with a point.
-    logarithmic: True for a logarithmic axis of values.
+    title: title, with the unit.
+    curves: at least one; each has at least one point.
+    logarithmic: True for a logarithmic value axis.
   """
 
   title: str
@@ -47,15 +47,15 @@ class Plot(NamedTuple):
 
 
 def plots(trained: Sequence[_Record], scored: Sequence[_Record]) -> list[Plot]:
-  """What there is to draw of a run.
+  """Selects the plots of a run.
 
   Args:
-    trained: records of training, each with a step: `records.read`.
-    scored: records of evaluation, the same.
+    trained: records of training, each with a step, from `records.read`.
+    scored: records of evaluation, likewise.
 
   Returns:
-    Those of the metrics that have a curve, and of sparsity; those without a
-    number are left out.
+    One plot for each set of axes with recorded values: the metrics that define
+    a curve, and sparsity.
   """
   found = [
     (drawn, _curve(records, kind.name, drawn.label, drawn.factor))
@@ -85,9 +85,9 @@ def svg(plot: Plot) -> str:
   """Draws a plot.
 
   Returns:
-    An <svg> element without a header; the same for the same plot.
+    An <svg> element without an XML header. Equal plots give equal text.
   """
-  page = figure.Figure(figsize=(6, 3.2))  # without pyplot it needs no screen
+  page = figure.Figure(figsize=(6, 3.2))  # without pyplot, needs no display
   axes = page.subplots()
   for curve in plot.curves:
     steps, values = zip(*curve.points, strict=True)
@@ -105,12 +105,12 @@ def svg(plot: Plot) -> str:
 
 
 def element(page: figure.Figure, salt: str) -> str:
-  """A figure as an <svg> element without a header.
+  """Returns a figure as an <svg> element without an XML header.
 
   Args:
     page: the figure.
-    salt: text by which the names of its parts are made: equal figures of equal
-      salt are equal texts, and figures of one page want different ones.
+    salt: text from which element ids are derived. Equal figures with equal salt
+      give equal text. Figures on one page need different salts.
   """
   with mpl.rc_context({'svg.hashsalt': salt}):
     text = io.StringIO()
@@ -122,7 +122,7 @@ def element(page: figure.Figure, salt: str) -> str:
 def _curve(
   records: Sequence[_Record], field: str, name: str, factor: float = 1
 ) -> Curve:
-  """The numbers of a field; records hold None where one was not finite."""
+  """Returns the curve of a field, without records where it was not finite."""
   points = [
     (r['step'], factor * r[field]) for r in records if r.get(field) is not None
   ]
@@ -130,10 +130,10 @@ def _curve(
 
 
 def _sparsities(records: Sequence[_Record]) -> list[Curve]:
-  """Of the variables of the first device that was coded.
+  """Returns sparsity curves of the first device with coded variables.
 
-  A curve for each; three for all of them, where that would be too many to tell
-  apart.
+  Returns one curve per variable, or the greatest, mean and least value if there
+  are more than `_MOST_CURVES` variables.
   """
   fields = dict.fromkeys(
     field for r in records for field in r if field.endswith(_SPARSITY)

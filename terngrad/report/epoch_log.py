@@ -1,4 +1,4 @@
-"""What Caffe2's trainer says of a run, and the log that it keeps of epochs."""
+"""Log lines and epoch log in the format of Caffe2's trainer."""
 
 import contextlib
 import pathlib
@@ -13,7 +13,7 @@ from terngrad.training import run as run_lib
 
 
 class EpochLog(execution.Hooks):
-  """Lines of iterations, and a row of a CSV file after each epoch."""
+  """Logs a line per iteration and writes a CSV row after each epoch."""
 
   def __init__(
     self,
@@ -22,13 +22,13 @@ class EpochLog(execution.Hooks):
     options: run_options.Run,
     run: run_lib.Run,
   ) -> None:
-    """Writes nothing yet.
+    """Wraps the hooks of a run; writes nothing yet.
 
     Args:
-      path: of the log.
-      flags: of the command line, which the log begins with.
-      options: of the run.
-      run: whose hooks these replace.
+      path: path of the epoch log.
+      flags: flags of the command line, written to the log's first line.
+      options: options of the run.
+      run: the run whose hooks this object replaces.
     """
     self._before = run.hooks
     self._epochs = run.epochs
@@ -37,11 +37,11 @@ class EpochLog(execution.Hooks):
     self._options = options
 
   def time_limit(self, what: str) -> contextlib.AbstractContextManager[Any]:
-    """That of the run; see `execution.Hooks.time_limit`."""
+    """Returns the run's time limit, as in `execution.Hooks.time_limit`."""
     return self._before.time_limit(what)
 
   def line(self, step: int, values: dict[str, float]) -> str:
-    """The line of an iteration."""
+    """Returns the log line of an iteration."""
     epoch = self._epochs.of(step)
     return (
       f'Finished iteration {epoch.step}/{epoch.num_steps} (epoch '
@@ -53,8 +53,8 @@ class EpochLog(execution.Hooks):
     )
 
   def epoch_ended(self, record: dict[str, float]) -> None:
-    """Writes the log."""
-    del record  # the log holds what earlier runs of the folder left, too
+    """Rewrites the epoch log."""
+    del record  # the log also covers earlier runs in this directory
     (tested,) = self._options.eval_subsets or ('',)
     found = records.read(self._options.train_dir)
     rows = epochs.rows(found, self._epochs.batch_size, tested)

@@ -1,7 +1,7 @@
-"""The epochs of runs: as lines of CSV and as a plot.
+"""The epochs of runs, as CSV and as a plot.
 
-The columns of the lines, the scheme of the names and the parameters on a first
-line that begins with # are those of Caffe2's `resnet50_trainer`,
+The columns, the naming scheme, and the parameters in a first line that begins
+with # follow Caffe2's `resnet50_trainer`,
 https://github.com/facebookarchive/caffe2.
 """
 
@@ -33,7 +33,7 @@ COLUMNS = (
   'loss',
   'test_accuracy',
 )
-# Of epochs of which there is no test score.
+# Test accuracy of an epoch that was not tested.
 NOT_TESTED = -1
 _TIME = '%Y%m%d_%H%M%S'
 
@@ -41,15 +41,15 @@ _TIME = '%Y%m%d_%H%M%S'
 def path_in(
   folder: str | os.PathLike[str], stem: str, now: datetime | None = None
 ) -> pathlib.Path:
-  """Where the log of a run is: a run that continues finds its own.
+  """Returns the path of a run's log: the existing one, or a new path.
 
   Args:
-    folder: of the run.
-    stem: what the name says of the run, as 'resnet50_gpu2_b64_L1000_lr0.10_v2'.
+    folder: directory of the run.
+    stem: the run's parameters, as 'resnet50_gpu2_b64_L1000_lr0.10_v2'.
     now: time of a new log; None for the present.
 
   Returns:
-    Such as folder / f'{stem}_20170411_141617.log'.
+    For example folder / f'{stem}_20170411_141617.log'.
   """
   new = pathlib.Path(folder, f'{stem}_{now or datetime.now():{_TIME}}.log')
   return min(pathlib.Path(folder).glob(f'{stem}_*.log'), default=new)
@@ -58,16 +58,16 @@ def path_in(
 def rows(
   found: Sequence[Mapping[str, Any]], batch_size: int, tested: str = ''
 ) -> list[dict[str, Any]]:
-  """The epochs of a run.
+  """Computes the rows of a run's log, one per epoch.
 
   Args:
-    found: from `records.read`.
-    batch_size: examples a step.
-    tested: name of the subset whose top-1 accuracy is the test's; '' for none.
+    found: records from `records.read`.
+    batch_size: examples per step.
+    tested: subset whose top-1 accuracy is the test accuracy; '' for none.
 
   Returns:
-    `COLUMNS` to number, of each epoch that has ended: time in seconds of
-    training, accuracies as shares, loss and accuracy as means over the epoch.
+    For each finished epoch, values by the names in `COLUMNS`: training time in
+    seconds, accuracies as fractions, loss and accuracy as means over the epoch.
   """
   score = metrics.epoch_name(tested, metrics.EVALUATION[0])
   result: list[dict[str, Any]] = []
@@ -103,12 +103,12 @@ def write(
   parameters: Mapping[str, Any],
   found: Sequence[Mapping[str, Any]],
 ) -> None:
-  """Writes the log anew, whole or not at all.
+  """Rewrites the log atomically.
 
   Args:
-    path: of the file.
-    parameters: of the first line, by name.
-    found: from `rows`.
+    path: path of the log.
+    parameters: values in the first line, by name.
+    found: rows from `rows`.
   """
   text = io.StringIO()
   text.write(f'# {json.dumps(parameters, sort_keys=True)}\n')
@@ -121,13 +121,13 @@ def write(
 def chart(
   runs: Mapping[str, Sequence[Mapping[str, Any]]], tested: str
 ) -> figure.Figure:
-  """Draws accuracies by epoch: of the test, and dashed of training.
+  """Draws test accuracy by epoch, and training accuracy as dashed lines.
 
   Args:
-    runs: what `rows` returns, by name.
-    tested: what was scored, for the title.
+    runs: results of `rows`, by name.
+    tested: name of the test subset, for the title.
   """
-  page = figure.Figure(figsize=(6, 4))  # without pyplot it needs no screen
+  page = figure.Figure(figsize=(6, 4))  # without pyplot, needs no display
   axes = page.subplots()
   for number, (name, found) in enumerate(runs.items()):
     numbers = [row['epoch'] for row in found]

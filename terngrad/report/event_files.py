@@ -1,4 +1,4 @@
-"""TensorBoard's event files, read with TensorBoard's own reader."""
+"""Reads event files with TensorBoard's reader."""
 
 import os
 from collections.abc import Callable
@@ -18,7 +18,7 @@ class Value(NamedTuple):
 
   Attributes:
     wall_time: seconds since 1970.
-    step: of the run.
+    step: step of the run.
     value: a float (scalars), [[left, right, count], ...] (histograms) or a list
       of encoded images (images).
   """
@@ -29,10 +29,10 @@ class Value(NamedTuple):
 
 
 class Run(NamedTuple):
-  """The events of one folder.
+  """The events of one directory.
 
   Attributes:
-    tags: values by tag, by kind, one of `KINDS`.
+    tags: by kind (one of `KINDS`), then by tag, the values.
     graph: a GraphDef as text, or None.
   """
 
@@ -43,18 +43,18 @@ class Run(NamedTuple):
 def read(
   logdir: str | os.PathLike[str], purge_orphaned_data: bool = True
 ) -> dict[str, Run]:
-  """Reads every run below a folder, with all its values.
+  """Reads all values of every run below a directory.
 
   Args:
     logdir: path.
-    purge_orphaned_data: leave out what a run wrote before it was set back to
-      an earlier step.
+    purge_orphaned_data: True discards events that a run wrote before it was
+      restarted from an earlier step.
 
   Returns:
-    By the run's name, its path below logdir ('.' for itself).
+    Runs by name: the path relative to logdir ('.' for logdir itself).
   """
   multiplexer = plugin_event_multiplexer.EventMultiplexer(
-    # 0: all of them; by default the reader keeps a sample.
+    # 0 keeps all values; by default the reader keeps a sample.
     tensor_size_guidance=dict.fromkeys(KINDS, 0),
     purge_orphaned_data=purge_orphaned_data,
   )
@@ -82,7 +82,7 @@ def _run(
   }
   try:
     graph = str(multiplexer.Graph(name))
-  except ValueError:  # It says so where there is none.
+  except ValueError:  # Raised if there is no graph.
     graph = None
   return Run(tags, graph)
 
@@ -92,11 +92,11 @@ def _tags_of(
 ) -> Collection[str]:
   try:
     return multiplexer.PluginRunToTagToContent(kind).get(name, {})
-  except KeyError:  # No run has this kind.
+  except KeyError:  # No run has values of this kind.
     return {}
 
 
-# Of an array of numbers; of images after their width and height.
+# Decodes an array of values. Image arrays start with width and height.
 _DECODE: dict[str, Callable[[np.ndarray], Any]] = {
   'scalars': float,
   'histograms': lambda found: np.asarray(found, np.float64).tolist(),

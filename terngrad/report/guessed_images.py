@@ -1,4 +1,4 @@
-"""Test images, and what the net of a run says of them."""
+"""Predictions of a run's net for test images."""
 
 import dataclasses
 
@@ -17,15 +17,15 @@ def guessed(
   subset: str,
   delivery: datasets.ReadOptions,
 ) -> tuple[trained.Trained, list[run_page.Shown]]:
-  """Shows the first images of a split to the net of a checkpoint.
+  """Predicts the classes of the first images of a split.
 
   Args:
-    options: of the checkpoint.
-    name: of the data set, see `slim.datasets.catalog.find`.
-    data_dir: its folder.
-    subset: its split.
-    delivery: how images are prepared, and how many; net and size are those of
-      the checkpoint.
+    options: which checkpoint to load.
+    name: name of the data set, as in `slim.datasets.catalog.find`.
+    data_dir: directory of the data set.
+    subset: split of the data set.
+    delivery: how to prepare the images, and how many; net and image size are
+      replaced by the checkpoint's.
 
   Raises:
     slim.errors.DataError: there are no such images.

@@ -1,4 +1,4 @@
-"""What a trained net says of images, in words."""
+"""Predicted classes with names and confidences."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,12 +8,12 @@ from numpy import typing as npt
 
 
 class Guess(NamedTuple):
-  """A class that a net believes in.
+  """A predicted class.
 
   Attributes:
-    label: of the class.
-    name: of the class, or its label as text where it has none.
-    confidence: in [0, 1].
+    label: label of the class.
+    name: name of the class, or its label as text if it has no name.
+    confidence: predicted probability, in [0, 1].
   """
 
   label: int
@@ -22,22 +22,22 @@ class Guess(NamedTuple):
 
 
 def name_of(label: int, names: Mapping[int, str] | None) -> str:
-  """The name of a label, by the names of all, if they are known."""
+  """Returns the name of a label, or the label as text if it has no name."""
   return (names or {}).get(int(label), str(int(label)))
 
 
 def best(
   probabilities: npt.ArrayLike, names: Mapping[int, str] | None, count: int
 ) -> list[Guess]:
-  """The classes that a net believes in most.
+  """Returns the classes with the highest probabilities.
 
   Args:
     probabilities: float [classes].
-    names: of the labels, if they are known.
-    count: how many.
+    names: names of the labels, if known.
+    count: number of classes to return.
 
   Returns:
-    The likeliest first; the lower label first where two are as likely.
+    Classes by descending probability; on ties, the lower label first.
   """
   probabilities = np.asarray(probabilities)
   order = np.argsort(-probabilities, kind='stable')[:count]

@@ -1,4 +1,4 @@
-"""Distributions of real gradients before and after a code, by variable."""
+"""Distributions of gradients before and after coding, by variable."""
 
 import functools
 import math
@@ -16,28 +16,28 @@ from terngrad.codec.methods import registry
 from terngrad.reduce import bucketing
 from terngrad.reduce import workers
 
-# Rows of the chart: the largest variables.
+# Maximum number of chart rows: the largest variables are shown.
 _SHOWN = 6
 _BINS = 101
-# Standard deviations to either side of a gradient's chart.
+# Standard deviations shown on each side of zero.
 _SPAN = 5
 
-# float32, by the variable's name, of one worker.
+# float32 gradients of one worker, by the variable's name.
 _Gradients = Mapping[str, np.ndarray]
 
 
 def coded(text: str, gradients: _Gradients) -> dict[str, np.ndarray]:
-  """What a worker's gradients arrive as.
+  """Encodes and decodes one worker's gradients.
 
   Args:
-    text: a code of one message, as `--codec` spells it.
+    text: a codec with a single message, in the syntax of `--codec`.
     gradients: float32, by name, of one worker.
 
   Returns:
-    float32, by name.
+    The decoded gradients: float32, by name.
 
   Raises:
-    terngrad.errors.ConfigError: the text names no such code.
+    terngrad.errors.ConfigError: the text names no such codec.
   """
   with errors.as_config_error():
     codec = registry.parse(text, 1)
@@ -53,7 +53,7 @@ def coded(text: str, gradients: _Gradients) -> dict[str, np.ndarray]:
 
 
 def clipped(gradients: _Gradients, factor: float) -> dict[str, np.ndarray]:
-  """Gradients clipped at standard deviations of each variable, as the paper."""
+  """Clips each variable at `factor` standard deviations, as in the paper."""
   return {
     name: np.clip(values, -factor * values.std(), factor * values.std())
     for name, values in gradients.items()
@@ -63,17 +63,18 @@ def clipped(gradients: _Gradients, factor: float) -> dict[str, np.ndarray]:
 def table(
   gradients: _Gradients, arrived: _Gradients, factor: float
 ) -> pd.DataFrame:
-  """What clipping and coding do to each variable.
+  """Measures how clipping and coding change each variable's gradient.
 
   Args:
     gradients: float32, by name, of one worker.
-    arrived: the same, from `coded`.
-    factor: see `clipped`.
+    arrived: decoded gradients, from `coded`.
+    factor: clipping limit in standard deviations, as in `clipped`.
 
   Returns:
-    A row a variable: elements; the part of them beyond the
-    clip; the length and the angle in degrees, to the gradient's own, of what is
-    clipped and of what arrives; the part that arrives as 0.
+    One row per variable: number of elements; fraction of elements beyond the
+    clipping limit; for the clipped and the decoded gradient, the norm relative
+    to the gradient's norm and the angle to the gradient in degrees; fraction of
+    elements decoded as 0.
   """
   rows = []
   for name, cut in clipped(gradients, factor).items():
@@ -96,15 +97,15 @@ def table(
 def chart(
   gradients: _Gradients, arrived: _Gradients, factor: float
 ) -> figure.Figure:
-  """Histograms before and after, of the largest variables.
+  """Draws histograms of the largest variables, before and after coding.
 
   Args:
-    gradients: see `table`.
-    arrived: see `table`.
-    factor: see `table`.
+    gradients: float32, by name, of one worker.
+    arrived: decoded gradients, from `coded`.
+    factor: clipping limit in standard deviations, as in `clipped`.
 
   Returns:
-    A row a variable; counts by powers of ten.
+    A figure with one row per variable; counts on a logarithmic axis.
   """
   largest = sorted(gradients, key=lambda n: -gradients[n].size)[:_SHOWN]
   columns: dict[str, _Gradients] = {
@@ -129,13 +130,13 @@ def chart(
 
 
 def _length(values: np.ndarray, others: np.ndarray) -> float:
-  """The norm of values over that of others; NaN beside zeros."""
+  """Returns the norm of values relative to that of others; NaN if that is 0."""
   own, norm = (np.linalg.norm(v.astype(np.float64)) for v in (values, others))
   return float(own / norm) if norm else math.nan
 
 
 def _angle(values: np.ndarray, others: np.ndarray) -> float:
-  """Degrees between two arrays, NaN where one is zero."""
+  """Returns the angle between two arrays in degrees, NaN if one is zero."""
   values, others = (v.ravel().astype(np.float64) for v in (values, others))
   norms = np.linalg.norm(values) * np.linalg.norm(others)
   cosine = np.clip(values @ others / norms, -1, 1) if norms else math.nan

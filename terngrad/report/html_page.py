@@ -1,11 +1,11 @@
-"""Pages of one HTML file, which need nothing else."""
+"""Self-contained HTML pages."""
 
 from typing import Any
 
 import jinja2
 
-# What every page is made of; a page fills the blocks. `table` draws a table of
-# rows of text below its heads.
+# The base of every page; a page fills its blocks. The macro `table` draws rows
+# of text below a heading row.
 _BASE = """\
 <!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><title>{{ title }}</title><style>
@@ -42,14 +42,14 @@ _ENVIRONMENT = jinja2.Environment(
 
 
 def render(template: str, title: str, **values: Any) -> str:
-  """A whole page.
+  """Renders a complete page.
 
   Args:
-    template: of Jinja; it extends `base` and fills its blocks `style` and
-      `body`; `table` is imported from `tables`.
-    title: text, also its heading.
-    **values: what the template names. It is escaped, but for what the template
-      says is `safe`: the project's own HTML, such as an SVG.
+    template: Jinja template; it extends `base`, fills the blocks `style` and
+      `body`, and may import `table` from `tables`.
+    title: plain text, used as title and heading.
+    **values: values that the template uses. They are escaped unless the
+      template marks them `safe`: the project's HTML, such as an SVG.
 
   Returns:
     HTML.

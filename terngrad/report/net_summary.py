@@ -1,4 +1,4 @@
-"""What a net is made of: its layers, their parameters and multiply-adds."""
+"""Summary of a net: its layers, their parameters and multiply-adds."""
 
 import collections
 import html
@@ -9,17 +9,17 @@ from typing import NamedTuple
 
 import keras
 
-_WIDTH, _HEIGHT, _GAP = 190, 34, 14  # pixels of a box, and between two
+_WIDTH, _HEIGHT, _GAP = 190, 34, 14  # pixels: box size, gap between boxes
 
 
 class Row(NamedTuple):
-  """A layer.
+  """The summary of a layer.
 
   Attributes:
-    name: of the layer.
-    kind: its class.
-    shape: of its output, without the batch; the first where it has several.
-    parameters: trainable ones.
+    name: name of the layer.
+    kind: class name of the layer.
+    shape: output shape without the batch; of the first of several outputs.
+    parameters: number of trainable parameters.
     multiply_adds: of convolutions and dense layers, for one example.
   """
 
@@ -31,7 +31,7 @@ class Row(NamedTuple):
 
 
 def rows(model: keras.Model) -> list[Row]:
-  """The layers of a net that is made of layers by calls."""
+  """Returns the layers of a functional model."""
   return [
     Row(
       layer.name,
@@ -45,7 +45,7 @@ def rows(model: keras.Model) -> list[Row]:
 
 
 def text(model: keras.Model) -> str:
-  """A table of the layers, and their sums, as lines."""
+  """Returns a table of the layers and their totals, as lines of text."""
   found = rows(model)
   cells = [('layer', 'kind', 'output', 'parameters', 'multiply-adds')]
   cells += [
@@ -71,7 +71,7 @@ def text(model: keras.Model) -> str:
 
 
 def total(found: Sequence[Row]) -> str:
-  """A line of the sums of `rows`."""
+  """Returns a line with the totals of `rows`."""
   parameters = sum(row.parameters for row in found)
   multiply_adds = sum(row.multiply_adds for row in found)
   return (
@@ -81,11 +81,7 @@ def total(found: Sequence[Row]) -> str:
 
 
 def drawing(model: keras.Model) -> str:
-  """The graph of the layers, from the images down, as SVG.
-
-  Args:
-    model: made of layers by calls.
-  """
+  """Draws the graph of the layers from the input down, as SVG."""
   sources = {
     layer.name: [
       parent.operation.name
@@ -95,7 +91,7 @@ def drawing(model: keras.Model) -> str:
     for layer in model.layers
   }
   depths: dict[str, int] = {}
-  for layer in model.layers:  # each after those that it takes from
+  for layer in model.layers:  # a layer follows its inputs
     above = [depths[name] for name in sources[layer.name] if name in depths]
     depths[layer.name] = 1 + max(above, default=-1)
   places: dict[str, tuple[int, int, Row]] = {}
@@ -115,7 +111,7 @@ def _svg(
   places: Mapping[str, tuple[int, int, Row]],
   sources: Mapping[str, Sequence[str]],
 ) -> str:
-  """`drawing` of {name: (x, y, `Row`)} and {name: names that it takes from}."""
+  """Draws {name: (x, y, `Row`)} and {name: names of its input layers}."""
   lines, boxes = [], []
   for name, (x, y, row) in places.items():
     lines += [
@@ -141,7 +137,7 @@ def _svg(
 
 
 def _edge(left: int, top: int, x: int, y: int) -> str:
-  """From a box to one below it; round what is between them."""
+  """Draws an edge to a box below; it passes beside the boxes between them."""
   if y - top == _HEIGHT + _GAP:
     return (
       f'<line x1="{left + _WIDTH / 2}" y1="{top + _HEIGHT}" '
@@ -162,10 +158,10 @@ def _shape(layer: keras.layers.Layer) -> tuple[int, ...]:
 
 
 def _multiply_adds(layer: keras.layers.Layer) -> int:
-  """For one example; 0 for layers without a kernel."""
+  """Returns the multiply-adds per example; 0 for layers without a kernel."""
   shape = _shape(layer)
   if isinstance(layer, keras.layers.DepthwiseConv2D | keras.layers.Conv2D):
-    # Each weight acts once at every place of the output.
+    # Each weight is used once at every output position.
     return math.prod((*layer.kernel.shape, *shape[:2]))
   if isinstance(layer, keras.layers.Dense):
     return math.prod((*layer.kernel.shape, *shape[:-1]))

@@ -1,7 +1,7 @@
-"""A page of a run: its curves, and what its net says of test images.
+"""A page about a run: its curves, and predictions for test images.
 
-One HTML file that needs nothing else: plots are inline SVG, images are PNG in
-data addresses, and there is no script.
+The page is one self-contained HTML file: plots are inline SVG, images are PNG
+in data URLs, and there is no script.
 """
 
 import base64
@@ -60,13 +60,13 @@ sees them, scaled to be seen.</p>
 
 
 class Shown(NamedTuple):
-  """A test image and what the net says of it.
+  """A test image and its predicted class.
 
   Attributes:
-    image: float32 [H, W, C], C 1 or 3, as the net saw it.
-    guess: the likeliest.
-    truth: name of its class.
-    right: True where the guess is the truth.
+    image: float32 [H, W, C], C 1 or 3, as the net receives it.
+    guess: the most probable class.
+    truth: name of the true class.
+    right: True if the prediction is correct.
   """
 
   image: np.ndarray
@@ -81,13 +81,13 @@ def shown(
   probabilities: np.ndarray,
   names: Mapping[int, str] | None,
 ) -> list[Shown]:
-  """Puts images and guesses together.
+  """Combines images with their predictions.
 
   Args:
     images: float32 [n, H, W, C].
     labels: int [n].
     probabilities: float32 [n, classes].
-    names: of the labels, if they are known.
+    names: names of the labels, if known.
   """
   found = []
   for image, label, row in zip(images, labels, probabilities, strict=True):
@@ -98,10 +98,10 @@ def shown(
 
 
 def facts_of_run(layout: checkpoints.Layout) -> dict[str, str]:
-  """What is to be said of a checkpoint."""
+  """Returns the page's facts about a checkpoint, by name."""
   return {
     'net': layout.net,
-    # Older checkpoints have it in a field of its own.
+    # Older checkpoints store it in a separate field.
     'gradient code': str(
       (layout.may_change or {}).get('codec') or layout.codec
     ),
@@ -117,14 +117,14 @@ def page(
   scored: Sequence[Mapping[str, Any]],
   examples: Sequence[Shown],
 ) -> str:
-  """Writes the page.
+  """Renders the page.
 
   Args:
-    title: of the run.
-    facts: what is to be said of it.
-    trained: records of training, see `curves.plots`.
+    title: title of the page.
+    facts: values about the run, by name.
+    trained: records of training, as for `curves.plots`.
     scored: records of evaluation.
-    examples: images; may be empty.
+    examples: images and predictions; may be empty.
 
   Returns:
     HTML.
@@ -142,14 +142,14 @@ def page(
 def last_values(
   losses: Sequence[Mapping[str, Any]], scores: Sequence[Mapping[str, Any]]
 ) -> dict[str, str]:
-  """The newest numbers of a run.
+  """Returns the newest values of a run.
 
   Args:
     losses: records of training, at least one.
     scores: records of evaluation.
 
   Returns:
-    Numbers as text, by what they are.
+    Values as text, by label.
   """
   facts = {'steps': str(losses[-1]['step'])}
   for table, found in (
@@ -169,7 +169,7 @@ def last_values(
 
 
 def _png(image: np.ndarray) -> str:
-  """A PNG as an address; its darkest value is black, its brightest white."""
+  """Returns a PNG data URL; the least value is black, the greatest white."""
   least, greatest = image.min(), image.max()
   scaled = (image - least) * (255.0 / max(greatest - least, 1e-6))
   content = tf.io.encode_png(np.uint8(np.rint(scaled))).numpy()

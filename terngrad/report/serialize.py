@@ -1,4 +1,4 @@
-"""Event files as JSON, CSV and PNG, for programs without TensorBoard."""
+"""Converts event files to JSON, CSV and PNG for use without TensorBoard."""
 
 import csv
 import hashlib
@@ -16,22 +16,22 @@ from typing import Any
 from slim.datasets.records import disk
 from terngrad.report import event_files
 
-_LONGEST = 100  # characters of a file's name
+_LONGEST = 100  # maximum characters of a tag in a file name
 
 
 def write(
   runs: Mapping[str, event_files.Run], target: str | os.PathLike[str]
 ) -> int:
-  """Writes runs into a folder.
+  """Writes runs into a directory.
 
-  `runs.json` lists, for every run, the files of each tag. Scalars are tables
-  with the columns wall_time, step and value, as CSV and as JSON; histograms are
-  JSON with buckets [left, right, count]; images are files as they were encoded;
-  a graph is a GraphDef as text. Numbers that are not finite are null.
+  `runs.json` lists the files of each tag for every run. Scalars are tables with
+  the columns wall_time, step and value, as CSV and as JSON. Histograms are JSON
+  with buckets [left, right, count]. Images are written as they were encoded. A
+  graph is a GraphDef as text. Values that are not finite are null.
 
   Args:
     runs: from `event_files.read`.
-    target: path of a folder; made here.
+    target: path of the directory, which is created.
 
   Returns:
     Number of files.
@@ -54,11 +54,11 @@ def write(
 def replace(
   runs: Mapping[str, event_files.Run], target: str | os.PathLike[str]
 ) -> int:
-  """Writes runs as a folder that appears whole or not at all.
+  """Writes runs into a directory atomically.
 
   Args:
-    runs: see `write`.
-    target: path of a folder; one that is there is removed.
+    runs: from `event_files.read`.
+    target: path of the directory; an existing one is replaced.
 
   Returns:
     Number of files.
@@ -72,7 +72,7 @@ def replace(
 
 
 def file_name(tag: str) -> str:
-  """A file's name for a tag: unlike tags have unlike names, none leads away.
+  """Returns a file name for a tag: distinct for each tag, without a path.
 
   Examples:
     >>> file_name('conv1/kernel')

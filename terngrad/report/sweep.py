@@ -1,7 +1,7 @@
-"""Many runs beside each other: variants, seeds, and what differs surely.
+"""Summary of a sweep: variants, seeds, and confidence intervals.
 
-Every figure has its spread over the seeds. A variant is compared with the
-baseline seed by seed, so that what a seed does to both falls out.
+Every mean accuracy has its spread over the seeds. A variant is compared with
+its baseline seed by seed, so effects of a seed on both cancel.
 """
 
 import math
@@ -20,9 +20,9 @@ from terngrad.report import curves
 from terngrad.report import html_page
 from terngrad.report import sweep_plot
 
-# Beside the table of runs: a row an epoch of a run, where epochs were scored.
+# A table beside results.csv: one row per scored epoch of a run.
 CURVES = 'curves.csv'
-# A row a run that failed; see `terngrad.sweep.failures`.
+# One row per failed run, written by `terngrad.sweep.failures`.
 FAILURES = 'failures.csv'
 # Student's t for 95 %, two-sided, by degrees of freedom from 1.
 # Student, The Probable Error of a Mean, Biometrika 6 (1908), as tabulated.
@@ -36,18 +36,18 @@ _COLUMNS = {
   'seconds',
 }
 _FLOATS = ('accuracy', 'bits_per_element', 'loss', 'seconds')
-# What may look like a number, as the commit 076e364 does.
+# Text columns: a value may look like a number, as the commit 076e364 does.
 _TEXTS = ('variant', 'commit', 'error')
-# Before the names of further scores, see `terngrad.sweep.definition`.
+# Prefix of additional scores, as in `terngrad.sweep.definition`.
 _SCORE = 'accuracy_'
-# Columns that are means of a variant's runs, and their headings.
+# Columns averaged over a variant's runs, and their headings.
 _MEANS = {
   'steps': 'steps',
   'bits_per_element': 'bits/element',
   'seconds': 'seconds',
   sweep_plot.MODELLED: sweep_plot.MODELLED,
 }
-# A click on a heading sorts by its column, by number where all are numbers.
+# A click on a heading sorts by its column, by number if all cells are numbers.
 _PAGE = """\
 {% extends 'base' %}
 {% from 'tables' import table %}
@@ -89,16 +89,17 @@ for (const table of document.querySelectorAll('table'))
 def exact(
   path: str | os.PathLike[str], columns: Collection[str] = ()
 ) -> pd.DataFrame:
-  """What stands in a results.csv, to the last character.
+  """Reads a results.csv without loss of precision.
 
-  pandas 2 reads floats faster than exactly, and pandas 3 is not to be asked.
+  pandas' default float parser is inexact in version 2; these converters do not
+  depend on the version.
 
   Args:
-    path: of the file, or of another table beside it.
-    columns: names that it must have.
+    path: path of the file, or of another table beside it.
+    columns: names of required columns.
 
   Raises:
-    OSError, ValueError: it cannot be read, or columns are missing.
+    OSError, ValueError: the file cannot be read, or columns are missing.
   """
   names = pd.read_csv(path, nrows=0).columns
   floats = [n for n in names if n in _FLOATS or n.startswith(_SCORE)]
@@ -109,15 +110,12 @@ def exact(
 
 
 def _number(text: str) -> float:
-  """A float; NaN where a run was not scored so."""
+  """Parses a float; NaN if the run lacks this score."""
   return float(text or math.nan)
 
 
 def read(path: str | os.PathLike[str]) -> pd.DataFrame:
-  """The runs of a results.csv, as `terngrad sweep` writes it.
-
-  Args:
-    path: of the file.
+  """Reads the runs of a results.csv that `terngrad sweep` wrote.
 
   Raises:
     errors.ConfigError: there is no such table, or it has other columns.
@@ -140,18 +138,18 @@ def read(path: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def read_curves(folder: str | os.PathLike[str]) -> pd.DataFrame:
-  """Accuracies by step of a sweep's runs.
+  """Reads the accuracy curves of a sweep.
 
   Args:
-    folder: path of its results.
+    folder: directory of the sweep's results.
 
   Returns:
-    By step, a column a variant: accuracy in % after an epoch, mean over the
-    seeds, with NaN where a variant has no epoch's end. Empty where no epoch was
-    scored.
+    Rows by step, one column per variant: accuracy in % after an epoch, mean
+    over the seeds; NaN at steps where no epoch of the variant ends. Empty if no
+    epoch was scored.
 
   Raises:
-    errors.ConfigError: `CURVES` is there and is no such table.
+    errors.ConfigError: `CURVES` exists but is not such a table.
   """
   rows = _beside(folder, CURVES, {'variant', 'step', 'accuracy'})
   if rows.empty:
@@ -161,16 +159,16 @@ def read_curves(folder: str | os.PathLike[str]) -> pd.DataFrame:
 
 
 def read_failures(folder: str | os.PathLike[str]) -> pd.DataFrame:
-  """Runs of a sweep that failed.
+  """Reads the failed runs of a sweep.
 
   Args:
-    folder: path of its results.
+    folder: directory of the sweep's results.
 
   Returns:
-    A row each; empty, without columns, where none is.
+    One row per failed run; empty, without columns, if no run failed.
 
   Raises:
-    errors.ConfigError: `FAILURES` is there and is no such table.
+    errors.ConfigError: `FAILURES` exists but is not such a table.
   """
   return _beside(folder, FAILURES, {'variant', 'error'})
 
@@ -178,7 +176,7 @@ def read_failures(folder: str | os.PathLike[str]) -> pd.DataFrame:
 def _beside(
   folder: str | os.PathLike[str], name: str, columns: Collection[str]
 ) -> pd.DataFrame:
-  """The table of that name with `columns`, or an empty one if it is not."""
+  """Reads a table with `columns`, or returns an empty one if it is missing."""
   path = os.path.join(folder, name)
   if not os.path.exists(path):
     return pd.DataFrame()
@@ -196,26 +194,26 @@ def summary(
   baselines: Mapping[str, str] | None = None,
   failures: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-  """A row a variant, the most accurate first.
+  """Computes one row per variant, the most accurate first.
 
   Args:
     runs: from `read`.
-    baselines: variants to those that they are compared with; what has none is
-      compared with nothing.
+    baselines: maps variants to their baselines; other variants are not
+      compared.
     failures: from `read_failures`, if any.
 
   Returns:
-    Accuracy in %, mean over the seeds, standard deviation
-    and half width of the 95 % confidence interval of the mean (NaN of one
-    seed); the mean difference to its baseline over the seeds that both have, in
-    points, and its half width, and where there are several baselines which one
-    that is; further scores in %, bits an element and seconds, means, and
-    modelled seconds where runs have them; steps where runs differ in them. If
-    any run failed, how many did; a variant of failures alone is last, with
-    accuracy NaN.
+    Columns: accuracy in % (mean over the seeds), standard deviation, and half
+    width of the 95 % confidence interval of the mean (both NaN for one seed);
+    the mean difference to the baseline over common seeds, in percentage points,
+    its half width, and the baseline's name if there are several; means of
+    further scores in %, of bits per element, of seconds, and of modelled
+    seconds if runs have them; steps if they differ between runs. If any run
+    failed, the number of failed runs; a variant with failures only is last,
+    with accuracy NaN.
 
   Raises:
-    errors.ConfigError: no run is of a baseline.
+    errors.ConfigError: a baseline has no runs.
   """
   baselines = baselines or {}
   known = sorted({*runs['variant']})
@@ -249,7 +247,7 @@ def summary(
 
 
 def _means(own: pd.DataFrame, with_steps: bool) -> dict[str, float]:
-  """Columns that are means of a variant's runs and nothing more."""
+  """Returns the columns that are means of a variant's runs."""
   means = own.mean(numeric_only=True)
   further = [name for name in own.columns if name.startswith(_SCORE)]
   row = {f'{n.removeprefix(_SCORE)} %': 100 * means[n] for n in further}
@@ -260,7 +258,7 @@ def _means(own: pd.DataFrame, with_steps: bool) -> dict[str, float]:
 
 
 def _with_failures(table: pd.DataFrame, counts: pd.Series) -> pd.DataFrame:
-  """A summary with numbers of failures by variant."""
+  """Adds the numbers of failed runs by variant to a summary."""
   lacking = [name for name in counts.index if name not in set(table['variant'])]
   rows = pd.DataFrame({'variant': lacking, 'seeds': 0})
   table = pd.concat([table, rows]) if lacking else table
@@ -272,7 +270,7 @@ def _with_failures(table: pd.DataFrame, counts: pd.Series) -> pd.DataFrame:
 def _compared(
   own: pd.Series, baseline: pd.Series, is_named: bool
 ) -> dict[str, Any]:
-  """Columns on the differences of two series of accuracies by seed."""
+  """Compares two series of accuracies seed by seed."""
   difference, _, half = interval(100 * (own - baseline).dropna())
   if not is_named:
     return {f'to {baseline.name}': difference, 'its 95 %': half}
@@ -284,9 +282,10 @@ def _compared(
 
 
 def interval(values: pd.Series) -> tuple[float, float, float]:
-  """(mean, standard deviation, half width of the 95 % interval of the mean).
+  """Returns (mean, standard deviation, half width of the mean's 95 % interval).
 
-  To 9 decimals: what is 0 but for the last bits of decimal fractions is 0.
+  Rounds to 9 decimals, so differences that are 0 up to floating-point error
+  become 0.
   """
   count = len(values)
   mean = float(values.mean()) if count else math.nan
@@ -298,10 +297,10 @@ def interval(values: pd.Series) -> tuple[float, float, float]:
 
 
 def _t(freedom: int) -> float:
-  """Student's t for 95 %, two-sided.
+  """Returns the two-sided 95 % quantile of Student's t distribution.
 
-  Beyond the table by Abramowitz and Stegun, Handbook of Mathematical Functions
-  (1964), 26.7.5: from 11 degrees of freedom on within 0.0005.
+  Beyond the table it uses Abramowitz and Stegun, Handbook of Mathematical
+  Functions (1964), 26.7.5: accurate to 0.0005 from 11 degrees of freedom.
   """
   if freedom <= len(_T):
     return _T[freedom - 1]
@@ -313,7 +312,7 @@ def _t(freedom: int) -> float:
 
 
 def markdown(table: pd.DataFrame) -> str:
-  """The table as Markdown."""
+  """Formats a table as Markdown."""
   lines = [list(table.columns), ['---'] * len(table.columns), *_texts(table)]
   return ''.join(f'| {" | ".join(line)} |\n' for line in lines)
 
@@ -325,10 +324,10 @@ def page(
   by_step: pd.DataFrame,
   failures: pd.DataFrame,
 ) -> str:
-  """One HTML file that needs nothing else: plot, summary, all runs, failures.
+  """Renders a self-contained HTML page: plot, summary, all runs, failures.
 
   Args:
-    title: of the page.
+    title: title of the page.
     table: from `summary`.
     runs: from `read`.
     by_step: from `read_curves`.
@@ -345,7 +344,7 @@ def page(
 
 
 def _chart(table: pd.DataFrame, by_step: pd.DataFrame) -> figure.Figure:
-  """The plot of the variants that have an accuracy."""
+  """Plots the variants that have an accuracy."""
   return sweep_plot.chart(table.dropna(subset='accuracy %'), by_step)
 
 
@@ -359,16 +358,15 @@ def write(
   """Writes the summary as a table, Markdown, a plot and a page.
 
   Args:
-    folder: path; made where it is not.
-    title: of the page.
+    folder: output directory; created if missing.
+    title: title of the page.
     runs: from `read`.
-    baselines: see `summary`.
-    source: folder of results.csv, with curves and failures beside it; by
-      default `folder`.
+    baselines: maps variants to their baselines, as for `summary`.
+    source: directory with curves and failures; default `folder`.
 
   Returns:
-    The table and where the page is, for people. The files of equal runs are
-    equal to the byte.
+    The table and the path of the page, as text. Equal runs give byte-identical
+    files.
   """
   source = source or folder
   failures = read_failures(source)
@@ -383,7 +381,7 @@ def write(
 
 
 def _texts(table: pd.DataFrame) -> list[list[str]]:
-  """The cells of a table as text, row by row."""
+  """Formats the cells of a table as text, row by row."""
   return [[_shown(value) for value in row] for _, row in table.iterrows()]
 
 

@@ -1,4 +1,4 @@
-"""The plot of a sweep: accuracy by variant, over bits, steps and seconds."""
+"""Plot of a sweep: accuracy by variant and over bits, steps and seconds."""
 
 import math
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from matplotlib import axes as axes_lib
 from matplotlib import figure
 from matplotlib import ticker
 
-# What accuracy is drawn over, and whether by powers of ten.
+# Columns that accuracy is plotted over; True for a logarithmic axis.
 MODELLED = 'modelled seconds'
 _OVER = {
   'bits/element': True,
@@ -20,11 +20,12 @@ _OVER = {
 
 
 def chart(table: pd.DataFrame, by_step: pd.DataFrame) -> figure.Figure:
-  """Accuracy of variants, over bits, steps, seconds.
+  """Plots accuracies by variant and over bits, steps and seconds.
 
   Args:
-    table: of `report.sweep.summary`; intervals are drawn where it has them.
-    by_step: of `report.sweep.read_curves`; variants of the table are drawn.
+    table: from `report.sweep.summary`; its confidence intervals are drawn.
+    by_step: from `report.sweep.read_curves`; only variants in `table` are
+      drawn.
   """
   over = [column for column in _OVER if column in table]
   curves = {
@@ -58,11 +59,11 @@ def chart(table: pd.DataFrame, by_step: pd.DataFrame) -> figure.Figure:
     axes.xaxis.set_major_formatter('{x:g}')
     axes.margins(x=0.1)
     low, high = axes.get_ylim()
-    # Room for names that are moved up.
+    # Leave space for labels that are moved up.
     axes.set_ylim(low, high + 0.2 * (high - low))
     axes.grid(alpha=0.3)
-  # Names are placed where points are, which must not move any more. The solver
-  # of the layout takes its terms by their addresses, so that last bits differ.
+  # Labels depend on the positions of points, so freeze the layout. The layout
+  # solver orders its terms by address, so positions differ in the last bits.
   drawn.draw_without_rendering()
   drawn.set_layout_engine('none')
   for axes in drawn.axes:
@@ -79,7 +80,7 @@ def chart(table: pd.DataFrame, by_step: pd.DataFrame) -> figure.Figure:
 
 
 def _by_variant(axes: axes_lib.Axes, table: pd.DataFrame) -> None:
-  """A line for each variant, in the table's order: the mean, its interval."""
+  """Plots each variant's mean and interval, one row per variant."""
   places = range(len(table))
   axes.errorbar(
     table['accuracy %'], places, xerr=table['95 %'], fmt='o', capsize=3
@@ -90,12 +91,12 @@ def _by_variant(axes: axes_lib.Axes, table: pd.DataFrame) -> None:
 
 
 def _by_step(axes: axes_lib.Axes, curves: Mapping[int, pd.Series]) -> None:
-  """A line for each variant, its mean after every epoch.
+  """Plots each variant's mean accuracy after every epoch.
 
   Args:
-    axes: to draw in.
-    curves: accuracy by step, by the variant's number, which gives it the colour
-      that it has in other axes.
+    axes: the axes to draw in.
+    curves: accuracy by step, by the variant's number; the number selects the
+      same colour as in the other axes.
   """
   for number, curve in curves.items():
     axes.plot(curve, marker='.', color=f'C{number}')
@@ -111,13 +112,13 @@ def _label(
   xs: Sequence[float],
   ys: Sequence[float],
 ) -> None:
-  """Names beside points, inside the axes, up where one would be over another.
+  """Labels points inside the axes, and moves labels up that would overlap.
 
   Args:
-    axes: whose place and limits stay.
-    names: of the points.
-    xs: their places, in the axes' units.
-    ys: likewise.
+    axes: the axes; their position and limits must be final.
+    names: labels of the points.
+    xs: horizontal coordinates, in the axes' units.
+    ys: vertical coordinates, in the axes' units.
   """
   points = axes.transData.transform([*zip(xs, ys, strict=True)])
   unit = axes.figure.dpi / 72

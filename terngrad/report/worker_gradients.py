@@ -1,4 +1,4 @@
-"""The gradients of every worker in one step of a run."""
+"""Gradients of every worker in one step of a run."""
 
 import os
 from collections.abc import Callable
@@ -20,16 +20,16 @@ from terngrad.training import assembly
 def take(
   config: configs.TrainConfig, log: Callable[[str], object]
 ) -> tuple[dict[str, np.ndarray], int]:
-  """Computes the next step of a run, and keeps nothing of its update.
+  """Computes the gradients of a run's next step and discards its update.
 
   Args:
-    config: valid; without a train_dir the step is the first.
-    log: takes a line of what is begun with.
+    config: a valid configuration; without a train_dir, the first step is used.
+    log: called with each log line about the restored checkpoint.
 
   Returns:
-    (gradients by parameter, or what local steps changed, float32 [workers,
-    ...], L2 terms included, of those that the step exchanges; the number of the
-    step, from 1).
+    (by parameter, the gradients that the step exchanges, float32 [workers,
+    ...], including L2 terms; with local steps, the parameters' changes instead;
+    the number of the step, from 1).
 
   Raises:
     terngrad.errors.ConfigError: the configuration does not fit the run, or
@@ -58,7 +58,7 @@ def take(
   payloads = towers.in_order(
     [result.payloads(place) for place in range(len(result.words))]
   )
-  # Float payloads are the gradients' own bits.
+  # Float payloads are the exact bits of the gradients.
   workers = [
     codec.decode_words([payload[tf.newaxis]], result.shared)
     for payload in payloads
@@ -73,13 +73,13 @@ def take(
 def write(
   path: str | os.PathLike[str], arrays: Mapping[str, np.ndarray]
 ) -> None:
-  """Writes gradients as a file that appears whole or not at all.
+  """Writes gradients to a file atomically.
 
   Args:
     path: ends in .npz.
     arrays: by name.
   """
   with disk.replacing(path) as hidden, open(hidden, 'wb') as file:
-    # numpy's own type takes them for its option `allow_pickle`.
+    # Without `Any`, mypy matches the values to the option `allow_pickle`.
     named: dict[str, Any] = dict(arrays)
     np.savez(file, **named)

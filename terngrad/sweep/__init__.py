@@ -1,1 +1,1 @@
-"""Experiments of many runs: what they are, and running what is missing."""
+"""Experiments of many runs: their definition, and running missing runs."""

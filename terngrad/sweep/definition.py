@@ -1,16 +1,22 @@
-"""What a sweep is: variants, seeds and flags, from a small file.
+"""Definition of a sweep: variants, seeds and flags, read from an .ini file.
 
-An .ini file states differences only. `[sweep]` says which data set's programs
-run (`program`), the seeds, the variant that others are compared with
-(`baseline`), and the flags of `terngrad launch` where a run is of several
-processes (`launch`). `[flags]` holds the trainer's flags in all runs and
-`[eval]` the evaluator's, a flag a line; `[eval NAME]` has every run scored once
-more, with its flags after those of `[eval]`, for a column `accuracy_NAME` of
-the table. Every other section is an axis, whose lines `NAME = FLAGS` are the
-values on it; the variants of several axes are all their combinations, such as
-`ternary_8`. `[seeds]` gives the variants that a pattern matches seeds of their
-own, or none, and `[baselines]` gives them baselines of their own, or none; the
-last pattern that matches decides:
+The file states differences from the defaults only.
+
+- `[sweep]` names the data set whose programs run (`program`), the seeds
+  (`seeds`), the variant that others are compared with (`baseline`) and, if runs
+  have several processes, the flags of `terngrad launch` (`launch`).
+- `[flags]` holds the trainer's flags for all runs, one per line.
+- `[eval]` holds the evaluator's flags, one per line. `[eval NAME]` scores every
+  run once more, with its flags after those of `[eval]`, and adds a column
+  `accuracy_NAME` to the table.
+- `[seeds]` sets the seeds, or none, of the variants that match a pattern.
+- `[baselines]` sets their baselines in the same way. In both sections the last
+  matching pattern applies.
+- Every other section is an axis. Its lines `NAME = FLAGS` are the values on the
+  axis. The variants are all combinations of the axes' values, such as
+  `ternary_8`.
+
+For example:
 
     [sweep]
     program = mnist
@@ -35,7 +41,8 @@ last pattern that matches decides:
     [baselines]
     *_64 = float32_64
 
-A file's own --flagfile is looked for beside it.
+The path of a --flagfile in the definition is relative to the definition's
+directory.
 """
 
 import configparser
@@ -60,19 +67,19 @@ _EVAL = 'eval'
 _OWN = ('sweep', 'flags', _EVAL, 'seeds', 'baselines')
 _KEYS = {'program', 'seeds', 'baseline', 'launch'}
 
-# A line of a section, and the section: keys and what they say, if anything.
+# The lines of a section: keys and their values, if any.
 _Section = Mapping[str, str | None]
 _Value = TypeVar('_Value')
 
 
 class Cell(NamedTuple):
-  """A run.
+  """One run of a sweep.
 
   Attributes:
-    variant: the names of its values, joined.
-    seed: of the run.
-    flags: words, the trainer's: those of all runs, then its own.
-    launch: words, those of `terngrad launch`; (): it is not launched.
+    variant: the names of the axes' values, joined by '_'.
+    seed: seed of the run.
+    flags: the trainer's arguments: those of all runs, then the variant's.
+    launch: arguments of `terngrad launch`; () if the run is not launched.
   """
 
   variant: str
@@ -82,7 +89,7 @@ class Cell(NamedTuple):
 
   @property
   def name(self) -> str:
-    """Of its folder."""
+    """Name of the run's directory."""
     return f'{self.variant}_seed{self.seed}'
 
 
@@ -90,13 +97,13 @@ class Definition(NamedTuple):
   """A sweep.
 
   Attributes:
-    folder: of its file, where flag files are looked for.
-    program: data set of the trainer and the evaluator, as `train` names it.
-    baselines: variants to those that they are compared with.
-    scoring: words, the evaluator's flags, of each score; '' is the score that
-      variants are compared by, other names are columns beside it.
-    cells: variant after variant for every seed, so that comparisons of a seed
-      come early.
+    folder: directory of the definition, in which flag files are searched.
+    program: data set of the trainer and the evaluator, as for `train`.
+    baselines: maps variants to the variants they are compared with.
+    scoring: the evaluator's arguments for each score. '' is the score by which
+      variants are compared; other scores are additional columns.
+    cells: all runs, ordered by seed and then by variant, so that the variants
+      of one seed can be compared early.
   """
 
   folder: pathlib.Path
@@ -106,7 +113,7 @@ class Definition(NamedTuple):
   cells: list[Cell]
 
   def words(self, flags: Iterable[str]) -> list[str]:
-    """Flags as a process anywhere reads them: with the paths of flag files."""
+    """Returns flags; adds the definition's directory to flag files' paths."""
     return [self._in_place(word) for word in flags]
 
   def _in_place(self, word: str) -> str:
@@ -125,13 +132,13 @@ def read(
   """Reads the definition of a sweep.
 
   Args:
-    path: of the file, or of a folder that holds it as `FILE_NAME`.
-    seeds: in place of the file's; variants that have none there stay so.
-    only: patterns of variants; the others are left out. Empty: all.
-    more: words, further flags of every training run.
+    path: path of the file, or of a directory that holds it as `FILE_NAME`.
+    seeds: replace the file's seeds, except for variants that have no seeds.
+    only: patterns of the variants to keep. Empty: all.
+    more: additional arguments of every training run.
 
   Raises:
-    errors.ConfigError: the file cannot be read or says what cannot be.
+    errors.ConfigError: the file cannot be read or is invalid.
   """
   path = pathlib.Path(path)
   if path.is_dir():
@@ -177,7 +184,7 @@ def read(
 
 
 def _sections(path: pathlib.Path) -> dict[str, _Section]:
-  """{section: {key: text or None}} of a file."""
+  """Returns {section: {key: text or None}} of a file."""
   parser = configparser.ConfigParser(
     allow_no_value=True,
     delimiters=('=',),
@@ -185,12 +192,12 @@ def _sections(path: pathlib.Path) -> dict[str, _Section]:
     interpolation=None,
     default_section='',
   )
-  parser.optionxform = str  # type: ignore[method-assign, assignment]  # As Python's manual has it.
+  parser.optionxform = str  # type: ignore[method-assign, assignment]  # As Python's manual does.
   try:
     parser.read_string(path.read_text(encoding='utf-8-sig'), os.fspath(path))
   except (AttributeError, OSError, ValueError, configparser.Error) as error:
     said = ' '.join(str(error).split())
-    if isinstance(error, AttributeError):  # configparser foresees none
+    if isinstance(error, AttributeError):  # a bug of configparser
       said = 'an indented line after one that has no ='
     raise errors.ConfigError(
       f'{path}: expected the definition of a sweep, received "{said}". '
@@ -200,7 +207,7 @@ def _sections(path: pathlib.Path) -> dict[str, _Section]:
 
 
 def _says(path: pathlib.Path, sections: Mapping[str, _Section]) -> _Section:
-  """What is of the sweep itself."""
+  """Returns the section `[sweep]`, or raises for unknown keys."""
   says = sections.get('sweep', {})
   if unknown := sorted({*says} - _KEYS):
     raise errors.ConfigError(
@@ -211,7 +218,7 @@ def _says(path: pathlib.Path, sections: Mapping[str, _Section]) -> _Section:
 
 
 def _words(path: pathlib.Path, section: _Section) -> list[str]:
-  """A section's flags, `--name = value` a line."""
+  """Returns a section's flags, one `--name = value` per line, as arguments."""
   for name in section:
     if not name.startswith('--'):
       raise errors.ConfigError(
@@ -226,7 +233,7 @@ def _words(path: pathlib.Path, section: _Section) -> list[str]:
 def _scoring(
   path: pathlib.Path, sections: Mapping[str, _Section]
 ) -> dict[str, tuple[str, ...]]:
-  """{name: the evaluator's words}; '' is that of `[eval]`."""
+  """Returns {score: the evaluator's arguments}; '' is the score of `[eval]`."""
   always = tuple(_words(path, sections.get(_EVAL, {})))
   found = {'': always}
   for section, flags in sections.items():
@@ -245,7 +252,7 @@ def _scoring(
 def _variants(
   path: pathlib.Path, sections: Mapping[str, _Section]
 ) -> dict[str, list[str]]:
-  """{variant: its words}, all combinations of the axes' values."""
+  """Returns {variant: its arguments} for all combinations of axis values."""
   axes = [
     values
     for name, values in sections.items()
@@ -274,7 +281,7 @@ def _variants(
 
 
 def _split(path: pathlib.Path, name: str, text: str | None) -> tuple[str, ...]:
-  """Flags in a line, as a shell reads them, as words."""
+  """Splits a line of flags into arguments, with shell quoting."""
   try:
     return tuple(shlex.split(text or ''))
   except ValueError as error:
@@ -289,7 +296,7 @@ def _baselines(
   usual: str | None,
   variants: Collection[str],
 ) -> dict[str, str]:
-  """{variant: what it is compared with}, of those that are."""
+  """Returns {variant: its baseline} for the variants that have one."""
 
   def read_text(text: str) -> str:
     if text and text not in variants:
@@ -313,7 +320,7 @@ def _by_pattern(
   variants: Collection[str],
   read_text: Callable[[str], _Value],
 ) -> dict[str, _Value]:
-  """{variant: what its text says}, the last pattern's, or else `usual`."""
+  """Returns {variant: value} from the last matching pattern, or `usual`."""
   found = dict.fromkeys(variants, read_text(usual))
   for pattern, text in sections.get(name, {}).items():
     matched = fnmatch.filter(variants, pattern)

@@ -1,33 +1,33 @@
-"""Runs that failed: a row each, so that no mean hides them.
+"""Rows for failed runs, so that means do not hide them.
 
-A row stays when the run is made again and ends well: that a run diverges in one
-of two attempts is a result. Where the machine was to blame, take it out.
+A row stays if the run is repeated and succeeds: that a run diverges in one of
+two attempts is a result. Remove the row if the machine caused the failure.
 """
 
 import re
 
 from terngrad.sweep import definition
 
-# What a program says last, in a run of several tasks behind its task's name.
+# An error line; in a run of several tasks the task's label precedes it.
 _ERROR = re.compile(r'(?:\[[^\]]+\] )?error: (.*)')
-# Characters; a row is a line that is read by people.
+# Characters; people read a row as one line.
 _LONGEST = 300
 
 
 def row(
   cell: definition.Cell, code: int, log: str, flags: str
 ) -> dict[str, str | int]:
-  """What a table says of a run that failed.
+  """Returns the table row of a failed run.
 
   Args:
     cell: the run.
-    code: exit code of the command that failed; below 0 a signal's number.
-    log: what that command wrote.
-    flags: as in a row of the finished.
+    code: exit code of the failed command; below 0 the negated signal number.
+    log: output of that command.
+    flags: flags of the run, as in the table of finished runs.
 
   Returns:
-    variant, seed, code, error and flags: the first line of the log that
-    says "error:", or else its last.
+    variant, seed, code, error and flags. The error is the first line of the log
+    that starts with "error:", or the last line if there is none.
   """
   lines = [line.strip() for line in log.splitlines() if line.strip()]
   found = (match[1] for line in lines if (match := _ERROR.match(line)))

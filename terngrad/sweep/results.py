@@ -1,4 +1,4 @@
-"""What tables say of runs that have ended, and of where they were made."""
+"""Table rows of finished runs, and of the machine and versions they used."""
 
 import contextlib
 import datetime
@@ -19,31 +19,31 @@ from terngrad.sweep import definition
 from terngrad.training import metrics
 from terngrad.training import records
 
-# In a row, while it has not been written: the rows of `report.CURVES`.
+# Key in a row before it is written: the run's rows of `report.CURVES`.
 CURVE = 'curve'
-# What variants are compared by.
+# The metric by which variants are compared.
 _ACCURACY = metrics.EVALUATION[0]
 _PACKAGES = ('terngrad', 'tensorflow', 'keras', 'numpy')
 
-# A line of a table, by column.
+# A row of a table, by column.
 Row = dict[str, Any]
 
 
 def named(what: str, name: str) -> str:
-  """What a score is called: as the first one, or with a name of its own."""
+  """Appends a score's name to a prefix; the main score's name is ''."""
   return f'{what}_{name}' if name else what
 
 
 def row(
   cell: definition.Cell, work: pathlib.Path, scores: Iterable[str], flags: str
 ) -> Row:
-  """The figures of a run that has ended.
+  """Returns the table row of a finished run.
 
   Args:
     cell: the run.
-    work: its folder.
-    scores: names of its scores; '' is that by which variants are compared.
-    flags: with which it ran.
+    work: directory of the run.
+    scores: names of the scores; '' is the score that variants are compared by.
+    flags: flags of the run.
   """
   found = records.read(work / 'train')
   last = [r for r in found if 'total_loss' in r][-1]
@@ -68,14 +68,14 @@ def row(
 
 
 def now() -> str:
-  """The time as a row says it."""
+  """Returns the time in the format of a row."""
   return datetime.datetime.now().isoformat(timespec='seconds')
 
 
 def _curve(
   cell: definition.Cell, trained: Sequence[Mapping[str, Any]]
 ) -> list[Row]:
-  """The points of a run: a row for each epoch, of the first subset scored."""
+  """Returns one row per epoch, with the accuracy on the first scored subset."""
   subset = next(iter(metrics.epoch_subsets(trained, _ACCURACY)), '')
   name = metrics.epoch_name(subset, _ACCURACY)
   return [
@@ -91,7 +91,7 @@ def _curve(
 
 
 def read(path: pathlib.Path, columns: Collection[str] = ()) -> list[Row]:
-  """The rows of a table that may not be there: of runs, with `columns` too."""
+  """Reads a table of runs; returns [] if the file does not exist."""
   if not path.exists():
     return []
   try:
@@ -105,7 +105,7 @@ def read(path: pathlib.Path, columns: Collection[str] = ()) -> list[Row]:
 
 
 def about() -> dict[str, str]:
-  """What a row says of where it was made."""
+  """Returns the columns for commit, package versions and machine."""
   commit = subprocess.run(
     ['git', 'describe', '--always', '--dirty', '--exclude=*'],
     cwd=pathlib.Path(__file__).parent,
@@ -125,7 +125,7 @@ def about() -> dict[str, str]:
 
 
 def _processor() -> str:
-  """The processor's name, or its architecture."""
+  """Returns the processor's name, or its architecture."""
   with contextlib.suppress(OSError):
     for line in pathlib.Path('/proc/cpuinfo').read_text().splitlines():
       if line.startswith('model name'):

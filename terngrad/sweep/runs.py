@@ -1,10 +1,10 @@
-"""Runs what a sweep lacks: processes side by side, one row a finished run.
+"""Runs the missing runs of a sweep in parallel processes.
 
-Runs that failed have rows in a table of their own, and are run again.
+A run trains and evaluates in its directory, <variant>_seed<seed>, and is
+finished once its row is written there. Rows already in the table count as
+finished too, so several machines can divide the runs by sharing the table.
 
-A run trains and evaluates in a folder of its own, <variant>_seed<seed>, and is
-finished when its row stands there. Rows that the table has already count too,
-so that several machines can share the work by the table.
+Failed runs have rows in a separate table and are repeated.
 """
 
 import json
@@ -31,18 +31,18 @@ from terngrad.sweep import warm
 TABLE = 'results.csv'
 _RESULT, _LOG = 'result.json', 'log.txt'
 _MAIN = 'terngrad.cli.main'
-# Seconds for a run to end once it was asked to; it writes a checkpoint.
+# Seconds that a run has to write a checkpoint and end after SIGTERM.
 _GRACE = 120
 
 
 class Sweep:
-  """The runs of a definition, finished and not.
+  """The finished and missing runs of a definition.
 
   Attributes:
-    table: path of the table of finished runs; accuracies after each of their
-      epochs are beside it, in `report.CURVES`, where training scored them, and
-      runs that failed in `report.FAILURES`.
-    failed: names of the runs that failed this time; their logs say why.
+    table: path of the table of finished runs. Beside it are `report.CURVES`
+      with the accuracy after each epoch, if training computed it, and
+      `report.FAILURES` with the failed runs.
+    failed: names of the runs that failed in this call; see their logs.
   """
 
   def __init__(
@@ -52,21 +52,21 @@ class Sweep:
     work_dir: str,
     output: str | os.PathLike[str],
   ) -> None:
-    """Finds out what is finished.
+    """Reads the finished runs.
 
     Args:
-      definition: what there is to run.
-      data_dir: folder of the data set.
-      work_dir: folder for the runs; made where it is not.
-      output: folder of the table.
+      definition: the sweep.
+      data_dir: directory of the data set.
+      work_dir: directory for the runs; created if missing.
+      output: directory of the table.
 
     Raises:
-      errors.ConfigError: what is finished was run with other flags.
+      errors.ConfigError: a finished run used other flags.
     """
     self._definition = definition
     self._data_dir, self._work_dir = data_dir, pathlib.Path(work_dir)
     self.table = pathlib.Path(output) / TABLE
-    # Before the table changes the folder.
+    # Before writing the table, which makes the git working tree dirty.
     self._about = results.about()
     self._rows: dict[str, results.Row] = {}
     self._others: list[results.Row] = []
@@ -92,7 +92,7 @@ class Sweep:
 
   @property
   def missing(self) -> list[definitions.Cell]:
-    """The cells that are not finished, in their order."""
+    """The runs that are not finished, in the definition's order."""
     return [c for c in self._definition.cells if c.name not in self._rows]
 
   def run(
@@ -101,17 +101,17 @@ class Sweep:
     finished: Callable[[str], object],
     told: connection.Connection,
   ) -> bool:
-    """Runs what is missing, and writes the table anew after every run.
+    """Runs the missing runs, and rewrites the table after every run.
 
     Args:
-      jobs: runs side by side.
-      finished: called with a line after every run.
-      told: with the first thing that comes there all runs are asked to stop,
-        and end with a checkpoint.
+      jobs: number of parallel runs.
+      finished: called with a log line after every run.
+      told: a message on this connection stops all runs; each writes a
+        checkpoint first.
 
     Returns:
-      True if all has run, False if it was told to stop. The same sweep then
-      continues.
+      True if all runs ended, False if they were stopped. Calling it again on
+      the same sweep continues them.
     """
     waiting = self.missing[::-1]
     under_way: dict[int, _Run] = {}
@@ -125,7 +125,7 @@ class Sweep:
             run = _Run(cell, words, work, compiled)
             under_way[run.process.sentinel] = run
           for ready in connection.wait([told, *under_way]):
-            # All but `told` are numbers of processes.
+            # `connection.wait` returns process sentinels (ints) or `told`.
             if not isinstance(ready, int):
               return False
             run = under_way.pop(ready)
@@ -138,7 +138,7 @@ class Sweep:
     return True
 
   def _finish(self, run: '_Run') -> str:
-    """Keeps the row of a run that has ended; a line on it."""
+    """Records a run that has ended; returns a log line about it."""
     cell, work = run.cell, run.folder
     if run.code:
       self.failed.append(cell.name)
@@ -157,7 +157,7 @@ class Sweep:
     )
 
   def write(self) -> None:
-    """Writes the tables: finished runs in their order, then those of others."""
+    """Writes the tables: runs of this definition first, then other rows."""
     rows = [
       self._rows[cell.name]
       for cell in self._definition.cells
@@ -181,7 +181,7 @@ class Sweep:
   def _keep(
     self, cell: definitions.Cell, row: results.Row, path: pathlib.Path
   ) -> None:
-    """Takes a row that was there before."""
+    """Adds a row from an earlier call; raises if its flags differ."""
     if row.get('flags') != flags_of(cell):
       raise errors.ConfigError(
         f'{path}: expected {cell.name} to have run with {flags_of(cell)}, '
@@ -191,7 +191,7 @@ class Sweep:
     self._take(cell, row)
 
   def _take(self, cell: definitions.Cell, row: results.Row) -> None:
-    """Takes the row of a finished run in, and its curve if it has one."""
+    """Adds the row of a finished run, and its curve if it has one."""
     if curve := row.pop(results.CURVE, None):
       self._curves[cell.variant, cell.seed] = curve
     self._rows[cell.name] = row
@@ -203,16 +203,10 @@ def commands(
   data_dir: str,
   work: pathlib.Path,
 ) -> list[list[str]]:
-  """The words of `terngrad` that train a cell, and those that score it.
-
-  Args:
-    definition: the sweep.
-    cell: of it.
-    data_dir: folder of the data set.
-    work: the run's folder.
+  """Returns the arguments of `terngrad` that train and score a run.
 
   Returns:
-    Words of the training, then those of each score.
+    Arguments of the training, then of each score.
   """
   return [
     [
@@ -240,13 +234,13 @@ def commands(
 
 
 class _Run:
-  """A cell's commands, one after the other in processes of their own.
+  """Runs the commands of one run in sequence, each in a new process.
 
   Attributes:
-    cell: what runs.
-    folder: of it.
-    code: the exit code of the last command that has ended.
-    process: of the command that was started last.
+    cell: the run.
+    folder: directory of the run.
+    code: exit code of the last command that has ended.
+    process: process of the command started last.
   """
 
   def __init__(
@@ -263,7 +257,7 @@ class _Run:
       os.environ
       | signals.environment()
       | {
-        # What one run has compiled all others load.
+        # All runs share one cache of XLA-compiled functions.
         'TF_XLA_FLAGS': f'{os.environ.get("TF_XLA_FLAGS", "")} '
         f'--tf_xla_persistent_cache_directory={compiled}'
       }
@@ -272,7 +266,7 @@ class _Run:
     self._start()
 
   def goes_on(self) -> bool:
-    """Takes the end of a command in; whether another was started."""
+    """Handles the end of a command; returns whether the next one started."""
     self.process.join()
     self.code = self.process.exitcode
     self.process.close()
@@ -282,7 +276,7 @@ class _Run:
     return True
 
   def log(self) -> str:
-    """What the last command has written."""
+    """Returns the output of the last command."""
     written = (self.folder / _LOG).read_bytes()
     return written[self._begun :].decode(errors='replace')
 
@@ -295,7 +289,7 @@ class _Run:
 
 
 def _stop(processes: Sequence[context.ForkServerProcess]) -> None:
-  """Ends what runs, all together."""
+  """Stops all processes at the same time."""
   for each in processes:
     each.terminate()
   for each in processes:
@@ -305,10 +299,10 @@ def _stop(processes: Sequence[context.ForkServerProcess]) -> None:
 
 
 def _launched(cell: definitions.Cell) -> list[str]:
-  """The words before those of the trainer."""
+  """Returns the arguments that precede the trainer's."""
   return ['launch', *cell.launch, '--'] if cell.launch else []
 
 
 def flags_of(cell: definitions.Cell) -> str:
-  """What a row says of a cell's flags, as a shell reads them."""
+  """Formats a run's flags for its row, with shell quoting."""
   return shlex.join([*_launched(cell), *cell.flags, f'--seed={cell.seed}'])

@@ -1,8 +1,8 @@
-"""Python programs in processes that find TensorFlow imported.
+"""Starts Python programs in processes that have TensorFlow already imported.
 
-Importing it takes five seconds. One process imports it and does nothing else:
-those of the programs are forked from it, and find no device initialized and no
-flag defined.
+The import takes five seconds. A fork server imports TensorFlow and nothing
+else. The programs are forked from it before any device is initialized or any
+flag is defined.
 """
 
 import atexit
@@ -35,18 +35,19 @@ def start(
   """Starts `python -m MODULE`.
 
   Args:
-    module: its name; None runs the first of the arguments as `python -c` does.
-    arguments: its words.
+    module: name of the module; None runs the first argument as `python -c`
+      does.
+    arguments: arguments of the program.
     out: file for the standard output.
     err: file for the standard error.
-    folder: to run in; None is the present one.
-    environment: its variables; None is those of this process.
+    folder: working directory; None keeps the current one.
+    environment: environment variables; None copies this process's.
 
   Returns:
-    The process, started.
+    The started process.
   """
-  # What TensorFlow logs and computes with follows the variables of the process
-  # that imports it.
+  # TensorFlow reads these variables when it is imported, which happens in the
+  # fork server.
   os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
   onednn.prefer()
   process = _context.Process(
@@ -63,7 +64,7 @@ def start(
 
 
 class _Target:
-  """What the forked process calls; it travels there with its two files."""
+  """The forked process's target; pickling it also transfers its two files."""
 
   def __init__(
     self,
@@ -88,7 +89,7 @@ class _Target:
     for number, file in enumerate(self._files, 1):
       os.dup2(file, number)
       os.close(file)
-    # This package too is imported from where the process finds it.
+    # Import this package again, from the path that the new process uses.
     for name in [n for n in sys.modules if n.partition('.')[0] == 'terngrad']:
       del sys.modules[name]
     os.chdir(folder)
@@ -99,7 +100,7 @@ class _Target:
     try:
       if module:
         sys.argv = [module, *arguments]
-        # What a program reads that begins anew.
+        # For a program that restarts itself.
         sys.orig_argv = [sys.executable, '-m', module, *arguments]
         runpy.run_module(module, run_name='__main__', alter_sys=True)
       else:
@@ -107,5 +108,5 @@ class _Target:
         sys.argv = ['-c', *rest]
         exec(compile(code, '<string>', 'exec'), {'__name__': '__main__'})
     finally:
-      # Processes of `multiprocessing` leave these out.
+      # Processes of `multiprocessing` skip the exit functions.
       atexit._run_exitfuncs()

@@ -1,4 +1,4 @@
-"""Writes an image database, as Caffe2 reads it, from a folder or TFRecords."""
+"""Writes an image database for Caffe2 from a directory or TFRecords."""
 
 import dataclasses
 import pathlib
@@ -45,7 +45,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad convert database`."""
 
   dataset_name: str = option(
     '',
@@ -79,14 +79,11 @@ class Flags:
 
 
 def act(values: Flags) -> None:
-  """Makes the database that the flags ask for.
-
-  Args:
-    values: the flags.
+  """Writes or verifies the database.
 
   Raises:
     slim.errors.DataError: the data cannot be used.
-    terngrad.errors.ConfigError: a flag cannot have its value.
+    terngrad.errors.ConfigError: a flag has an invalid value.
   """
   options.choice('db_type', values.db_type, databases.KINDS)
   options.at_least('seed', values.seed, 0)
@@ -127,14 +124,14 @@ def act(values: Flags) -> None:
 
 
 def _names_the_same(names: dict[int, str] | None, path: pathlib.Path) -> bool:
-  """Whether labels.txt, where readers look for it, names the classes.
+  """Returns whether labels.txt beside the database names the classes.
 
   Args:
-    names: of the images that are to be written; None where nobody knows.
-    path: of labels.txt beside the database; False where it is not there.
+    names: class names of the images to write; None if unknown.
+    path: path of labels.txt; the result is False if it does not exist.
 
   Raises:
-    slim.errors.DataError: it has another name for one of the labels.
+    slim.errors.DataError: it has another name for a label.
   """
   known = labels.read(path.parent, first_label=0)
   names = names or {}

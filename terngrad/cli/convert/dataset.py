@@ -1,4 +1,4 @@
-"""Fetches a data set and writes it as TFRecord files."""
+"""Downloads a data set and writes it as TFRecord files."""
 
 import dataclasses
 
@@ -26,7 +26,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True)
 class Flags(writing.Writing):
-  """The flags."""
+  """The flags of `terngrad convert dataset`."""
 
   dataset_name: str = option(
     '',
@@ -64,10 +64,7 @@ class Flags(writing.Writing):
 
 
 def act(values: Flags) -> None:
-  """Converts what the flags ask for.
-
-  Args:
-    values: the flags.
+  """Converts a data set.
 
   Raises:
     slim.errors.DataError: the data cannot be used.

@@ -1,4 +1,4 @@
-"""Fetches ImageNet (ILSVRC 2012) and writes it as shards."""
+"""Downloads ImageNet (ILSVRC 2012) and writes it as shards."""
 
 import dataclasses
 import getpass
@@ -42,7 +42,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True)
 class Flags(writing.TwoSplits):
-  """The flags."""
+  """The flags of `terngrad convert download_imagenet`."""
 
   data_dir: str = option('', 'Folder D.')
   output_directory: str = option(
@@ -72,14 +72,11 @@ class Flags(writing.TwoSplits):
 
 
 def act(values: Flags) -> None:
-  """Does what the flags ask for.
-
-  Args:
-    values: the flags.
+  """Downloads, checks and converts ImageNet, or verifies the shards.
 
   Raises:
     slim.errors.DataError: the data cannot be used.
-    terngrad.cli.flags.UsageError: RESIZE_DIMEN is no number of pixels.
+    terngrad.cli.flags.UsageError: RESIZE_DIMEN is not a number of pixels.
   """
   folder = pathlib.Path(values.data_dir)
   output = values.output_directory or values.data_dir
@@ -116,7 +113,7 @@ def act(values: Flags) -> None:
 
 
 def _pixels(values: Flags) -> 'imagenet_types.Pixels':
-  """What to store, by the flags and the environment."""
+  """Returns the pixel format to store, from flags and environment."""
   side = os.getenv('RESIZE_DIMEN') or '0'
   if not side.isdecimal():
     raise flags.UsageError(
@@ -130,16 +127,16 @@ def _pixels(values: Flags) -> 'imagenet_types.Pixels':
 
 
 def _shard_bytes(pixels: 'imagenet_types.Pixels') -> Callable[[int], int]:
-  """Estimates the shards' size by that of the tars."""
+  """Returns a function from the size of the tars to that of the shards."""
   if pixels.side:
-    # 110 kB is the mean of ImageNet's JPEGs.
+    # 110 kB is the mean size of ImageNet's JPEGs.
     return lambda total: total // 110_000 * 3 * pixels.side**2
-  # Its JPEGs have a tenth of the bytes of their pixels, or a little more.
+  # The JPEGs have a little more than a tenth of the bytes of their pixels.
   return lambda total: total * (10 if pixels.raw else 1)
 
 
 def _credentials() -> downloads.Credentials:
-  """Takes them from the environment, or asks, before anything is done."""
+  """Reads credentials from the environment, or asks for them."""
   user = os.getenv('IMAGENET_USERNAME')
   key = os.getenv('IMAGENET_ACCESS_KEY')
   if not (user and key):

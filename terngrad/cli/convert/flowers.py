@@ -1,4 +1,4 @@
-"""Fetches the flower photos and writes them as flowers_train reads them."""
+"""Downloads the flower photos and writes them for `train flowers`."""
 
 import dataclasses
 import pathlib
@@ -25,7 +25,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True)
 class Flags(writing.TwoSplits):
-  """The flags."""
+  """The flags of `terngrad convert flowers`."""
 
   output_directory: str = option('', 'Folder D.')
   source_dir: str = option(
@@ -40,10 +40,7 @@ class Flags(writing.TwoSplits):
 
 
 def act(values: Flags) -> None:
-  """Does what the flags ask for.
-
-  Args:
-    values: the flags.
+  """Downloads and converts the flower photos.
 
   Raises:
     slim.errors.DataError: the data cannot be used.

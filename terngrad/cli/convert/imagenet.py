@@ -1,4 +1,4 @@
-"""Writes unpacked or packed ImageNet images as shards."""
+"""Writes packed or unpacked ImageNet images as shards."""
 
 import dataclasses
 import pathlib
@@ -29,7 +29,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True)
 class Flags(writing.TwoSplits):
-  """The flags."""
+  """The flags of `terngrad convert imagenet`."""
 
   train_directory: str = option('', 'Folder, or tar, of the training images.')
   validation_directory: str = option(
@@ -62,10 +62,7 @@ class Flags(writing.TwoSplits):
 
 
 def act(values: Flags) -> None:
-  """Converts what the flags ask for.
-
-  Args:
-    values: the flags.
+  """Converts ImageNet.
 
   Raises:
     slim.errors.DataError: the data cannot be used.

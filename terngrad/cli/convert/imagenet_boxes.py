@@ -1,4 +1,4 @@
-"""Lists the bounding boxes of ImageNet annotations."""
+"""Lists the bounding boxes in ImageNet's annotations."""
 
 import dataclasses
 import pathlib
@@ -26,7 +26,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad convert imagenet_boxes`."""
 
   annotations: str = option('', 'Folder or archive ANNOTATIONS.')
   synsets_file: str = option('', "File SYNSETS; '' for all there are.")
@@ -34,9 +34,6 @@ class Flags:
 
 def act(values: Flags) -> None:
   """Prints the boxes.
-
-  Args:
-    values: the flags.
 
   Raises:
     slim.errors.DataError: a file cannot be read.

@@ -1,4 +1,4 @@
-"""Sorts ImageNet validation images into a folder for each class."""
+"""Sorts ImageNet's validation images into one directory per class."""
 
 import dataclasses
 import pathlib
@@ -27,7 +27,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad convert imagenet_validation`."""
 
   folder: str = option('', 'Folder FOLDER of the images.')
   labels_file: str = option('', 'File LABELS with the synset of each.')
@@ -35,9 +35,6 @@ class Flags:
 
 def act(values: Flags) -> None:
   """Moves the images.
-
-  Args:
-    values: the flags.
 
   Raises:
     slim.errors.DataError: an image is missing or cannot be moved.

@@ -1,4 +1,4 @@
-"""Writes a folder of images, one folder a class, as shards."""
+"""Writes images in one directory per class as shards."""
 
 import dataclasses
 import pathlib
@@ -28,7 +28,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True)
 class Flags(writing.TwoSplits):
-  """The flags."""
+  """The flags of `terngrad convert images`."""
 
   train_directory: str = option('', 'Folder of the training images.')
   validation_directory: str = option(
@@ -43,10 +43,7 @@ class Flags(writing.TwoSplits):
 
 
 def act(values: Flags) -> None:
-  """Converts what the flags ask for.
-
-  Args:
-    values: the flags.
+  """Converts the images.
 
   Raises:
     slim.errors.DataError: the data cannot be used.
@@ -60,7 +57,8 @@ def act(values: Flags) -> None:
     names = image_folders.class_folders(train)
   folders = {'train': train}
   if values.validation_directory:
-    # 2017 wrote validation first; the order in shards.json is of no meaning.
+    # The 2017 program wrote validation first. The order of the splits in
+    # shards.json has no meaning.
     folders['validation'] = pathlib.Path(values.validation_directory)
   splits = {
     split: labeled_images.shuffled(image_folders.find(folder, names, 1))

@@ -1,4 +1,4 @@
-"""Lets TensorFlow Datasets read what a converter wrote."""
+"""Makes converted data readable for TensorFlow Datasets."""
 
 import dataclasses
 
@@ -22,13 +22,13 @@ writes dataset_info.json and features.json into D, beside shards.json. Then
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flag."""
+  """The flags of `terngrad convert tfds`."""
 
   dataset_dir: str = options.option('', 'Folder of numbered shards.', 'data')
 
 
 def act(values: Flags) -> None:
-  """Writes the two files."""
+  """Writes the two metadata files."""
   tfds_metadata.write(values.dataset_dir)
   command.say(
     f'tensorflow_datasets.builder_from_directory({values.dataset_dir!r}) '

@@ -1,7 +1,7 @@
-"""What the commands that write data sets share.
+"""Shared parts of the commands that write data sets.
 
-Their exit codes: 0 done; 1 the data cannot be used; 2 a bad command line,
-nothing was written; 130 stopped by ctrl-c.
+Their exit codes: 0 done; 1 the data cannot be used; 2 an invalid command line,
+nothing was written; 130 stopped by Ctrl-C.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True)
 class Writing:
-  """The flags of every program that writes shards."""
+  """The flags of every command that writes shards."""
 
   num_threads: int = option(
     0, 'Threads that check and encode; 0: one a core.', 'shards'
@@ -44,13 +44,13 @@ class Writing:
 
   @property
   def options(self) -> 'sharding_types.Options':
-    """How to write."""
+    """The options of writing shards."""
     return sharding.Options(self.num_threads, self.skip_corrupt, self.overwrite)
 
 
 @dataclasses.dataclass(frozen=True)
 class TwoSplits(Writing):
-  """The flags of a program that writes two splits."""
+  """The flags of a command that writes two splits."""
 
   train_shards: int = option(2, 'Files of the training split.', 'shards')
   validation_shards: int = option(2, 'Files of the validation split.', 'shards')
@@ -72,20 +72,20 @@ def converter(
   required: tuple[str, ...] = (),
   folder: str = '',
 ) -> command.Command:
-  """A command that converts; see `command.Command`.
+  """Declares a conversion command, which runs on the CPU.
 
   Args:
-    usage: as there.
-    options_class: as there.
-    act: as there.
-    words: as there.
-    required: as there.
-    folder: name of the option, of a `Writing`, that says where shards are
-      written: it must be given, and with --verify they are read instead.
+    usage: as in `command.Command`.
+    options_class: `options` of `command.Command`.
+    act: as in `command.Command`.
+    words: as in `command.Command`.
+    required: as in `command.Command`.
+    folder: option of a `Writing` that names the directory of the shards. It is
+      required, and with --verify its shards are verified instead.
   """
 
   def on_the_cpu(values: Any) -> None:
-    # Images are encoded there; a training on the GPU may need its memory.
+    # Images are encoded on the CPU; leave the GPU's memory to training.
     tf.config.set_visible_devices([], 'GPU')
     if folder and values.verify:
       verify(getattr(values, folder))
@@ -103,11 +103,11 @@ def converter(
 
 
 def report(folder: str, done: 'sharding_types.Report') -> None:
-  """Says what a conversion did.
+  """Logs the result of a conversion.
 
   Args:
-    folder: that it wrote into.
-    done: its report.
+    folder: the output directory.
+    done: the conversion's report.
   """
   counts = ', '.join(f'{n} {split}' for split, n in done.counts.items())
   report_skipped(done.skipped)
@@ -121,20 +121,20 @@ def report(folder: str, done: 'sharding_types.Report') -> None:
 
 
 def report_skipped(skipped: Sequence[str]) -> None:
-  """Names the files that were left out as unreadable, if there are some."""
+  """Logs the unreadable files that were skipped, if any."""
   if skipped:
     listed = '\n  '.join(skipped)
     command.say(f'Left out {len(skipped)} unreadable images:\n  {listed}')
 
 
 def verify(folder: str) -> None:
-  """Reads every record of a folder and says that all is well.
+  """Reads every record in a directory and logs that all are intact.
 
   Args:
-    folder: with shards.json.
+    folder: directory with shards.json.
 
   Raises:
-    slim.errors.DataError: it is not.
+    slim.errors.DataError: a record is damaged or missing.
   """
   found = shard_manifest.verify(folder)
   counts = ', '.join(f'{n} {split}' for split, n in found.counts.items())
@@ -142,7 +142,7 @@ def verify(folder: str) -> None:
 
 
 def build(config: Any, plan: 'sharding_types.Plan') -> None:
-  """Writes what is planned, and says so as the builders of 2017 did.
+  """Writes the planned shards, and logs it as the builders of 2017 did.
 
   Args:
     config: a `Writing` with output_directory.

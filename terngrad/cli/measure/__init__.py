@@ -1,1 +1,1 @@
-"""Commands that measure."""
+"""Commands that measure speed, bytes and quality."""

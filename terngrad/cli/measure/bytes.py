@@ -1,4 +1,4 @@
-"""Counts what a worker sends in a step, by code, algorithm and workers."""
+"""Counts the bytes per step by codec, algorithm and number of workers."""
 
 import dataclasses
 
@@ -30,7 +30,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad measure bytes`."""
 
   codecs: tuple[str, ...] = option(
     (
@@ -57,7 +57,7 @@ class Flags:
 
 
 def act(values: Flags) -> None:
-  """Prints the table, and writes it where a folder is named."""
+  """Prints the table, and writes it if --output names a directory."""
   counts = [_count(text) for text in values.workers]
   (shapes,) = codec_table.cases((), (values.net,)).values()
   with errors.as_config_error():

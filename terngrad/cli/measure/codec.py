@@ -1,4 +1,4 @@
-"""Measures codecs: speed as ratios to a memory copy, and quality."""
+"""Measures codecs: time relative to a memory copy, and quality."""
 
 import dataclasses
 import sys
@@ -34,7 +34,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad measure codec`."""
 
   codecs: tuple[str, ...] = option(
     registry.KINDS,
@@ -62,7 +62,7 @@ class Flags:
 
 
 def act(values: Flags) -> None:
-  """Prints the table, and writes it where a folder is named."""
+  """Prints the table, and writes it if --output names a directory."""
   codecs = codec_table.codecs(values.codecs)
   rows: list[dict[str, Any]] = []
   for name, shapes in codec_table.cases(values.sizes, values.nets).items():

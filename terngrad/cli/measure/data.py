@@ -1,4 +1,4 @@
-"""Measures the converters of data sets."""
+"""Measures the data set converters."""
 
 import dataclasses
 import os
@@ -34,7 +34,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad measure data`."""
 
   image_dir: str = option('', 'Folders of JPEGs.')
   mnist_dir: str = option('', 'Folder of the idx files of MNIST.')
@@ -43,10 +43,7 @@ class Flags:
 
 
 def act(values: Flags) -> None:
-  """Measures what the flags ask for, and prints it.
-
-  Args:
-    values: the flags.
+  """Measures the selected converters and prints the results.
 
   Raises:
     slim.errors.DataError: the data cannot be used.

@@ -1,4 +1,4 @@
-"""Measures evaluation against the bare model, as ratios in one run."""
+"""Measures the evaluator's speed relative to the bare model."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad measure eval`."""
 
   nets: tuple[str, ...] = option(
     ('lenet', 'cifar10_alexnet', 'alexnet'), 'Networks.', 'model'

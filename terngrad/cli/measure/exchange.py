@@ -55,7 +55,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad measure exchange`."""
 
   net: str = option(
     'single_column_alexnet', 'Net whose variables travel.', 'model'
@@ -104,8 +104,8 @@ class Flags:
 
 
 def act(values: Flags) -> int:
-  """Prints the table of the chief, or starts all processes."""
-  # TensorFlow's strategy says at length that it is there.
+  """Measures, and prints the table on the chief; or starts all processes."""
+  # TensorFlow's strategy logs several lines at its creation.
   logging.set_verbosity(logging.WARNING)
   cases = [
     exchange_table.parse(text, values.bytes_per_bucket) for text in values.case
@@ -137,7 +137,7 @@ def act(values: Flags) -> int:
 
 
 def _start_all(values: Flags) -> int:
-  """Starts the processes of this machine; the exit code of one that failed."""
+  """Starts all processes on this machine; returns the exit code."""
   count = values.processes
   hosts = [f'127.0.0.1:{port}' for port in ports.free(count + values.servers)]
   words = [sys.executable, *sys.orig_argv[1:], '--interface=lo']
@@ -166,5 +166,5 @@ def _report(values: Flags, table: 'pd.DataFrame') -> None:
     tables.write(values.output, 'measure_exchange', table, chart)
 
 
-# What TensorFlow's servers still wait for would abort Python's own end.
+# Pending calls of TensorFlow's servers would abort Python's shutdown.
 COMMAND = command.Command(USAGE, Flags, act, ends_process=True)

@@ -1,4 +1,4 @@
-"""Measures steps of Keras's fit, as ratios in one run."""
+"""Measures steps of Keras's `fit`, relative to `fit` without compression."""
 
 import dataclasses
 import json
@@ -42,7 +42,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad measure fit`."""
 
   codec: tuple[str, ...] = option(
     ('identity', 'ternary', 'error_feedback+topk:ratio=0.01'),
@@ -69,7 +69,7 @@ class Flags:
 
 
 def act(values: Flags) -> int:
-  """Prints the table, and writes it where a folder is named."""
+  """Prints the table, and writes it if --output names a directory."""
   command.at_least(1, values, 'batch_size', 'num_gpus', 'rounds', 'steps')
   command.at_least(0, values, 'processes', 'threads')
   if values.net != fit.EXAMPLE:
@@ -102,7 +102,7 @@ def act(values: Flags) -> int:
 
 
 def _start_all(count: int) -> int:
-  """Starts the processes of this machine; the exit code of one that failed."""
+  """Starts all processes on this machine; returns the exit code."""
   hosts = [f'127.0.0.1:{port}' for port in ports.free(count)]
   words = [sys.executable, *sys.orig_argv[1:], '--interface=lo']
   tasks = [{'type': 'worker', 'index': index} for index in range(count)]

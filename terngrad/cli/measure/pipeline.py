@@ -1,4 +1,4 @@
-"""Measures the training pipeline for photographs beside bare decoding."""
+"""Measures the training pipeline for photographs relative to plain decoding."""
 
 import dataclasses
 import os
@@ -26,7 +26,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad measure pipeline`."""
 
   source_dir: str = option(
     '',
@@ -49,10 +49,7 @@ class Flags:
 
 
 def act(values: Flags) -> None:
-  """Prints images per second of both, and the pipeline's share.
-
-  Args:
-    values: the flags.
+  """Prints images per second of both, and the pipeline's ratio to decoding.
 
   Raises:
     slim.errors.DataError: the data cannot be used.

@@ -1,4 +1,4 @@
-"""Measures training on more and more devices and processes."""
+"""Measures training speed by the number of devices and processes."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags, and the command behind them."""
+  """The flags, and the training command after `--`."""
 
   batch_size: int = option(32, 'Examples a step of one device.', 'data')
   devices: tuple[str, ...] = option(
@@ -54,7 +54,7 @@ class Flags:
 
 
 def act(values: Flags) -> None:
-  """Prints the table, and writes it where a folder is named."""
+  """Prints the table, and writes it if --output names a directory."""
   if values.command[:1] != ('train',):
     raise flags.UsageError(
       'Expected `-- train DATASET --flag=value ...` behind the flags, received '

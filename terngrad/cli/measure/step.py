@@ -1,4 +1,4 @@
-"""Measures training steps, as ratios in one run."""
+"""Measures training steps relative to steps without compression."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad measure step`."""
 
   net: str = option('lenet', 'Network.', 'model')
   image_size: int = option(28, 'Height and width.', 'data')
@@ -48,7 +48,7 @@ class Flags:
 
 
 def act(values: Flags) -> None:
-  """Prints the table, and writes it where a folder is named."""
+  """Prints the table, and writes it if --output names a directory."""
   config = options.build(
     configs.TrainConfig,
     dataset_name=values.dataset_name,

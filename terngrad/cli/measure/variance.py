@@ -1,4 +1,4 @@
-"""Measures how far codes move the mean of real gradients."""
+"""Measures the error that codecs add to the mean of real gradients."""
 
 import dataclasses
 
@@ -31,7 +31,7 @@ ALL = 'all'
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad measure variance`."""
 
   gradients: tuple[str, ...] = option(
     (), 'NAME=FILE, repeat for several.', 'data', repeated=True
@@ -63,7 +63,7 @@ class Flags:
 
 
 def act(values: Flags) -> None:
-  """Prints the table, and writes it where a folder is named."""
+  """Prints the table, and writes it if --output names a directory."""
   command.at_least(1, values, 'draws')
   pairs = [
     command.named_path('gradients', item, 'FILE', 'lenet=gradients.npz')

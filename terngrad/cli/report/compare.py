@@ -24,7 +24,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad report compare`."""
 
   runs: tuple[str, ...] = option(
     (),

@@ -28,13 +28,13 @@ measure variance`.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Config(configs.TrainConfig):
-  """The flags: those of a trainer and where to write."""
+  """The flags of a trainer, and the output file."""
 
   output: str = options.option('', 'File to write, .npz.', 'run')
 
 
 def act(config: Config) -> None:
-  """Writes the file."""
+  """Writes the gradients to the output file."""
   if not config.output.endswith('.npz'):
     raise errors.ConfigError(
       f'output: expected a file name that ends in .npz, received '

@@ -1,4 +1,4 @@
-"""Draws the distributions of real gradients before and after a code."""
+"""Plots the distributions of real gradients before and after coding."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad report histograms`."""
 
   gradients: str = option('', 'File of gradients, .npz.', 'data')
   worker: int = option(0, 'Whose gradients of the file.', 'data')
@@ -42,7 +42,7 @@ class Flags:
 
 
 def act(values: Flags) -> None:
-  """Prints the table, and writes it where a folder is named."""
+  """Prints the table, and writes it if --output names a directory."""
   arrays = variance.read(values.gradients)
   count = len(next(iter(arrays.values())))
   if not 0 <= values.worker < count:

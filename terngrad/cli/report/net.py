@@ -1,4 +1,4 @@
-"""Lists and draws a net."""
+"""Lists and draws the layers of a net."""
 
 import dataclasses
 import pathlib
@@ -26,7 +26,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad report net`."""
 
   net: str = option('', 'Network to build.', 'model')
   num_classes: int = option(1000, 'Logits.', 'model')
@@ -41,7 +41,7 @@ class Flags:
 
 
 def act(values: Flags) -> None:
-  """Prints the table, and writes what is asked for."""
+  """Prints the table, and writes the drawing and graph if requested."""
   command.at_least(1, values, 'num_classes')
   command.at_least(0, values, 'image_size', 'num_channels')
   model = nets.build(

@@ -1,4 +1,4 @@
-"""Makes a page of a run: curves, and what the net says of test images."""
+"""Writes a page about a run: curves, and predictions for test images."""
 
 import dataclasses
 import os
@@ -37,7 +37,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad report page`."""
 
   train_dir: str = option('', 'Folder of the training run.', 'run')
   eval_dir: str = option('', 'Folder of its evaluation; may be empty.', 'run')
@@ -95,7 +95,7 @@ def act(values: Flags) -> None:
       f'{values.subset} of {values.dataset_name}, step {net.step}'
     )
   facts |= run_page.last_values(losses, scores)
-  # Folders of runs are called train.
+  # The directory of a run is usually named train: add its parent's name.
   parent, name = os.path.split(folder)
   title = os.path.join(os.path.basename(parent), name)
   text = run_page.page(title, facts, losses, scores, examples)

@@ -1,4 +1,4 @@
-"""Reports an experiment of many runs: spreads, differences, a page."""
+"""Reports on an experiment of many runs: spreads, differences, a page."""
 
 import dataclasses
 import os
@@ -28,7 +28,7 @@ option = options.option
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags."""
+  """The flags of `terngrad report sweep`."""
 
   results: str = option('', 'results.csv of an experiment.', 'run')
   baseline: str = option('', 'Variant that others are compared with.', 'run')
@@ -36,7 +36,7 @@ class Flags:
 
 
 def act(values: Flags) -> None:
-  """Prints the table, and writes it where a folder is named."""
+  """Prints the table, and writes the report if --output is given."""
   runs = sweep.read(values.results)
   baselines = {}
   if values.baseline:

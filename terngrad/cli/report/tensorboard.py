@@ -1,4 +1,4 @@
-"""Writes the events of TensorBoard as JSON, CSV and PNG."""
+"""Converts TensorBoard's events to JSON, CSV and PNG."""
 
 import dataclasses
 import pathlib
@@ -23,7 +23,7 @@ belong to which run and tag.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """The flags of 2017."""
+  """The flags of the program of 2017."""
 
   logdir: str = options.option('', 'Folder of the event files.', 'data')
   target: str = options.option('', 'Folder to write.', 'run')

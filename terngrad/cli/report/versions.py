@@ -1,4 +1,4 @@
-"""Prints what the tasks of a run must have in common, and this host's GPUs."""
+"""Prints the versions that must agree between tasks, and this host's GPUs."""
 
 import dataclasses
 import platform
@@ -21,13 +21,13 @@ are those that CUDA_VISIBLE_DEVICES leaves.
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags:
-  """There are none."""
+  """The command has no flags."""
 
 
 def act(values: Flags) -> None:
-  """Prints the line."""
+  """Prints one line with versions and number of GPUs."""
   del values
-  # Patch releases of Python change no result.
+  # Patch releases of Python do not change results.
   major, minor, _ = platform.python_version_tuple()
   gpus = len(tf.config.list_physical_devices('GPU'))
   command.say(

@@ -1,1 +1,1 @@
-"""The commands with the flags of TF-Slim."""
+"""Commands with the flags of TF-Slim."""

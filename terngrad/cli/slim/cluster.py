@@ -1,8 +1,9 @@
-"""TF-Slim's flags for several machines, as runs of several processes here.
+"""Translates TF-Slim's flags for several machines to runs of this package.
 
-TF-Slim was told how many tasks there are and reached them through --master;
-here every task knows the hosts of all, so that the numbers are checked against
-`--worker_hosts` and `--ps_hosts`, or whatever else `--cluster` names.
+TF-Slim takes the numbers of tasks and reaches the tasks through --master. In
+this package every task knows the hosts of all tasks. The numbers are therefore
+checked against `--worker_hosts` and `--ps_hosts`, or the resolver in
+`--cluster`.
 """
 
 from typing import Any
@@ -16,12 +17,13 @@ from terngrad.config import training as configs
 
 
 class Place(NamedTuple):
-  """What kind of run the flags describe.
+  """The kind of run that the flags describe.
 
   Attributes:
-    config_class: of the run's configuration.
-    fields: those of it that TF-Slim says otherwise.
-    processes: that share the batch that the configuration's `batch_size` is of.
+    config_class: class of the run's configuration.
+    fields: values of fields that TF-Slim's flags set in another form.
+    processes: number of processes that divide the configuration's
+      `batch_size`.
   """
 
   config_class: type[configs.TrainConfig]
@@ -30,17 +32,17 @@ class Place(NamedTuple):
 
 
 def place(values: Any) -> Place:
-  """The kind of run that TF-Slim's flags describe.
+  """Determines the kind of run that TF-Slim's flags describe.
 
-  Parameter servers where there are any, synchronous ones with --sync_replicas;
-  without them collectives between workers, which are synchronous; one worker
-  alone is the towers of one process.
+  With parameter servers: a run with servers, synchronous with --sync_replicas.
+  Without servers: collectives between workers, which are synchronous. One
+  worker without servers: the towers of one process.
 
   Args:
     values: dataclass of TF-Slim's flags and the configuration's.
 
   Raises:
-    flags.UsageError: flags that contradict each other or cannot be followed.
+    flags.UsageError: flags contradict each other or are not supported.
   """
   workers = values.worker_replicas
   alone = workers == 1 and not values.num_ps_tasks
@@ -82,15 +84,15 @@ def place(values: Any) -> Place:
 
 
 def check_numbers(values: Any, config: configs.TrainConfig) -> None:
-  """Compares the numbers of tasks with the hosts.
+  """Compares the numbers of tasks with the numbers of hosts.
 
   Args:
-    values: as `place`'s.
-    config: the configuration made of them.
+    values: the flags, as for `place`.
+    config: the configuration made from them.
 
   Raises:
-    flags.UsageError: they differ.
-    terngrad.errors.ConfigError: hosts are missing or cannot be.
+    flags.UsageError: the numbers differ.
+    terngrad.errors.ConfigError: hosts are missing or invalid.
   """
   tasks = config.cluster.tasks
   jobs = tasks.jobs if tasks else {}
@@ -104,7 +106,7 @@ def check_numbers(values: Any, config: configs.TrainConfig) -> None:
 
 
 def _check_alone(values: Any) -> None:
-  """Refuses what one worker without parameter servers cannot be told."""
+  """Refuses cluster flags for one worker without parameter servers."""
   for name in ('worker_hosts', 'ps_hosts', 'cluster', 'job_name', 'task'):
     if not options.is_default(values, name):
       raise flags.UsageError(

@@ -1,4 +1,4 @@
-"""Scores a classifier, with TF-Slim's flags."""
+"""Evaluates a classifier, with TF-Slim's flags."""
 
 import dataclasses
 import os
@@ -22,7 +22,7 @@ USAGE = """\
 --checkpoint_path is a file's prefix, or a folder, whose newest is taken.
 """
 
-# TF-Slim's name: the configuration's.
+# Maps TF-Slim's names of flags to fields of the configuration.
 _NAMES = {
   'checkpoint_path': 'checkpoint_dir',
   'dataset_dir': 'data_dir',
@@ -32,9 +32,9 @@ _NAMES = {
   'num_preprocessing_threads': 'num_preprocess_threads',
   'preprocessing_name': 'preprocessing',
 }
-# A metric's name: TF-Slim's.
+# Maps names of metrics to TF-Slim's names.
 _SCORES = {'precision_at_1': 'Accuracy', 'recall_at_5': 'Recall_5'}
-# These are said otherwise by the flags of TF-Slim, or cannot be.
+# Options that TF-Slim's flags set in another form, or that do not apply.
 _REPLACED = (
   *_NAMES.values(),
   'eval_interval_secs',
@@ -52,7 +52,7 @@ _Kept: Any = command.without(configs.EvalConfig, _REPLACED)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags(_Kept):
-  """TF-Slim's flags, beside those of the configuration."""
+  """TF-Slim's flags, and those of the configuration."""
 
   checkpoint_path: str = option(
     '', 'Checkpoint to score, or a folder: its newest.', 'run'
@@ -86,13 +86,10 @@ class Flags(_Kept):
 
 
 def to_config(values: Flags) -> configs.EvalConfig:
-  """The evaluation that the flags describe.
-
-  Args:
-    values: the flags.
+  """Builds the evaluation's configuration from the flags.
 
   Raises:
-    flags.UsageError: a flag that cannot be followed.
+    flags.UsageError: a flag is not supported.
   """
   names.check(values)
   folder = values.checkpoint_path
@@ -115,7 +112,7 @@ def to_config(values: Flags) -> configs.EvalConfig:
 
 
 def score(values: Flags) -> None:
-  """Scores as the flags say."""
+  """Evaluates as the flags specify."""
   found = evaluation.evaluate(to_config(values), command.say)
   command.say(
     ' '.join(

@@ -1,7 +1,7 @@
-"""What slim's two classifier programs share: TF-Slim's names for our options.
+"""Shared flags of the two TF-Slim commands: their names for our options.
 
-Their flags are those of TF-Slim; whatever a configuration has beyond them, such
-as the gradient codes, they have under its own name.
+The commands have TF-Slim's flags. Options that TF-Slim lacks, such as the
+gradient codec, keep the configuration's names.
 """
 
 from collections.abc import Mapping
@@ -15,18 +15,18 @@ preprocessing = lazy.module('slim.preprocessing.factory')
 
 
 def own(names: Mapping[str, str]) -> dict[str, str]:
-  """TF-Slim's names by ours, but for ours that are plain English too."""
+  """Returns TF-Slim's names by ours, for our names that contain '_'."""
   return {own: flag for flag, own in names.items() if '_' in own}
 
 
 def check(values: Any) -> None:
-  """Refuses flags that neither program of TF-Slim can follow.
+  """Refuses flags that neither TF-Slim command supports.
 
   Args:
     values: dataclass of flags, with dataset_dir.
 
   Raises:
-    flags.UsageError: there is a master, or no folder of the data set.
+    flags.UsageError: --master is set, or --dataset_dir is empty.
   """
   if values.master:
     raise flags.UsageError(
@@ -43,19 +43,19 @@ def check(values: Any) -> None:
 
 
 def fields_of_net(values: Any, image_size: int) -> dict[str, Any]:
-  """Fields of a configuration whose defaults are the net's own.
+  """Returns configuration fields whose defaults depend on the net.
 
   Args:
     values: dataclass of flags.
-    image_size: in pixels, or 0 for the net's own.
+    image_size: in pixels, or 0 for the net's default.
 
   Returns:
-    Values of the fields.
+    Values by field name.
 
   Raises:
     slim.errors.UnknownNameError: there is no such net.
-    flags.UsageError: the net has no preprocessing of its own, and there is no
-      flag for it.
+    flags.UsageError: the net has no default preprocessing, and no flag sets
+      one.
   """
   name = nets.of_slim(values.model_name)
   net = nets.NETS[name]

@@ -1,4 +1,4 @@
-"""Trains a classifier with TF-Slim's flags, and with compressed gradients."""
+"""Trains a classifier with TF-Slim's flags and compressed gradients."""
 
 import dataclasses
 from typing import Any
@@ -36,7 +36,7 @@ Without --sync_replicas no worker waits for another. Without parameter servers
 workers exchange codes with each other.
 """
 
-# TF-Slim's name: the configuration's.
+# Maps TF-Slim's names of flags to fields of the configuration.
 _NAMES = {
   'checkpoint_path': 'pretrained_model_checkpoint_path',
   'dataset_dir': 'data_dir',
@@ -49,7 +49,7 @@ _NAMES = {
   'task': 'task_id',
   'train_image_size': 'image_size',
 }
-# These are said otherwise by the flags of TF-Slim.
+# Options that TF-Slim's flags set in another form.
 _REPLACED = (
   *_NAMES.values(),
   'decay_adam',
@@ -67,7 +67,7 @@ _Kept: Any = command.without(configs.TrainConfig, _REPLACED)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags(_Kept):
-  """TF-Slim's flags, beside those of the configuration."""
+  """TF-Slim's flags, and those of the configuration."""
 
   train_dir: str = option(
     '',
@@ -171,7 +171,7 @@ class Flags(_Kept):
   )
 
 
-# TF-Slim's optimizer: (ours, {its option: the flag}).
+# Maps TF-Slim's optimizers to (our name, {option: flag}).
 _OPTIMIZERS: dict[str, tuple[str, dict[str, str]]] = {
   'adadelta': ('adadelta', {'rho': 'adadelta_rho', 'epsilon': 'opt_epsilon'}),
   'adagrad': ('adagrad', {'initial': 'adagrad_initial_accumulator_value'}),
@@ -202,17 +202,14 @@ _OPTIMIZERS: dict[str, tuple[str, dict[str, str]]] = {
 
 
 def to_config(values: Flags) -> configs.TrainConfig:
-  """The training run that the flags describe.
-
-  Args:
-    values: the flags.
+  """Builds the training configuration from the flags.
 
   Returns:
     With parameter servers a `servers.ServerConfig`.
 
   Raises:
-    flags.UsageError: a flag that cannot be followed.
-    terngrad.errors.ConfigError: hosts are missing or cannot be.
+    flags.UsageError: a flag is not supported.
+    terngrad.errors.ConfigError: hosts are missing or invalid.
   """
   names.check(values)
   if values.optimizer not in _OPTIMIZERS:
@@ -235,9 +232,10 @@ def to_config(values: Flags) -> configs.TrainConfig:
     max_steps=values.max_number_of_steps or _FOREVER,
     optimizer=f'{name}:{said}',
     decay_adam=True,
-    # TF-Slim restored variables of the model alone.
+    # TF-Slim restores only the model's variables.
     restart_step=bool(values.checkpoint_path or values.pretrained_weights),
-    # TF-Slim's polynomial is of power 1 and ends elsewhere than at the end.
+    # TF-Slim's polynomial has power 1 and ends after --num_epochs_per_decay,
+    # not at the last step: it is our `linear`.
     learning_rate_decay_type={'polynomial': 'linear'}.get(decay, decay),
     moving_average_decay=values.moving_average_decay or 0.9999,
   )
@@ -246,7 +244,7 @@ def to_config(values: Flags) -> configs.TrainConfig:
 
 
 def train(values: Flags) -> int:
-  """Trains as the flags say; returns the exit code."""
+  """Trains as the flags specify; returns the exit code."""
   config = to_config(values)
   if values.clone_on_cpu:
     tf.config.set_visible_devices([], 'GPU')

@@ -1,1 +1,1 @@
-"""Trainers with the flags, and the logs, of Caffe2's and DJL's."""
+"""Training commands with the flags and logs of Caffe2 and DJL."""

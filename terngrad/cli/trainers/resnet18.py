@@ -1,4 +1,4 @@
-"""Trains ResNet-18 for small images, as DJL's chapter on several GPUs does."""
+"""Trains ResNet-18 for small images, as in DJL's chapter on several GPUs."""
 
 import dataclasses
 import os
@@ -47,7 +47,7 @@ DEFAULTS = {
   'optimizer': 'gd',
   'weight_decay': 0.0,
 }
-# Of a device.
+# Batch size and learning rate per device.
 _BATCH, _RATE = 256, 0.1
 CHART = 'accuracy.svg'
 
@@ -57,7 +57,7 @@ _Kept: Any = command.without(configs.TrainConfig, _REPLACED)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags(_Kept):
-  """What depends on the number of devices, beside the configuration."""
+  """The configuration's flags, and those scaled by the number of devices."""
 
   batch_size: int = option(
     0, f'Examples a step; 0: {_BATCH} for each of --num_gpus.', 'data'
@@ -80,13 +80,10 @@ class Flags(_Kept):
 
 
 def to_config(values: Flags) -> configs.TrainConfig:
-  """The training run that the flags describe.
-
-  Args:
-    values: the flags.
+  """Builds the training configuration from the flags.
 
   Raises:
-    terngrad.errors.ConfigError: a flag that no run can have.
+    terngrad.errors.ConfigError: a flag has an invalid value.
   """
   command.at_least(0, values, 'batch_size', 'dataset_limit', 'learning_rate')
   return command.renamed(
@@ -100,7 +97,7 @@ def to_config(values: Flags) -> configs.TrainConfig:
 
 
 def train(values: Flags) -> int:
-  """Trains as the flags say, and draws it; returns the exit code."""
+  """Trains as the flags specify and plots it; returns the exit code."""
   config = to_config(values)
 
   def hooks(run: 'run_types.Run') -> 'execution_types.Hooks':
@@ -118,7 +115,7 @@ def train(values: Flags) -> int:
 
 
 def _conclude(config: configs.TrainConfig, others: Sequence[str]) -> None:
-  """Says what the run came to, and draws it."""
+  """Logs the final accuracy and writes the plot."""
   folder, tested = config.run.train_dir, next(iter(config.run.eval_subsets), '')
   own = epochs.rows(records.read(folder), config.data.batch_size, tested)
   if not own:

@@ -75,7 +75,7 @@ DEFAULTS = {
 _DATABASES = ('lmdb', 'leveldb')
 TFRECORD = 'tfrecord'
 _CHANNELS = 3
-# The batch that --base_learning_rate is of where it is to be scaled.
+# The batch size for which --base_learning_rate holds if it is scaled.
 _SCALED_FROM = 256
 _RUN_ID = re.compile(r'\w[\w.+-]{0,99}', re.ASCII)
 _GPUS = re.compile(r'[0-9]{1,4}(,[0-9]{1,4})*', re.ASCII)
@@ -86,7 +86,7 @@ _Kept: Any = command.without(configs.TrainConfig, _REPLACED)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Flags(_Kept):
-  """Caffe2's flags, beside those of the configuration."""
+  """Caffe2's flags, and those of the configuration."""
 
   train_data: str = option(
     '',
@@ -125,17 +125,14 @@ class Flags(_Kept):
 
 
 def to_config(values: Flags) -> configs.TrainConfig:
-  """The training run that the flags describe.
-
-  Args:
-    values: the flags.
+  """Builds the training configuration from the flags.
 
   Returns:
-    Its batch is that of all machines.
+    A configuration whose batch size is that of all machines together.
 
   Raises:
-    flags.UsageError: a flag that cannot be followed.
-    terngrad.errors.ConfigError: one that no run can have.
+    flags.UsageError: a flag is not supported.
+    terngrad.errors.ConfigError: a flag has an invalid value.
   """
   command.require(values, 'train_data')
   if values.num_channels != _CHANNELS:
@@ -162,7 +159,7 @@ def to_config(values: Flags) -> configs.TrainConfig:
 
 
 def _gpus(text: str) -> list[int]:
-  """The numbers that --gpus says."""
+  """Parses the GPU numbers of --gpus."""
   if text and not _GPUS.fullmatch(text):
     raise flags.UsageError(
       f'--gpus: expected numbers with commas, as 0,1; received {text[:200]!r}. '
@@ -178,7 +175,7 @@ def _gpus(text: str) -> list[int]:
 
 
 def _data(values: Flags) -> dict[str, Any]:
-  """Options that say what is read."""
+  """Returns the options that select the data."""
   options.choice('db_type', values.db_type, (*_DATABASES, TFRECORD))
   folder, subset = os.path.split(os.path.normpath(values.train_data))
   folder = folder or os.curdir
@@ -201,7 +198,7 @@ def _data(values: Flags) -> dict[str, Any]:
 
 
 def _place(values: Flags) -> dict[str, Any]:
-  """Options that say where the machines meet."""
+  """Returns the options that select how the machines find each other."""
   if not 0 <= values.shard_id < values.num_shards:
     raise flags.UsageError(
       f'--shard_id: expected a number from 0 to {values.num_shards - 1}, '
@@ -243,14 +240,14 @@ def _place(values: Flags) -> dict[str, Any]:
 
 
 def log_stem(values: Flags, config: configs.TrainConfig) -> str:
-  """What the name of the log says of a run.
+  """Returns the part of the log's file name that describes the run.
 
   Args:
     values: the flags.
     config: from `to_config`.
 
   Returns:
-    Such as 'resnet50_gpu2_b64_L1000_lr0.10_v2'.
+    For example 'resnet50_gpu2_b64_L1000_lr0.10_v2'.
   """
   net, _ = spelling.split(config.model.net)
   name = 'resnet50' if net == DEFAULTS['net'] else net
@@ -263,12 +260,12 @@ def log_stem(values: Flags, config: configs.TrainConfig) -> str:
 def hooks(
   values: Flags, config: configs.TrainConfig, run: 'run_types.Run'
 ) -> 'epoch_log_types.EpochLog':
-  """What the loop says, and the log that it keeps.
+  """Returns hooks that log like Caffe2's trainer and write an epoch log.
 
   Args:
-    values: the command line.
+    values: the flags.
     config: from `to_config`.
-    run: whose hooks these replace.
+    run: the run whose hooks are replaced.
   """
   path = epochs.path_in(config.run.train_dir, log_stem(values, config))
   return epoch_log.EpochLog(path, options.by_name(values), config.run, run)
@@ -291,7 +288,7 @@ def train(values: Flags) -> int:
 
 
 def _check_database(values: Flags) -> None:
-  """Refuses a database of another kind than --db_type says."""
+  """Refuses a database whose kind differs from --db_type."""
   if values.db_type not in _DATABASES:
     return
   for path in filter(None, (values.train_data, values.test_data)):

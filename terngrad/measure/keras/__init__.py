@@ -1,1 +1,1 @@
-"""Benches of Keras's own loops."""
+"""Benchmarks of Keras's training loop."""

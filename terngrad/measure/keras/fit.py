@@ -1,4 +1,4 @@
-"""Steps of Keras's own `fit`, with compression and without."""
+"""Times steps of Keras's `fit`, with compression and without."""
 
 import os
 import statistics
@@ -23,15 +23,16 @@ _SIDE, _CLASSES = 28, 10
 
 
 class Plan(NamedTuple):
-  """What is measured.
+  """The settings of a measurement.
 
   Attributes:
-    net: `EXAMPLE`, or of `measure.processes.exchanges.NETS`.
+    net: `EXAMPLE`, or a name in `measure.processes.exchanges.NETS`.
     optimizer: a name that `keras.optimizers.get` takes.
-    batch_size: examples of a step, of all replicas.
-    rounds: that count.
-    steps: of a fit.
-    interface: whose bytes are counted, '' for all but the loopback.
+    batch_size: examples per step, over all replicas.
+    rounds: number of timed rounds.
+    steps: steps per fit.
+    interface: network interface whose bytes are counted; '' for all except the
+      loopback.
   """
 
   net: str = EXAMPLE
@@ -45,21 +46,21 @@ class Plan(NamedTuple):
 def table(
   codecs: Sequence[str], devices: Sequence[str], plan: Plan
 ) -> pd.DataFrame:
-  """Times fits that take turns; all are of one strategy and one net.
+  """Times fits in alternation, with one strategy and one net.
 
-  Where TF_CONFIG names other processes they are the replicas, and each calls
-  this with the same arguments, before anything else uses TensorFlow.
+  If TF_CONFIG names other processes, they are the replicas. Each process calls
+  this function with the same arguments, before anything else uses TensorFlow.
 
   Args:
-    codecs: texts, as `--codec` spells them.
-    devices: names, one a replica; not used where there are other processes.
-    plan: what is measured.
+    codecs: codecs in the syntax of `--codec`.
+    devices: device names, one per replica; ignored with other processes.
+    plan: settings of the measurement.
 
   Returns:
-    A row a codec, `none` first: median and least milliseconds a step; the
-    median, least and largest over the rounds of the ratio to `none` in the same
-    round; megabytes that this host sent a step, a median; whether all replicas
-    end at the same bits of trainable weights and of the optimizer's variables.
+    One row per codec, `none` first: median and least milliseconds per step;
+    over the rounds, the median, least and largest ratio to `none` in the same
+    round; median megabytes that this host sent per step; whether the trainable
+    weights and the optimizer's variables are bit-identical on all replicas.
   """
   strategy = _strategy(devices)
   fits = {codec: _Fit(strategy, codec, plan) for codec in (PLAIN, *codecs)}
@@ -82,10 +83,10 @@ def table(
 
 
 class _Fit:
-  """Fits a model for some steps, each time it is called.
+  """Fits a model for some steps on each call.
 
   Attributes:
-    sent: bytes that each call sent.
+    sent: bytes sent by each call.
   """
 
   def __init__(
@@ -112,7 +113,7 @@ class _Fit:
     self.sent.append(after - before)
 
   def replicas_are_equal(self) -> bool:
-    """Whether no bit of what an update reads differs, in all processes."""
+    """Returns whether weights and optimizer are equal in all processes."""
     model, copies = self._model, self._strategy.experimental_local_results
     variables = (*model.trainable_variables, *model.optimizer.variables)
     digests = np.array(
@@ -125,7 +126,7 @@ class _Fit:
 
 
 def _optimizer(name: str) -> keras.Optimizer:
-  """A Keras optimizer with the arguments that Keras gives it."""
+  """Creates a Keras optimizer with its default arguments."""
   try:
     return keras.optimizers.get(name)
   except (ValueError, KeyError, TypeError) as error:
@@ -136,7 +137,7 @@ def _optimizer(name: str) -> keras.Optimizer:
 
 
 def _strategy(devices: Sequence[str]) -> tf.distribute.Strategy:
-  """Of all processes that TF_CONFIG names, or of some devices of this one."""
+  """Returns a strategy over TF_CONFIG's processes, or over local devices."""
   if not os.environ.get('TF_CONFIG'):
     return tf.distribute.MirroredStrategy(devices)
   strategy = tf.distribute.MultiWorkerMirroredStrategy()
@@ -147,7 +148,7 @@ def _strategy(devices: Sequence[str]) -> tf.distribute.Strategy:
 def _of_all_replicas(
   strategy: tf.distribute.Strategy, row: tf.Tensor
 ) -> np.ndarray:
-  """What the replicas of all processes hold, a row a replica."""
+  """Gathers `row` of the replicas of all processes, one row per replica."""
 
   @tf.function
   def gathered() -> tf.Tensor:
@@ -159,7 +160,7 @@ def _of_all_replicas(
 
 
 def _data(model: keras.Model, batch_size: int) -> tf.data.Dataset:
-  """The same batch for ever, so that no time is the pipeline's."""
+  """Repeats one batch forever, so that the input pipeline costs nothing."""
   numbers = np.random.default_rng(0)
   images = numbers.normal(size=(batch_size, *model.inputs[0].shape[1:]))
   labels = numbers.integers(0, model.outputs[0].shape[-1], batch_size)
@@ -172,10 +173,10 @@ def _data(model: keras.Model, batch_size: int) -> tf.data.Dataset:
 
 
 def _model(net: str) -> keras.Model:
-  """A net by name, or that of Keras's own MNIST example."""
+  """Builds a net by name, or the net of Keras's MNIST example."""
   if net != EXAMPLE:
     model: keras.Model = exchanges.subject(net, real=True).model
-    # Logits alone, of nets with an auxiliary loss.
+    # Drop the auxiliary logits of nets that have them.
     return keras.Model(model.inputs, model.outputs[0])
   return keras.Sequential(
     [

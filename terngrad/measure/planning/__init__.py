@@ -1,1 +1,1 @@
-"""What a step would take elsewhere."""
+"""Prediction of step times on other networks."""

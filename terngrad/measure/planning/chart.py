@@ -1,4 +1,4 @@
-"""Step times of `model` as a plot."""
+"""Plots the step times that `model` predicts."""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def draw(
   costs: Mapping[str, model.Coding],
   overlap: float = 0.0,
 ) -> figure.Figure:
-  """Step times over bandwidth and over workers; see `model.table`."""
+  """Plots step times over bandwidth and workers; arguments as `model.table`."""
   drawn = figure.Figure(figsize=(12, 5), layout='constrained')
   left, right = drawn.subplots(1, 2, sharey=True)
   for text in dict.fromkeys([model.FLOAT32, *texts]):

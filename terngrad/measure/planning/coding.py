@@ -1,4 +1,4 @@
-"""What a code costs on this machine, for `model.plan`."""
+"""Measures the cost of a codec on this machine, for `model.plan`."""
 
 import math
 import statistics
@@ -15,11 +15,11 @@ _SAMPLE = (1024, 1024)
 
 
 def measure(text: str, rounds: int = 5) -> model.Coding:
-  """Times a code on this machine.
+  """Times a codec on this machine.
 
   Args:
-    text: as `--codec` spells it.
-    rounds: to take the median of.
+    text: codec in the syntax of `--codec`.
+    rounds: rounds of timing; the median is used.
 
   Raises:
     ValueError: the text names no method.
@@ -38,7 +38,7 @@ def measure(text: str, rounds: int = 5) -> model.Coding:
 
 
 def _jobs(text: str, workers: int) -> tuple[timing.Job, timing.Job]:
-  """Jobs that send and that receive a gradient of the sample."""
+  """Returns jobs that send and that receive a gradient of shape `_SAMPLE`."""
   codec = gradient_codecs.of_text(text, [_SAMPLE], workers)
   codec = bucketing.on_kernels(codec)
   both = halves.Halves(codec, workers)

@@ -1,10 +1,10 @@
-"""What a step would take on another network, by a model of its parts.
+"""Predicts step times on another network from a model of their parts.
 
-A step is computing, coding and the wire. Coding grows with the elements; bytes
-are those that the exchanges count; a message waits `latency` for every hop one
-after the other: P - 1 of a gather, one more of two shots and slices, 2 (P - 1)
-of a ring, one of what is scattered. What travels while the backward pass goes
-on (`overlap`) is hidden.
+A step consists of computing, coding and transfer. Coding time is proportional
+to the number of elements. The number of bytes is what the exchanges count. Each
+hop of a message waits for `latency`, one hop after the other: P - 1 hops for a
+gather, P for `two_shot` and `slices`, 2 (P - 1) for a ring, 1 for a scatter.
+Transfers that overlap with the backward pass (`overlap`) are hidden.
 """
 
 import bisect
@@ -24,19 +24,19 @@ from terngrad.exchange import algorithms
 from terngrad.measure import gradient_codecs
 
 FLOAT32 = 'identity'
-# What others send, and PyTorch's thinnest: columns of their own.
-# Among which `break_even` searches, each 0.06 % above the one before.
+# The number of rates that `break_even` searches, each 0.06 % above the last.
 _RATES = 2**15 + 1
+# Codecs to compare with: common elsewhere, and the smallest in PyTorch.
 RIVALS = {'fp16': 'fp16', 'PowerSGD': 'error_feedback+powersgd:rank=1'}
 
 
 class Network(NamedTuple):
-  """What joins the workers, each of which is a process of its own.
+  """The network between the workers, each of which is a separate process.
 
   Attributes:
-    bandwidth: bits a second, of a process in either direction.
+    bandwidth: bits per second of a process, in each direction.
     latency: seconds from one process to another.
-    workers: P.
+    workers: number of workers, P.
   """
 
   bandwidth: float
@@ -45,12 +45,12 @@ class Network(NamedTuple):
 
 
 class Coding(NamedTuple):
-  """Seconds an element.
+  """Coding costs in seconds per element.
 
   Attributes:
-    send: to make all messages of one's own.
-    receive: to make the means of two workers' messages.
-    more: for the messages of each further worker, where they are gathered.
+    send: encodes all messages of one worker.
+    receive: decodes the mean of two workers' messages.
+    more: decodes the messages of each further worker, if they are gathered.
   """
 
   send: float
@@ -62,10 +62,10 @@ class Plan(NamedTuple):
   """The parts of a step, in seconds.
 
   Attributes:
-    computing: forward, backward and update.
-    coding: see `Coding`.
-    wire: bytes and latencies, of which some are hidden.
-    hidden: of the wire.
+    computing: forward pass, backward pass and update.
+    coding: encoding and decoding.
+    wire: transfer and latencies, including the hidden part.
+    hidden: the part of `wire` that overlaps with computing.
   """
 
   computing: float
@@ -75,7 +75,7 @@ class Plan(NamedTuple):
 
   @property
   def step(self) -> float:
-    """All of it."""
+    """Total step time in seconds."""
     return self.computing + self.coding + self.wire - self.hidden
 
 
@@ -87,15 +87,16 @@ def plan(
   cost: Coding,
   overlap: float = 0.0,
 ) -> Plan:
-  """What a step takes with a code.
+  """Predicts the step time with a codec.
 
   Args:
-    text: as `--codec` spells it.
-    shapes: of the variables.
+    text: codec in the syntax of `--codec`.
+    shapes: shapes of the variables.
     computing: seconds of a worker's step without exchange.
-    network: between the workers.
-    cost: of the code.
-    overlap: part of the computing during which messages may travel, in [0, 1].
+    network: the network between the workers.
+    cost: coding costs of the codec.
+    overlap: fraction of the computing during which messages may be transferred,
+      in [0, 1].
   """
   num_bytes, hops, gathers = _wire(text, tuple(shapes), network)
   size = sum(methods.sizes_of(shapes))
@@ -109,7 +110,7 @@ def plan(
 def _wire(
   text: str, shapes: tuple[tuple[int, ...], ...], network: Network
 ) -> tuple[float, int, bool]:
-  """(bytes a process sends, hops one after the other, whether all gather)."""
+  """Returns (bytes that a process sends, sequential hops, uses a gather)."""
   workers = network.workers
   between = algorithms.Network(network.bandwidth, network.latency)
   codec = gradient_codecs.of_text(text, shapes, workers)
@@ -123,7 +124,7 @@ def _wire(
     algorithms.sent_words(message, workers, workers)[algorithm]
     for message, algorithm in zip(messages, chosen, strict=True)
   )
-  # The row of probes goes before.
+  # The probes are gathered first.
   row_hops = workers - 1
   num_bytes = 4 * (codec.num_probes * row_hops + words)
   hops = row_hops + sum(algorithms.hops(name, workers) for name in chosen)
@@ -138,21 +139,21 @@ def table(
   costs: Mapping[str, Coding],
   overlap: float = 0.0,
 ) -> pd.DataFrame:
-  """All codes beside each other, the fastest step first.
+  """Compares codecs, the fastest step first.
 
   Args:
-    texts: codes as `--codec` spells them; that of float32 is always there.
-    shapes: see `plan`.
-    computing: see `plan`.
-    network: see `plan`.
-    costs: of the codes, by their texts.
-    overlap: see `plan`.
+    texts: codecs in the syntax of `--codec`; float32 is always added.
+    shapes: as for `plan`.
+    computing: as for `plan`.
+    network: as for `plan`.
+    costs: coding costs, by the codecs' texts.
+    overlap: as for `plan`.
 
   Returns:
-    The parts in seconds, the speed-up over float32 and over those of `RIVALS`
-    that are among the codes, and the bandwidth, in Mbit/s, at which float32
-    would be as fast: above it the code does not pay; infinite where it always
-    does, 0 where it never does.
+    One row per codec: the parts in seconds; the speed-up over float32 and over
+    the given codecs that are in `RIVALS`; and the bandwidth, in Mbit/s, at
+    which float32 is as fast. The codec pays off below that bandwidth: it is
+    infinite if the codec always pays off, 0 if it never does.
   """
   plans = {
     text: plan(text, shapes, computing, network, costs[text], overlap)
@@ -185,7 +186,7 @@ def table(
 
 
 def faster(network: Network, bandwidth: float) -> Network:
-  """The network with another bandwidth."""
+  """Returns the network with another bandwidth."""
   return network._replace(bandwidth=bandwidth)
 
 
@@ -194,17 +195,17 @@ def break_even(
   low: float = 1e5,
   high: float = 1e13,
 ) -> float:
-  """The bandwidth at which two step times are equal, to a thousandth.
+  """Finds the bandwidth at which two step times are equal, within 0.1 %.
 
   Args:
-    times: takes bits a second, returns the two times, the first of which gains
-      less from bandwidth.
-    low: bits a second.
-    high: likewise.
+    times: maps bits per second to two step times; the first gains less from
+      bandwidth.
+    low: lowest bandwidth of the search, in bits per second.
+    high: highest bandwidth of the search, in bits per second.
 
   Returns:
-    Bits a second; infinity where the first is less even at `high`, 0 where it
-    is not at `low`.
+    Bits per second; infinity if the first time is shorter even at `high`, 0 if
+    it is not shorter at `low`.
   """
 
   def loses(rate: float) -> bool:

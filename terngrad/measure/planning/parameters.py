@@ -1,4 +1,4 @@
-"""What a plan knows of a machine and a network: timed, fitted or read."""
+"""Parameters of a machine and a network for plans: timed, fitted or read."""
 
 import json
 import math
@@ -16,10 +16,10 @@ from terngrad.codec import method as methods
 from terngrad.measure.planning import model
 from terngrad.measure.processes import peers
 
-# As many as are fitted.
+# Number of fitted parameters; at least as many measured steps are needed.
 _FITTED = 4
 _REFINED = 4
-# Of a table of `measure exchange`.
+# Columns of a table of `measure exchange`.
 _COLUMNS = {
   'case': str,
   'processes': int,
@@ -30,17 +30,18 @@ _Ranges = dict[str, tuple[float, float]]
 
 
 class Parameters(NamedTuple):
-  """All that `model.plan` needs but the variables, the bandwidth and workers.
+  """The inputs of `model.plan` except shapes, bandwidth and workers.
 
   Attributes:
-    source: where they come from, for readers.
+    source: origin of the values, for readers.
     computing: seconds of a worker's step without exchange.
-    overlap: part of it during which messages may travel, in [0, 1].
-    efficiency: part of the bandwidth that carries payload, in (0, 1].
+    overlap: fraction of `computing` during which messages may be transferred,
+      in [0, 1].
+    efficiency: fraction of the bandwidth that carries payload, in (0, 1].
     latency: seconds from one process to another.
-    coding: what the times of `codes` are multiplied by: that of a worker which
-      shares its cores, or has others.
-    codes: their costs by text, as `--codec` spells it.
+    coding: factor on the costs in `codes`, for a worker that shares its cores
+      or has other cores.
+    codes: measured costs by codec, in the syntax of `--codec`.
   """
 
   source: str
@@ -53,14 +54,14 @@ class Parameters(NamedTuple):
 
   @property
   def costs(self) -> dict[str, model.Coding]:
-    """What `codes` cost a worker."""
+    """Costs of the codecs for a worker: `codes` multiplied by `coding`."""
     return {
       text: model.Coding(*(self.coding * part for part in cost))
       for text, cost in self.codes.items()
     }
 
   def network(self, bandwidth: float, workers: int) -> model.Network:
-    """The workers behind links of so many bits a second."""
+    """Returns the network with this nominal bandwidth, in bits per second."""
     return model.Network(bandwidth * self.efficiency, self.latency, workers)
 
   def plan(
@@ -70,20 +71,20 @@ class Parameters(NamedTuple):
     bandwidth: float,
     workers: int,
   ) -> model.Plan:
-    """The step with a code of `codes`."""
+    """Predicts the step with a codec in `codes`."""
     network = self.network(bandwidth, workers)
     cost = self.costs[text]
     return model.plan(text, shapes, self.computing, network, cost, self.overlap)
 
 
 class Measured(NamedTuple):
-  """A step that was measured.
+  """A measured step time.
 
   Attributes:
-    text: its code, as `--codec` spells it.
-    workers: processes.
-    bandwidth: bits a second of each.
-    seconds: its median.
+    text: codec in the syntax of `--codec`.
+    workers: number of processes.
+    bandwidth: bits per second of each process.
+    seconds: median step time.
   """
 
   text: str
@@ -93,7 +94,7 @@ class Measured(NamedTuple):
 
 
 def write(path: str | os.PathLike[str], parameters: Parameters) -> None:
-  """Writes them as JSON."""
+  """Writes parameters to a JSON file."""
   codes = {text: cost._asdict() for text, cost in parameters.codes.items()}
   fields = parameters._asdict() | {'codes': codes}
   text = json.dumps(fields, indent=1)
@@ -101,10 +102,10 @@ def write(path: str | os.PathLike[str], parameters: Parameters) -> None:
 
 
 def read(path: str | os.PathLike[str]) -> Parameters:
-  """The parameters in a file that `write` made.
+  """Reads the parameters in a file that `write` made.
 
   Raises:
-    errors.ConfigError: the file cannot be read, or holds something else.
+    errors.ConfigError: the file cannot be read or holds something else.
   """
   try:
     fields = json.loads(pathlib.Path(path).read_text(encoding='utf-8'))
@@ -142,18 +143,18 @@ def _number(value: float) -> float:
 def read_measured(
   text: str, shapes: Sequence[tuple[int, ...]]
 ) -> tuple[list[Measured], list[str]]:
-  """The steps in a table of `terngrad measure exchange`.
+  """Reads the steps in a table of `terngrad measure exchange`.
 
   Args:
-    text: path of the CSV file, '@' and the bits a second of its network.
-    shapes: of the variables that were meant.
+    text: path of the CSV file, '@' and the bits per second of its network.
+    shapes: shapes of the variables that the table should be about.
 
   Returns:
-    (the steps, the cases that are left out: those of other programs, and with
-    an algorithm of their own).
+    (the steps; the excluded cases: those of other programs, and those with an
+    explicit algorithm).
 
   Raises:
-    errors.ConfigError: it is no such file, or of another net.
+    errors.ConfigError: there is no such table, or it is of another net.
   """
   path, _, rate = text.rpartition('@')
   try:
@@ -190,17 +191,18 @@ def fit(
   measured: Sequence[Measured],
   shapes: Sequence[tuple[int, ...]],
 ) -> Parameters:
-  """Fits computing, overlap, efficiency and coding to steps that were measured.
+  """Fits computing, overlap, efficiency and coding to measured steps.
 
-  The least sum of squared relative errors over a grid, refined around its best.
+  Minimizes the sum of squared relative errors over a grid, which is refined
+  around its minimum.
 
   Args:
-    parameters: with the codes of all these steps, and a latency.
-    measured: 4 at least.
-    shapes: of the variables.
+    parameters: hold the latency and the costs of all codecs in `measured`.
+    measured: at least 4 steps.
+    shapes: shapes of the variables.
 
   Raises:
-    errors.ConfigError: there are too few.
+    errors.ConfigError: there are too few steps.
   """
   if len(measured) < _FITTED:
     raise errors.ConfigError(
@@ -230,7 +232,7 @@ def fit(
 def _search(
   ranges: _Ranges, seconds: np.ndarray, coded: np.ndarray, wire: np.ndarray
 ) -> tuple[dict[str, float], _Ranges]:
-  """(the best of a grid, narrower ranges around it)."""
+  """Returns (the best grid point, narrower ranges around it)."""
   axes = [np.linspace(low, high, 25) for low, high in ranges.values()]
   computing, overlap, efficiency = (
     axis[..., np.newaxis] for axis in np.meshgrid(*axes, indexing='ij')
@@ -239,7 +241,7 @@ def _search(
   rest = (
     seconds - computing - travels + np.minimum(travels, overlap * computing)
   )
-  # Linear in the factor of coding, whose best is known.
+  # The time is linear in the coding factor: its optimum has a closed form.
   part = coded / seconds
   free = not part.any()
   factor = (rest / seconds * part).sum(-1, keepdims=True) / (
@@ -262,15 +264,15 @@ def beside(
   measured: Iterable[Measured],
   shapes: Sequence[tuple[int, ...]],
 ) -> pd.DataFrame:
-  """What was planned beside what was measured.
+  """Compares predicted with measured steps.
 
   Args:
-    parameters: with the codes of these steps.
-    measured: steps.
-    shapes: of the variables.
+    parameters: hold the costs of all codecs in `measured`.
+    measured: measured steps.
+    shapes: shapes of the variables.
 
   Returns:
-    A row a step, with seconds and the relative error.
+    One row per step, with measured and predicted seconds and relative error.
   """
   rows = []
   for text, workers, bandwidth, seconds in measured:
@@ -283,5 +285,5 @@ def beside(
 
 
 def default_path(folder: str) -> str:
-  """Where `plan --output` writes them."""
+  """Returns the path to which `plan --output` writes parameters."""
   return os.path.join(folder, 'parameters.json')

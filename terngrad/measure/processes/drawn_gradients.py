@@ -1,4 +1,4 @@
-"""A pass that computes nothing, to time what comes after it."""
+"""A pass that returns fixed random gradients, to time the exchange alone."""
 
 from collections.abc import Sequence
 
@@ -8,10 +8,10 @@ from terngrad.step import passes
 
 
 class DrawnGradients(passes.Pass):
-  """Gradients that were drawn before, of a model that does not exist."""
+  """Fixed random gradients of given shapes, without a model."""
 
   def __init__(self, shapes: Sequence[Sequence[int]]) -> None:
-    """Draws gradients of these shapes."""
+    """Draws the gradients."""
     super().__init__(num_statistics=0)
     self._drawn = [
       tf.Variable(tf.random.stateless_normal(shape, [i, 3]), trainable=False)
@@ -27,7 +27,7 @@ class DrawnGradients(passes.Pass):
     key: tf.Tensor,
     scale: tf.Tensor | None = None,
   ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
-    """See `passes.Pass.gradients`."""
+    """Returns the fixed gradients, as `passes.Pass.gradients`."""
     del parameters, held, labels, key, scale
     nothing = tf.fill([passes.NUM_SCORES], 0.0 * images[0, 0, 0, 0])
     return [tf.identity(v) for v in self._drawn], nothing, []

@@ -1,4 +1,4 @@
-"""Steps of several processes beside each other: time, and bytes sent."""
+"""Compares steps of several processes: time, and bytes sent."""
 
 import math
 from collections.abc import Mapping
@@ -20,20 +20,21 @@ from terngrad.measure.processes import exchanges
 from terngrad.measure.processes import peers
 from terngrad.measure.processes import servers
 
-# Seconds to wait for a task to come, and for a sign of its life.
+# Seconds to wait for a task to start, and for its heartbeat.
 _TIMEOUT = 300
 # Seconds that a task serves a chief that never ends.
 _LONGEST = 86400
 
 
 class Case(NamedTuple):
-  """What is measured.
+  """A codec and an algorithm to measure.
 
   Attributes:
-    text: as it was asked for.
-    codec: as `--codec` spells it; 'workers=N' in it is filled in.
-    algorithm: see `exchanges.case`.
-    part_bytes: see `reduce.parts.cut`.
+    text: the case as the user wrote it.
+    codec: codec in the syntax of `--codec`; 'workers=N' in it is replaced by
+      the number of workers.
+    algorithm: 'auto' or a collective algorithm, as for `exchanges.case`.
+    part_bytes: bytes per part, as for `reduce.parts.cut`.
   """
 
   text: str
@@ -43,15 +44,15 @@ class Case(NamedTuple):
 
 
 class Plan(NamedTuple):
-  """How it is measured.
+  """The settings of a measurement.
 
   Attributes:
-    net: of `exchanges.NETS`.
-    real: see `exchanges.subject`.
-    batch: examples a process.
-    rounds: to take the median of.
+    net: a name in `exchanges.NETS`.
+    real: True for forward and backward passes, as for `exchanges.subject`.
+    batch: examples per process.
+    rounds: rounds of timing; the median is reported.
     interface: network interface whose bytes are counted; '' for all.
-    network: `algorithms.Network`, by which 'auto' chooses.
+    network: the network for which 'auto' chooses algorithms.
   """
 
   net: str
@@ -63,14 +64,14 @@ class Plan(NamedTuple):
 
 
 def parse(text: str, part_bytes: int) -> Case:
-  """The case that CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES names.
+  """Parses CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES.
 
   Args:
-    text: see above.
-    part_bytes: where the text does not say.
+    text: the case.
+    part_bytes: bytes per part if the text gives none.
 
   Raises:
-    errors.ConfigError: it is of no such form.
+    errors.ConfigError: the text has another form.
   """
   codec, *more = text.split('@')
   defaults = (algorithms.AUTO, str(part_bytes))
@@ -89,22 +90,22 @@ def parse(text: str, part_bytes: int) -> Case:
 def measure(
   cluster: spec.Cluster, cases: Sequence[Case], plan: Plan
 ) -> pd.DataFrame | None:
-  """Measures cases in turns, together with the other tasks of a cluster.
+  """Measures cases in alternation, together with the cluster's other tasks.
 
   Args:
-    cluster: of this task.
-    cases: to measure.
-    plan: how.
+    cluster: the cluster, as this task sees it.
+    cases: the cases to measure.
+    plan: settings of the measurement.
 
   Returns:
-    A row a case; None where this task served the chief.
+    One row per case; None if this task served the chief.
 
   Raises:
-    errors.ConfigError: a case cannot be, or the interface.
-    errors.TrainingError: another task did not come, or the port is taken.
+    errors.ConfigError: a case or the interface is invalid.
+    errors.TrainingError: another task did not start, or the port is taken.
   """
   try:
-    # What the limit starts obeys signals while Python's lock is held.
+    # Processes started by the limit handle signals while the GIL is held.
     with watchdog.limit(cluster, _LONGEST, 'The measurement'):
       if 'ps' not in cluster.jobs:
         return _measure_collectives(cluster, cases, plan)
@@ -179,7 +180,7 @@ def _measure(
   plan: Plan,
   both_ways: bool,
 ) -> pd.DataFrame:
-  """The table of cases, by their texts."""
+  """Returns the table of cases, by their texts."""
   sent = {
     text: _bytes_a_step(one, count, plan, both_ways)
     for text, one in built.items()
@@ -187,7 +188,7 @@ def _measure(
   seconds = timing.in_turns(
     {text: (one.step, 1) for text, one in built.items()},
     plan.rounds,
-    # Steps with passes are long, on slow networks minutes.
+    # Real steps are long, up to minutes on slow networks.
     settle=not plan.real,
   )
   first = next(iter(built))
@@ -204,7 +205,7 @@ def _measure(
       f'to {first}': timing.ratio(seconds, text, first),
       'payload_bytes': one.payload,
       'interface_bytes': sent[text],
-      # One process alone sends nothing.
+      # A single process sends nothing.
       'overhead': sent[text] / one.payload - 1 if one.payload else math.nan,
       'bits_per_element': 8 * one.payload / elements,
     }
@@ -215,7 +216,7 @@ def _measure(
 def _bytes_a_step(
   one: exchanges.Case, count: int, plan: Plan, both_ways: bool
 ) -> float:
-  """What the interface sends for a process in a step, or sends and receives."""
+  """Counts the bytes per step and process: sent, or sent and received."""
   is_loopback = plan.interface == 'lo'
 
   def total() -> int:
@@ -223,7 +224,7 @@ def _bytes_a_step(
     # The loopback receives what it sends.
     return sent + received if both_ways and not is_loopback else sent
 
-  one.step()  # builds its program
+  one.step()  # traces the step
   before = total()
   steps = min(plan.rounds, 2) if plan.real else plan.rounds
   for _ in range(steps):
@@ -232,7 +233,7 @@ def _bytes_a_step(
 
 
 def chart(table: pd.DataFrame, title: str) -> figure.Figure:
-  """Bars of time and bytes of each case; of what `measure` returns."""
+  """Plots time and bytes of each case in a table of `measure`."""
   page = figure.Figure(figsize=(8, 4), layout='constrained')
   left, right = page.subplots(1, 2, sharey=True)
   left.barh(table['case'], table['milliseconds'])

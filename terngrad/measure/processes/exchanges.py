@@ -1,4 +1,4 @@
-"""What an exchange costs: steps to time, and the bytes that it sends."""
+"""Training steps that measure an exchange: time and bytes."""
 
 import itertools
 import pathlib
@@ -29,19 +29,19 @@ from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.step import step as steps
 
-# The net of the race: see `single_column_alexnet`.
+# The net that is compared with other frameworks; see `single_column_alexnet`.
 RACE = 'single_column_alexnet'
 NETS = (RACE, *nets.NETS)
 
 
 class Subject(NamedTuple):
-  """What is trained.
+  """The model, or the gradients, of a measured step.
 
   Attributes:
-    shapes: of the variables.
-    model: Keras model, or None for gradients that are only sent.
+    shapes: shapes of the variables.
+    model: Keras model, or None for random gradients without a model.
     image: shape of an image.
-    classes: int.
+    classes: number of classes.
   """
 
   shapes: list[tuple[int, ...]]
@@ -51,10 +51,10 @@ class Subject(NamedTuple):
 
 
 def subject(net: str, real: bool) -> Subject:
-  """A net, or its list of variables alone.
+  """Builds a net, or only the list of its variables' shapes.
 
   Args:
-    net: of `NETS`.
+    net: a name in `NETS`.
     real: True for forward and backward passes; False for Gaussian gradients of
       the same shapes.
   """
@@ -72,7 +72,7 @@ def subject(net: str, real: bool) -> Subject:
 
 
 def single_column_alexnet() -> keras.Model:
-  """AlexNet in one column, as torchvision has it: 61,100,840 parameters.
+  """AlexNet in one column, as in torchvision: 61,100,840 parameters.
 
   Krizhevsky, One weird trick for parallelizing convolutional neural networks,
   https://arxiv.org/abs/1404.5997; without dropout.
@@ -89,7 +89,7 @@ def single_column_alexnet() -> keras.Model:
     name=RACE,
     layers=[
       keras.Input((224, 224, 3)),
-      # torchvision pads by 2, which makes 55 x 55 of 224 x 224.
+      # torchvision pads by 2, so 224 x 224 becomes 55 x 55.
       layers.ZeroPadding2D(2),
       layers.Conv2D(64, 11, 4, activation='relu'),
       *(pool(), conv(192, 5), pool()),
@@ -102,13 +102,13 @@ def single_column_alexnet() -> keras.Model:
 
 
 class Case(NamedTuple):
-  """One exchange with one code.
+  """One exchange with one codec.
 
   Attributes:
-    step: function without arguments: a step of all processes.
-    payload: bytes that a process sends a step, probes and losses included, by
-      formula.
-    algorithms: the one of each message.
+    step: runs a step of all processes.
+    payload: bytes that a process sends per step, including probes and losses,
+      by formula.
+    algorithms: the algorithm of each message.
   """
 
   step: Callable[[], None]
@@ -128,13 +128,13 @@ def case(
   """Builds a case.
 
   Args:
-    what: is trained.
-    group: of the processes.
-    codec_text: as `--codec` spells it.
-    algorithm: 'auto' or one of `algorithms.NAMES`.
-    batch: examples a process.
-    part_bytes: see `reduce.parts.cut`.
-    network: by which 'auto' chooses.
+    what: the model or the gradients.
+    group: the process group.
+    codec_text: codec in the syntax of `--codec`.
+    algorithm: 'auto' or a name in `algorithms.NAMES`.
+    batch: examples per process.
+    part_bytes: bytes per part, as for `reduce.parts.cut`.
+    network: the network for which 'auto' chooses algorithms.
   """
   device = '/CPU:0'
   exchange = collective.Collective(
@@ -152,7 +152,7 @@ def case(
     algorithms.sent_words(message, group.size, group.size)[name]
     for message, name in zip(messages, chosen, strict=True)
   )
-  # A row of a worker: its probes, statistics, request to stop and scores.
+  # A worker's metadata row: probes, statistics, stop request and scores.
   row = numbers_of_row(codec, copies) + passes.NUM_SCORES
   return Case(
     lambda: train_step.take(*values).entropy.numpy(),
@@ -164,7 +164,7 @@ def case(
 def messages_of(
   codec: gradients.GradientCodec,
 ) -> list[list[methods.Message]]:
-  """The messages of each round of each part of a codec."""
+  """Returns the messages of each round of each part of a codec."""
   return [
     part.codec.messages(number)
     for part in programs.parts(codec)
@@ -175,7 +175,7 @@ def messages_of(
 def numbers_of_row(
   codec: gradients.GradientCodec, copies: Sequence[replicas.Replica]
 ) -> int:
-  """Probes, statistics and the request to stop in the row of a worker."""
+  """Counts probes, statistics and the stop request in a worker's row."""
   statistics = sum(int(tf.size(v)) for v in copies[0].statistics)
   return codec.num_probes + statistics + 1
 
@@ -186,13 +186,13 @@ def step_of(
   copies: tuple[replicas.Replica, ...],
   codec: gradients.GradientCodec,
 ) -> steps.TrainStep:
-  """The traced step of the trainer.
+  """Builds the trainer's traced step.
 
   Args:
-    what: is trained.
-    exchange: between the workers.
-    copies: from `replicas_of`.
-    codec: from `codec_of`, in parts or not.
+    what: the model or the gradients.
+    exchange: the exchange between the workers.
+    copies: replicas from `replicas_of`.
+    codec: codec from `codec_of`, cut into parts or not.
   """
   training = steps.Training(
     node_pass=pass_of(what),
@@ -208,7 +208,7 @@ def step_of(
 def codec_of(
   what: Subject, text: str, num_workers: int
 ) -> gradients.GradientCodec:
-  """The codec of a text as `--codec` spells it."""
+  """Builds a codec from a text in the syntax of `--codec`."""
   codec = gradient_codecs.of_text(text, what.shapes, num_workers)
   return bucketing.on_kernels(codec)
 
@@ -216,7 +216,7 @@ def codec_of(
 def examples(
   what: Subject, batch: int, worker: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """A worker's images float32 [1, batch, ...] and labels int32 [1, batch]."""
+  """Draws images float32 [1, batch, ...] and labels int32 [1, batch]."""
   return (
     tf.random.stateless_normal([1, batch, *what.image], [1, worker]),
     tf.random.stateless_uniform(
@@ -226,22 +226,22 @@ def examples(
 
 
 def numbers() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-  """A step's number, learning rate and averaging decay."""
+  """Returns the step number, learning rate and averaging decay of a step."""
   return tf.constant(0, tf.int64), tf.constant(1e-6), tf.constant(0.0)
 
 
 def replicas_of(
   what: Subject, devices: Sequence[str], codec: gradients.GradientCodec
 ) -> tuple[replicas.Replica, ...]:
-  """The variables, without moving averages of them: the peers keep none.
+  """Creates replicas without moving averages: PyTorch's steps keep none.
 
   Args:
-    what: is trained.
-    devices: names.
-    codec: from `codec_of`, in parts or not.
+    what: the model or the gradients.
+    devices: device names.
+    codec: codec from `codec_of`, cut into parts or not.
 
   Returns:
-    One a device.
+    One replica per device.
   """
   if what.model is not None:
     plan = model_variables.variables_of(what.model)
@@ -259,7 +259,7 @@ def replicas_of(
 
 
 def pass_of(what: Subject) -> passes.Pass:
-  """The pass of a subject."""
+  """Returns the forward and backward pass of a subject."""
   if what.model is not None:
     return passes.ModelPass(
       what.model, model_variables.variables_of(what.model)
@@ -268,14 +268,14 @@ def pass_of(what: Subject) -> passes.Pass:
 
 
 def interface_bytes(name: str, text: str | None = None) -> tuple[int, int]:
-  """Bytes that a network interface of this host has received and sent.
+  """Returns the bytes that an interface of this host has received and sent.
 
   Args:
-    name: of the interface; '' for all together but the loopback.
-    text: of /proc/net/dev; None reads it.
+    name: network interface; '' for the sum over all except the loopback.
+    text: contents of /proc/net/dev; None reads the file.
 
   Raises:
-    errors.ConfigError: there is none of this name.
+    errors.ConfigError: there is no interface of this name.
   """
   if text is None:
     text = pathlib.Path('/proc/net/dev').read_text(encoding='ascii')

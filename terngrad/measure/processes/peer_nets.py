@@ -1,11 +1,11 @@
-"""Nets of the race as PyTorch modules, layer by layer those of this package."""
+"""PyTorch modules with the same layers as nets of this package."""
 
-# PyTorch may be absent, and so its types are; it is imported when needed.
+# PyTorch is optional: it is imported on use, and its types are unknown.
 from typing import Any
 
 
 def alexnet(classes: int) -> Any:
-  """`exchanges.single_column_alexnet`."""
+  """Builds the net of `exchanges.single_column_alexnet`."""
   from torch import nn
 
   def conv(*sizes: int) -> tuple[Any, Any]:
@@ -24,14 +24,14 @@ def alexnet(classes: int) -> Any:
 
 
 def resnet_v1_50(classes: int) -> Any:
-  """The net of that name of `slim.nets`: the last unit of a block strides.
+  """Builds `resnet_v1_50` of `slim.nets`, which strides in a block's last unit.
 
   He et al., Deep Residual Learning, https://arxiv.org/abs/1512.03385, table 1.
   """
   from torch import nn
 
   class Sum(nn.Module):
-    """The rectified sum of two branches."""
+    """The ReLU of the sum of two branches."""
 
     def __init__(self, branch: Any, shortcut: Any) -> None:
       super().__init__()
@@ -43,7 +43,7 @@ def resnet_v1_50(classes: int) -> Any:
   def conv(
     before: int, after: int, size: int, stride: int = 1
   ) -> tuple[Any, Any]:
-    # Without bias, as normalized convolutions of slim are.
+    # No bias, as in slim's convolutions with batch normalization.
     return (
       nn.Conv2d(before, after, size, stride, size // 2, bias=False),
       nn.BatchNorm2d(after),

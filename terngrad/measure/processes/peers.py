@@ -1,7 +1,7 @@
-"""The same steps by PyTorch's DistributedDataParallel, where it is installed.
+"""The same steps in PyTorch's DistributedDataParallel, if it is installed.
 
-It is what many would take otherwise: gradients are all-reduced by gloo while
-others are computed, as float32 or by one of its communication hooks.
+DistributedDataParallel is the common alternative. gloo all-reduces gradients
+during the backward pass, as float32 or with a communication hook.
 
 References:
   Li et al., PyTorch Distributed, https://arxiv.org/abs/2006.15704.
@@ -15,7 +15,7 @@ import types
 from collections.abc import Callable
 from collections.abc import Sequence
 
-# PyTorch may be absent, and so its types are; it is imported when needed.
+# PyTorch is optional: it is imported on use, and its types are unknown.
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ NAME = 'ddp'
 _RATE = 1e-6
 _FLOAT_STEPS = 2
 _PLAIN, _POWERSGD = 'none', 'powersgd'
-# Bytes of an element, where all are sent.
+# Bytes per element, for hooks that send every element.
 _WIDTHS = {_PLAIN: 4, 'fp16': 2, 'bf16': 2}
 _HOOKS_OF = 'torch.distributed.algorithms.ddp_comm_hooks'
 _HOOKS = (*_WIDTHS, _POWERSGD)
@@ -42,7 +42,7 @@ _NETS = {
 
 
 def is_peer(text: str) -> bool:
-  """Whether a case is one of this module's: 'ddp', 'ddp:hook=fp16'."""
+  """Returns whether a case is PyTorch's, such as 'ddp' or 'ddp:hook=fp16'."""
   return spelling.split(text)[0] == NAME
 
 
@@ -57,20 +57,20 @@ def case(
   """Builds a case.
 
   Args:
-    what: is trained.
-    group: by which the processes tell each other where they meet.
+    what: the model or the gradients.
+    group: the process group, used to exchange the address of PyTorch's store.
     host: name or address of the first process's machine.
-    text: 'ddp', with options: hook of none, fp16, bf16 and powersgd; rank, of
-      powersgd.
-    batch: examples a process.
-    interface: network interface that gloo uses; '' for its own choice.
+    text: 'ddp', with options: `hook` (none, fp16, bf16 or powersgd) and `rank`
+      (of powersgd).
+    batch: examples per process.
+    interface: network interface that gloo uses; '' lets gloo choose.
 
   Returns:
-    Its bytes are those of a ring all-reduce. PowerSGD's first two steps, which
-    send float32, are behind it.
+    A case that counts the bytes of a ring all-reduce. PowerSGD's first two
+    steps, which send float32, have been run already.
 
   Raises:
-    errors.ConfigError: PyTorch is not there, or has no such hook.
+    errors.ConfigError: PyTorch is not installed or lacks the hook.
   """
   with errors.as_config_error():
     hook, rank = spelling.make('case', text, {NAME: _choice})
@@ -109,7 +109,7 @@ def case(
 
 
 def _choice(hook: str = _PLAIN, rank: int = 1) -> tuple[str, int]:
-  """(hook, rank) of a text."""
+  """Returns the validated (hook, rank)."""
   spelling.check_name('hook', hook, _HOOKS)
   if not 1 <= rank <= 1024:
     raise ValueError(
@@ -119,7 +119,7 @@ def _choice(hook: str = _PLAIN, rank: int = 1) -> tuple[str, int]:
 
 
 def _torch() -> types.ModuleType:
-  """PyTorch, imported when it is needed."""
+  """Imports PyTorch."""
   try:
     return importlib.import_module('torch')
   except ImportError as error:
@@ -132,7 +132,7 @@ def _torch() -> types.ModuleType:
 def _join(
   torch: types.ModuleType, group: groups.Group, host: str, interface: str
 ) -> None:
-  """Makes the group of all processes, once."""
+  """Initializes PyTorch's process group, once."""
   distributed = torch.distributed
   if distributed.is_initialized():
     return
@@ -155,7 +155,7 @@ def _join(
 def _register(
   torch: types.ModuleType, parallel: Any, hook: str, rank: int
 ) -> None:
-  """Gives a model its communication hook."""
+  """Registers the communication hook of a model."""
   if hook == _POWERSGD:
     module = importlib.import_module(f'{_HOOKS_OF}.powerSGD_hook')
     state = module.PowerSGDState(
@@ -171,7 +171,7 @@ def _register(
 def _model(
   torch: types.ModuleType, what: exchanges.Subject, batch: int, worker: int
 ) -> tuple[Any, Callable[[Any], Any]]:
-  """(a module, a function of it that returns the loss)."""
+  """Returns (a module, a function that maps the module to its loss)."""
   if what.model is None:
     return _given_gradients(what.shapes), lambda model: model()
   if what.model.name not in _NETS:
@@ -191,11 +191,11 @@ def _model(
 
 
 def _given_gradients(shapes: Sequence[Sequence[int]]) -> Any:
-  """A module without passes: its gradients are Gaussian numbers."""
+  """Returns a module whose backward pass gives fixed Gaussian gradients."""
   import torch
 
   class Given(torch.autograd.Function):
-    """Zero, of gradients that are drawn once."""
+    """Computes zero, with fixed gradients."""
 
     @staticmethod
     def forward(ctx: Any, drawn: list[Any], *parameters: Any) -> Any:
@@ -207,7 +207,7 @@ def _given_gradients(shapes: Sequence[Sequence[int]]) -> Any:
       return None, *ctx.drawn
 
   class Module(torch.nn.Module):
-    """Parameters of some shapes."""
+    """A module with parameters of the given shapes."""
 
     def __init__(self) -> None:
       super().__init__()
@@ -221,18 +221,18 @@ def _given_gradients(shapes: Sequence[Sequence[int]]) -> Any:
 
 
 def elements_sent(shapes: Sequence[Sequence[int]], rank: int) -> int:
-  """Elements that are all-reduced in a step.
+  """Counts the elements that are all-reduced in a step.
 
   Args:
-    shapes: of the variables, outputs last.
-    rank: of PowerSGD, of which a matrix n x m sends rank (n + m) elements where
-      that is less than half of it, as the hook's `min_compression_rate` of 2
-      has it; 0 for none, which sends all.
+    shapes: shapes of the variables, with the output axis last.
+    rank: rank of PowerSGD; 0 for no PowerSGD, which sends all elements. An n x
+      m matrix sends rank (n + m) elements if that is less than half of its
+      elements, since the hook's `min_compression_rate` is 2.
   """
   total = 0
   for shape in shapes:
     elements = math.prod(shape)
-    # PyTorch has the axis of the outputs first.
+    # PyTorch has the output axis first.
     outputs = shape[-1] if len(shape) > 1 else elements
     inputs = elements // outputs
     factors = min(rank, outputs, inputs) * (outputs + inputs)

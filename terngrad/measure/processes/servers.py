@@ -1,4 +1,4 @@
-"""Parameter servers to time: the traced step of the trainer on real tasks."""
+"""Builds steps with parameter servers on separate tasks, to be timed."""
 
 import tensorflow as tf
 
@@ -14,10 +14,10 @@ from terngrad.step import passes
 
 
 def serve(cluster: spec.Cluster, timeout: float) -> None:
-  """Serves as a ps, or as a worker but the chief, until the chief says so.
+  """Serves as a ps or as a non-chief worker, until the chief stops it.
 
   Args:
-    cluster: of this task.
+    cluster: the cluster, as this task sees it.
     timeout: seconds after which to end in any case.
 
   Raises:
@@ -25,7 +25,7 @@ def serve(cluster: spec.Cluster, timeout: float) -> None:
   """
   task = tasks.all_tasks(cluster, cluster.job)[cluster.index]
   chief = tasks.all_tasks(cluster, 'worker')[0]
-  # A worker runs its part of the step, whose operations it must know.
+  # Load the native operations: a worker runs its part of the step.
   native.available()
   served = service.Service(task, cluster, {}, {'GPU': 0})
   served.next_order(timeout)
@@ -33,14 +33,14 @@ def serve(cluster: spec.Cluster, timeout: float) -> None:
 
 
 def join(cluster: spec.Cluster, timeout: float) -> None:
-  """Makes this process the chief of all other tasks, once they are there.
+  """Connects this process, the chief, to all other tasks once they run.
 
   Args:
-    cluster: of worker 0.
-    timeout: seconds to wait for them.
+    cluster: the cluster, as worker 0 sees it.
+    timeout: seconds to wait for the tasks.
 
   Raises:
-    tasks.LostError: one did not come.
+    tasks.LostError: a task did not answer.
   """
   others = tasks.servers_of(cluster)
   states = tasks.states_within(others, timeout)
@@ -64,14 +64,14 @@ def case(
   """Builds a case of all workers and servers of a cluster.
 
   Args:
-    what: is trained, its model on this process.
-    cluster: of worker 0, after `join`.
-    codec_text: as `--codec` spells it.
-    batch: examples a worker.
-    part_bytes: see `reduce.parts.cut`.
+    what: the model or the gradients; a model is on this process.
+    cluster: the cluster, as worker 0 sees it, after `join`.
+    codec_text: codec in the syntax of `--codec`.
+    batch: examples per worker.
+    part_bytes: bytes per part, as for `reduce.parts.cut`.
 
   Returns:
-    Its payload is what a worker pushes and pulls.
+    A case whose payload is what a worker pushes and pulls.
   """
   devices = tuple(task.device() for task in tasks.all_tasks(cluster, 'worker'))
   count = len(devices)
@@ -92,7 +92,7 @@ def case(
   rounds = exchanges.messages_of(codec)
   pushed = sum(m.expected_words for messages in rounds for m in messages)
   pulled = sum(layout.totals(messages).bits() for messages in rounds)
-  # A row there, with scores; the agreed probe and the request to stop back.
+  # Push a row with scores; pull the agreed probe and the stop request.
   row = 2 * exchanges.numbers_of_row(codec, copies) + passes.NUM_SCORES
   return exchanges.Case(
     lambda: train_step.take(*values).entropy.numpy(),
