@@ -7,7 +7,6 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _VERBS = {'begin', 'carry', 'send', 'decode', 'estimate', 'finish'}
 # What has verbs of the same names.
 _OTHERS = {
-  'terngrad/cli/sweep.py tell.send',
   'terngrad/compression/compressor.py reducer.begin',
   'terngrad/measure/planning/coding.py both.send',
   'terngrad/measure/variance.py taken.estimate',
