@@ -60,8 +60,7 @@ def load(
   Returns:
     Elements (images float32 [B, image_size, image_size, channels], labels
     int32 [B]), and the description of the split. Damage found while reading
-    raises tf.errors.OpError, which
-    `slim.datasets.records.records.explain` converts.
+    raises tf.errors.OpError; `slim.datasets.records.records.explain` converts.
 
   Raises:
     slim.errors.UnknownNameError: unknown data set, split or preprocessing.

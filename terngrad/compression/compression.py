@@ -42,8 +42,7 @@ def compress(
     codec: a text such as 'ternary' or 'powersgd:rank=2', or a dict from regular
       expressions of names to such texts. Codecs with state need a `Compressor`.
     step: integer [], steps taken before; random codes depend on it.
-    seed: integer, seed of the random codes. A `Compressor` uses its seed
-      instead.
+    seed: of the random codes. A `Compressor` uses its seed instead.
     mean: True returns the mean over the replicas, for losses that each replica
       averages over its local examples. False returns the sum, for losses that
       are divided by the number of all examples.

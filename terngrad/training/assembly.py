@@ -53,8 +53,7 @@ def assemble(
 
   Args:
     config: a validated configuration.
-    context: the exchange, the data and the hooks; None for those of
-      `of_this_process`.
+    context: exchange, data and hooks; None for those of `of_this_process`.
 
   Raises:
     errors.ConfigError, slim.errors.DataError: a file, a device or a process is
