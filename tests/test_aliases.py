@@ -84,3 +84,8 @@ def test_a_parallel_model_takes_loss_fn_and_update():
 def test_a_parallel_model_refuses_both_names(old, new):
   with pytest.raises(TypeError, match=f'expected {new}, received it and {old}'):
     terngrad.parallelize(None, None, **{old: None, new: None})
+
+
+def test_a_trainer_without_an_optimizer_is_refused():
+  with pytest.raises(ValueError, match='optimizer: expected a text'):
+    terngrad.Trainer(small_model(), optimizer=None)

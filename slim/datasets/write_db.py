@@ -294,16 +294,14 @@ def verify(
   return images.count
 
 
-def _records(
-  images: Images, shuffle_seed: int | None
-) -> abc.Iterator[tuple[int, bytes]]:
-  """Yields (key number, record) of every image."""
+def _records(images: Images, shuffle_seed: int | None) -> progress.Progress:
+  """Returns (key number, record) of every image, with a progress bar."""
   numbers = np.arange(images.count)
   if shuffle_seed is not None:
     np.random.default_rng(shuffle_seed).shuffle(numbers)
   made = map(_record, images.stream.as_numpy_iterator())
-  bar = progress.Progress(made, total=images.count, unit=' images')
-  return zip(map(int, numbers), bar, strict=True)
+  pairs = zip(map(int, numbers), made, strict=True)
+  return progress.Progress(pairs, total=images.count, unit=' images')
 
 
 def _fill(
@@ -311,8 +309,9 @@ def _fill(
   images: Images,
   shuffle_seed: int | None,
 ) -> None:
-  records_left = _records(images, shuffle_seed)
-  with opened as begin:
+  # A failure of the database is reported below the bar, not on its line.
+  with _records(images, shuffle_seed) as bar, opened as begin:
+    records_left = iter(bar)
     while together := list(itertools.islice(records_left, _COMMIT_TOGETHER)):
       with begin() as batch:
         for number, record in together:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import pathlib
 import shlex
 import shutil
 import subprocess
@@ -29,10 +30,10 @@ def with_flags(
     terngrad.errors.ConfigError: the configuration cannot run on this machine.
   """
   count = len(config.worker_hosts)
-  data = os.path.join(os.getcwd(), values.split_dataset)
+  data = _absolute(values.split_dataset)
   workspace = config.workspace
   if values.workspace:
-    workspace = os.path.join(os.getcwd(), values.workspace)
+    workspace = _absolute(values.workspace)
   changed = dataclasses.replace(
     config,
     data_dirs=tuple(f'{data}/worker_{i}_of_{count}' for i in range(count)),
@@ -52,10 +53,14 @@ def with_flags(
 def split(values: launch_flags.Hosts, workers: int) -> int:
   """Links each worker's part of the data; returns the exit code."""
   program = os.path.join(values.scripts, 'split_dataset.sh')
-  data = os.path.join(os.getcwd(), values.split_dataset)
-  return subprocess.run(
-    [program, '--all', data, str(workers)], check=False
-  ).returncode
+  data = _absolute(values.split_dataset)
+  done = subprocess.run([program, '--all', data, str(workers)], check=False)
+  return exit_codes.as_shell(done.returncode)
+
+
+def _absolute(path: str) -> str:
+  """Completes a path, which may begin with `~`."""
+  return os.path.join(os.getcwd(), os.path.expanduser(path))
 
 
 def start(
@@ -76,16 +81,13 @@ def start(
   name = values.experiment
   if name == launch_flags.BY_TIME:
     name = time.strftime('%Y-%m-%d_%H-%M-%S')
-  program = [sys.executable, '-m', 'terngrad.cli.main', 'launch']
-  program += [f'--scripts={values.scripts}', f'--experiment={name}']
+  program = [*_launch(), f'--scripts={values.scripts}', f'--experiment={name}']
   with tempfile.NamedTemporaryFile() as file:
     file.write(config.text().encode(errors='surrogateescape'))
     file.flush()
     code = subprocess.run(
       [*_network(config), *program, f'--config={file.name}', '--', *words],
       stdout=subprocess.DEVNULL,
-      # With -m, modules of the working directory would be found first.
-      cwd=os.sep,
       check=False,
     ).returncode
   if code:
@@ -97,6 +99,18 @@ def start(
   output.say(f'state: {shlex.join(state)}')
   output.say(f'stop:  {shlex.join(stop)}')
   return command.DONE
+
+
+def _launch() -> list[str]:
+  """Returns the words of `terngrad launch`, next to this interpreter.
+
+  With `-m`, which is left where it is not installed, modules of the working
+  directory are found first.
+  """
+  installed = pathlib.Path(sys.executable).with_name('terngrad')
+  if installed.exists():
+    return [str(installed), 'launch']
+  return [sys.executable, '-m', 'terngrad.cli.main', 'launch']
 
 
 def _network(config: configuration.Configuration) -> list[str]:

@@ -59,7 +59,7 @@ def named(devices: Sequence[int | str]) -> tuple[str, ...]:
   Raises:
     errors.ConfigError: the list is empty or an entry is not a device.
   """
-  listed = () if isinstance(devices, str) else devices
+  listed = () if isinstance(devices, str) else tuple(devices)
   parts = [part for part in map(_part, listed) if part]
   if not parts or len(parts) < len(listed):
     raise errors.ConfigError(

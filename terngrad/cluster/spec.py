@@ -64,9 +64,9 @@ def make(jobs: Mapping[str, Sequence[str]], job: Any, index: Any) -> Cluster:
         f'{shown(name)}. Rename it or leave it out.'
       )
   found = {
-    name: tuple(parse_address(address, name) for address in jobs[name])
+    name: some
     for name in JOBS
-    if jobs.get(name)
+    if (some := tuple(parse_address(a, name) for a in jobs.get(name, ())))
   }
   everyone = [address for some in found.values() for address in some]
   if len(everyone) > MAX_TASKS:

@@ -195,8 +195,8 @@ class _Speaker:
       pass_fds=shared,
     )
     # Not None, because of `stdin=subprocess.PIPE`.
-    self._input = cast(IO[bytes], self._process.stdin).fileno()
-    os.set_blocking(self._input, False)
+    self._input = cast(IO[bytes], self._process.stdin)
+    os.set_blocking(self._input.fileno(), False)
     atexit.register(self._process.communicate)
     signal_guard.listen(lambda **news: self._tell(news))
     if number := signals.taken():
@@ -214,9 +214,10 @@ class _Speaker:
 
   def _tell(self, words: Sequence[Any] | Mapping[str, Any]) -> None:
     # If the other process has ended or hangs, this process continues.
+    # After `communicate` the pipe is closed: a ValueError.
     with contextlib.suppress(OSError, ValueError):
       line = json.dumps(words) + '\n'
-      os.write(self._input, line.encode())
+      os.write(self._input.fileno(), line.encode())
 
 
 @functools.cache

@@ -299,12 +299,13 @@ class Code(method.Method):
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """Encodes the payload, or requantizes the carried one."""
-    own, shared, key = context.own, context.shared, context.element_key
+    own, shared = context.own, context.shared
     if self.carries:
       key = random_bits.for_requantizing(context.key)
       key = random_bits.from_element(key, context.start)
       words = self.requantize(gradients[0], own, shared, context.shapes, key)
     else:
+      key = context.element_key
       words = self.encode_pieces(gradients, context.sizes, own, shared, key)
     return [words], states
 

@@ -60,13 +60,17 @@ class Trainer(building.BuiltModel):
       seed: seed of the random codes.
 
     Raises:
-      ValueError: a codec, a rule or the optimizer is unknown, or there are
-        fewer workers than devices.
+      ValueError: a codec, a rule or the optimizer is unknown or missing, or
+        there are fewer workers than devices.
     """
     if isinstance(devices, str) or not 1 <= len(devices) <= num_workers:
       raise ValueError(
         'devices: expected a list of 1 or more names, and as many workers or '
         f'more, received {devices!r} and num_workers={num_workers}.'
+      )
+    if not optimizer:
+      raise ValueError(
+        f'optimizer: expected a text such as momentum, received {optimizer!r}.'
       )
     choices = building.Choices(
       codec, codec_rules, in_float32, optimizer, loss, seed=seed

@@ -155,8 +155,8 @@ class Devices(options.Part):
       options.refuse(
         is_divided and given not in (1, 'averaged', 'per_device'),
         f'device_weights: expected none beside --{name}={given}, which takes '
-        f'equal shares, received {",".join(self.device_weights)}. Leave one of '
-        'the two out.',
+        f'equal shares, received {",".join(map(str, self.device_weights))}. '
+        'Leave one of the two out.',
       )
     options.refuse(
       parts > 1 and self.local_steps > 1,

@@ -22,7 +22,7 @@ class Optimizer(options.Part):
     'and whose L2 terms are decoupled. stays=true or false says otherwise.',
   )
   local_momentum: float = options.option(
-    0.0, 'Momentum of --inner_optimizer=momentum.'
+    0.0, 'Momentum of --inner_optimizer=momentum.', least=0, most=1
   )
   outer_learning_rate: float = options.option(
     1.0,

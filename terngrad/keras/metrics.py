@@ -121,8 +121,10 @@ class _Means:
   def __init__(self) -> None:
     # float64: an epoch has more bits than float32 can count.
     self._bits = keras.metrics.Mean(dtype='float64')
-    names = ZEROS, ERROR, RESIDUAL
-    self._figures = {name: keras.metrics.Mean() for name in names}
+    self._figures = {
+      name: keras.metrics.Mean(dtype='float32')
+      for name in (ZEROS, ERROR, RESIDUAL)
+    }
 
   def reset(self) -> None:
     """Resets all means."""
@@ -131,7 +133,8 @@ class _Means:
 
   def add_bits(self, bits: tf.Tensor, elements: tf.Tensor) -> None:
     """Adds the bits and the elements that a step sent; float64 []."""
-    self._bits.update_state(bits / elements, elements)
+    # A sparse gradient may have no rows.
+    self._bits.update_state(tf.math.divide_no_nan(bits, elements), elements)
 
   def add(self, found: Mapping[str, tf.Tensor], counts: tf.Tensor) -> None:
     """Adds a step's figures, inside the traced step.

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import IO
 from typing import NamedTuple
+from typing import Protocol
 from typing import TypeVar
 
 from terngrad.launching import addresses
@@ -51,10 +52,17 @@ class Said(NamedTuple):
 _Asked = TypeVar('_Asked')
 
 
+class Say(Protocol):
+  """Prints lines, such as `output.say`."""
+
+  def __call__(self, *lines: str) -> None:
+    """Prints the lines at once."""
+
+
 def each(
   ask: Callable[[_Asked], Said],
   whom: Iterable[_Asked],
-  say: Callable[..., None] | None = None,
+  say: Say | None = None,
 ) -> Said:
   """Calls a function for each item, one after the other.
 

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -132,8 +133,9 @@ def _kinds(
   kinds = {}
   for text, codec in parsed.items():
     fast = codec.on_kernels() if native.available() else codec
-    if fast is not codec and isinstance(fast, coded.Code):
-      kinds[text, 'native'] = fast
+    if fast is not codec:
+      # `parsed` holds codes of one message, and so do their kernels.
+      kinds[text, 'native'] = cast(coded.Code, fast)
     kinds[text, 'XLA' if codec.compiled else 'graph'] = codec
   return kinds
 

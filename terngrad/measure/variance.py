@@ -110,7 +110,7 @@ def errors(text: str, workers: list[np.ndarray], draws: int) -> Errors:
       }
     )
   found = pd.DataFrame(rows)
-  means, standard_errors = found.mean(), found.sem()
+  means, standard_errors = found.mean(skipna=False), found.sem(skipna=False)
   common = np.square(moved / draws).sum() / energy
   excess = draws * common - means['mean']
   return Errors(

@@ -30,7 +30,7 @@ _TRIAL_WORDS = 517
 _DIGITS = ops.Digits(3, 20)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class FusedUpdate:
   """An update that decodes in the kernel and stores no gradients.
 

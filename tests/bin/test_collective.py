@@ -230,8 +230,8 @@ def test_what_ranges_keep_outlives_a_killed_process(data_dir, tmp_path):
 
 def lose_one_and_continue(number, data_dir, folder, **changes):
   """Loses process 1 of 2 by a signal; all start again and end."""
-  # Only the loss of a stopped process shows by time. A step that is compiled on a
-  # busy machine takes minutes.
+  # Only the loss of a stopped process shows by time. A step that is compiled on
+  # a busy machine takes minutes.
   seconds = 150 if number == signal.SIGSTOP else 1200
   with processes.Processes() as group:
     hosts = start_all(

@@ -10,6 +10,7 @@ import pytest
 from terngrad import errors
 from terngrad.cli import flags
 from terngrad.cli import launch
+from terngrad.cli import launch_local
 from terngrad.cli import ports
 
 TRAIN = ('train', 'mnist', '--max_steps=4', 'a b')
@@ -222,3 +223,8 @@ def test_the_command_that_is_printed_names_the_experiment(started, capsys):
   )
   words = shlex.split(line.partition('its state: ')[2])
   assert words[-2:] == ['--experiment=e', '--status']
+
+
+def test_a_folder_may_be_of_the_users_home(monkeypatch):
+  monkeypatch.setenv('HOME', '/my home')
+  assert launch_local._absolute('~/data') == '/my home/data'

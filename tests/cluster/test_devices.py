@@ -2,6 +2,7 @@
 
 import pytest
 
+from terngrad.cluster import devices
 from tests import forked
 
 
@@ -42,3 +43,7 @@ def test_threads_that_come_too_late_are_refused(tmp_path):
   done = threads_of('late', '--threads=3', folder=tmp_path)
   assert done.returncode == 2
   assert 'threads: expected 3 before the first operation' in done.stderr
+
+
+def test_names_may_come_one_by_one():
+  assert devices.named(iter(['/CPU:0', 'cpu:1'])) == ('/CPU:0', '/CPU:1')

@@ -96,3 +96,8 @@ def test_a_port_that_is_taken_is_refused(host):
     ):
       spec.check_port(cluster)
   spec.check_port(cluster)
+
+
+def test_a_job_without_tasks_is_left_out():
+  jobs = {'worker': ['localhost:1'], 'ps': iter(())}
+  assert 'ps' not in spec.make(jobs, 'worker', 0).jobs

@@ -115,3 +115,11 @@ def test_a_block_that_holds_pythons_lock_is_ended_too(name, code):
   (line,) = ended.stderr.splitlines()
   assert re.match(r'error: Step 2: expected every task to take part', line)
   assert f'no answer from worker 1 ({place})' in line
+
+
+def test_a_speaker_that_has_ended_writes_into_no_other_file(tmp_path):
+  speaker = watchdog._Speaker()
+  speaker._process.communicate()
+  with open(tmp_path / 'other', 'w+', encoding='utf-8') as other:
+    speaker._tell([1])
+    assert other.read() == ''

@@ -321,3 +321,15 @@ def test_processes_that_meet_in_a_folder_are_the_cluster(tmp_path):
   # This machine's name is for others to reach, and nobody vouches for them.
   with pytest.raises(errors.ConfigError, match='--allow_insecure_network'):
     meeting(rendezvous_dir=str(tmp_path / 'other')).validate()
+
+
+def test_shares_may_be_numbers():
+  config(num_gpus=2, device_weights=(1.0, 0.25)).validate()
+
+
+def test_a_momentum_is_in_range_also_where_it_is_not_used():
+  made = config(
+    local_steps=2, inner_optimizer='momentum:momentum=0.9', local_momentum=5.0
+  )
+  with pytest.raises(errors.ConfigError, match='local_momentum'):
+    made.validate()

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 
 import terngrad.keras
+from terngrad.keras import metrics
 from tests.keras import small
 
 pytestmark = small.ARRAYS_OF_KERAS
@@ -144,3 +145,16 @@ def test_another_optimizer_is_refused():
 def test_every_must_be_a_number_of_steps():
   with pytest.raises(ValueError, match='expected 1 or more'):
     terngrad.keras.CompressionMetrics(every=0)
+
+
+def test_a_step_without_rows_leaves_the_mean_of_the_others():
+  means = metrics._Means()
+  for bits, elements in ((0, 0), (64, 2)):
+    means.add_bits(*(tf.constant(n, tf.float64) for n in (bits, elements)))
+  assert means.results() == {'bits_per_element': 32, 'compression_ratio': 1}
+
+
+def test_means_are_of_float32_whatever_the_model_computes_in(monkeypatch):
+  monkeypatch.setattr(keras.config, 'floatx', lambda: 'bfloat16')
+  means = metrics._Means()
+  assert {mean.dtype for mean in means._figures.values()} == {'float32'}

@@ -65,7 +65,6 @@ class _BitmapSign(wire.OfDensity):
     return tf.concat([[used], tf.bitcast(bitmap, tf.int32), stream], axis=0)
 
   def unpack_codes(self, words: tf.Tensor, width: int) -> wire.Planes:
-
     words = tf.bitcast(words, tf.uint32)
     bitmap, stream = words[1 : 1 + width], words[1 + width :]
     nonzero = _bit(bitmap[tf.newaxis], _places())

@@ -71,7 +71,6 @@ class _Huffman(wire.OfDensity):
     return tf.where(used <= capacity, words, _raw(symbols, capacity))
 
   def unpack_codes(self, words: tf.Tensor, width: int) -> wire.Planes:
-
     step = _step(words[0])
     symbols = tf.cond(
       # Invalid values of q, from corrupted payloads, decode without a table.

@@ -72,7 +72,6 @@ class _ZeroRuns(wire.OfDensity):
     return tf.concat([[used], wire.pack_bytes(packed[:-1])], axis=0)
 
   def unpack_codes(self, words: tf.Tensor, width: int) -> wire.Planes:
-
     found = wire.unpack_bytes(words[1:])
     length = tf.where(found < _RUNS, 1, found - (_RUNS - 2))
     start = tf.minimum(tf.cumsum(length, exclusive=True), width)[:, tf.newaxis]

@@ -1,5 +1,6 @@
 """Times steps of Keras's `fit`, with compression and without."""
 
+import hashlib
 import os
 import statistics
 from collections.abc import Sequence
@@ -11,7 +12,6 @@ import pandas as pd
 import tensorflow as tf
 
 from terngrad import errors
-from terngrad.cluster import equality
 from terngrad.keras import multi_worker
 from terngrad.keras import optimizer as optimizers
 from terngrad.measure import timing
@@ -116,12 +116,13 @@ class _Fit:
     """Returns whether weights and optimizer are equal in all processes."""
     model, copies = self._model, self._strategy.experimental_local_results
     variables = (*model.trainable_variables, *model.optimizer.variables)
-    digests = np.array(
-      [[equality.digest(c.numpy()) for c in copies(v.value)] for v in variables]
-    )
-    equal = (digests == digests[:, :1]).all()
-    row = [[int(equal), *equality.digest(digests[:, 0])]]
-    rows = _of_all_replicas(self._strategy, tf.constant(row, tf.int32))
+    digest, equal = hashlib.sha256(), True
+    for variable in variables:
+      local = [copy.numpy().tobytes() for copy in copies(variable.value)]
+      equal = equal and len(set(local)) == 1
+      digest.update(local[0])
+    row = [int(equal), *np.frombuffer(digest.digest(), np.int64)]
+    rows = _of_all_replicas(self._strategy, tf.constant([row], tf.int64))
     return bool(rows[:, 0].all() and (rows == rows[0]).all())
 
 

@@ -212,6 +212,10 @@ def break_even(
     own, other = times(rate)
     return own >= other
 
+  if not loses(high):
+    return math.inf
+  if loses(low):
+    return 0.0
   rates = np.geomspace(low, high, _RATES)
-  place = bisect.bisect_left(rates, True, key=loses)
-  return [0.0, *rates[:-1].tolist(), math.inf][place]
+  index = bisect.bisect_left(rates, True, key=loses)
+  return float(rates[index - 1])

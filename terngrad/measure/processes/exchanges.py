@@ -282,8 +282,8 @@ def interface_bytes(name: str, text: str | None = None) -> tuple[int, int]:
   counts = {}
   for line in text.splitlines()[2:]:
     interface, _, columns = line.partition(':')
-    received, *_, sent = columns.split()[:9]
-    counts[interface.strip()] = int(received), int(sent)
+    numbers = columns.split()
+    counts[interface.strip()] = int(numbers[0]), int(numbers[8])
   if name and name not in counts:
     raise errors.ConfigError(
       f'interface: expected one of {", ".join(counts)}, received {name!r}. '
