@@ -93,3 +93,16 @@ def test_chart_has_a_line_for_every_code():
   for axes in chart.axes:
     labels = [line.get_label() for line in axes.lines]
     assert labels[:2] == ['identity', 'ternary']
+
+
+def test_a_code_that_wins_at_high_bandwidth_alone_pays_at_none():
+  assert model.break_even(lambda rate: (1.0, rate / 1e9)) == math.inf
+  assert model.break_even(lambda rate: (1.0, 2.0)) == math.inf
+  assert model.break_even(lambda rate: (2.0, 1.0)) == 0
+
+
+def test_a_loss_between_two_gains_is_no_break_even():
+  def times(rate):
+    return (2.0 if 1e8 < rate < 1e9 else 0.5), 1.0
+
+  assert model.break_even(times) == math.inf
