@@ -198,7 +198,8 @@ def test_a_stopped_worker_is_named_and_the_chief_ends(data_dir, tmp_path):
 def test_a_worker_that_never_comes_is_named(data_dir, tmp_path):
   arguments = [*clusters.arguments(data_dir, tmp_path), '--start_timeout=10']
   with clusters.Cluster(1, 2, arguments) as cluster:
-    cluster.start('ps', 0)
+    # Longer than a slow worker takes to start.
+    cluster.start('ps', 0, '--start_timeout=600')
     cluster.tasks['ps', 0].read_until('serves')
     cluster.start('worker', 0)
     finished = cluster.wait()
