@@ -64,8 +64,8 @@ def start(
     variables[name].assign(value)
   for other in run.replicas[1:]:
     replicas.copy(first, other)
-  anew = [n for n in run.names[len(net) :] if goes_on and n not in rest]
-  begun = [*found.missing, *anew]
+  fresh = [n for n in run.names[len(net) :] if goes_on and n not in rest]
+  begun = [*found.missing, *fresh]
   for line in _lines(source, found, rest, left_out, begun):
     report(f'{datetime.now()}: {line}')
   return source.step if goes_on else 0

@@ -109,11 +109,11 @@ def act(values: Flags) -> int:
   sweep = runs.Sweep(found, values.data_dir, values.work_dir, output)
   sweep.write()
   if sweep.missing and not values.report:
-    told, tell = multiprocessing.Pipe(duplex=False)
+    stop_request, tell = multiprocessing.Pipe(duplex=False)
     with children.handling((signal.SIGINT, signal.SIGTERM), tell.send):
-      if not _run(sweep, values.jobs, len(found.cells), told):
+      if not _run(sweep, values.jobs, len(found.cells), stop_request):
         command.say('stopped; the same command continues')
-        return command.SIGNALLED + told.recv()
+        return command.SIGNALLED + stop_request.recv()
   # If all runs failed, there is nothing to compare.
   if values.report or sweep.table.exists():
     _report(sweep.table, found, values, configs)
@@ -123,7 +123,10 @@ def act(values: Flags) -> int:
 
 
 def _run(
-  sweep: 'run_types.Sweep', jobs: int, total: int, told: connection.Connection
+  sweep: 'run_types.Sweep',
+  jobs: int,
+  total: int,
+  stop_request: connection.Connection,
 ) -> bool:
   done = total - len(sweep.missing)
   # disable=None draws the bar on terminals only.
@@ -134,7 +137,7 @@ def _run(
         command.say(line)
       bar.update()
 
-    return sweep.run(jobs, finished, told)
+    return sweep.run(jobs, finished, stop_request)
 
 
 def _report(

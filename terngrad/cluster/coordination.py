@@ -180,8 +180,8 @@ def broadcast_start(
     value = group.broadcast(tf.convert_to_tensor(variables[0]))
     for variable in variables:
       variable.assign(value)
-  told = group.broadcast(tf.constant(numbers, tf.int32))
-  return tuple(int(number) for number in told)
+  received = group.broadcast(tf.constant(numbers, tf.int32))
+  return tuple(int(number) for number in received)
 
 
 def assert_equal(

@@ -236,7 +236,7 @@ def _speak(words: list[str]) -> None:
   if words:
     process, reader, seconds, exits = json.loads(words[0])
     watch = bystander.Bystander(process, reader, seconds, dict(exits))
-  told = os.fdopen(0, 'rb', buffering=0)
+  requests = os.fdopen(0, 'rb', buffering=0)
   waiting: _Waiting = {}
   rest = b''
   while True:
@@ -245,10 +245,10 @@ def _speak(words: list[str]) -> None:
       _end_by(watch, number, waiting)
       return
     patience = _patience(waiting, watch)
-    sources = [told, *(watch.sources if watch else ())]
-    if told not in select.select(sources, [], [], patience)[0]:
+    sources = [requests, *(watch.sources if watch else ())]
+    if requests not in select.select(sources, [], [], patience)[0]:
       continue
-    block = told.read(65536)
+    block = requests.read(65536)
     if not block:
       return
     *lines, rest = (rest + block).split(b'\n')

@@ -61,21 +61,21 @@ class Say(Protocol):
 
 def each(
   ask: Callable[[_Asked], Said],
-  whom: Iterable[_Asked],
+  items: Iterable[_Asked],
   say: Say | None = None,
 ) -> Said:
   """Calls a function for each item, one after the other.
 
   Args:
     ask: takes an item, such as a task.
-    whom: the items.
+    items: such as tasks.
     say: prints the lines of each result at once; None prints nothing.
 
   Returns:
     All lines; `ok` is True if all results are.
   """
   ok, lines = True, []
-  for one in whom:
+  for one in items:
     said = ask(one)
     ok = ok and said.ok
     lines += said.lines

@@ -103,7 +103,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
 
   def placement_scope(self) -> contextlib.AbstractContextManager[None]:
     """Context that assigns each new variable to a server."""
-    return async_shares.dealt(self._layout.servers)
+    return async_shares.balanced(self._layout.servers)
 
   def join(self) -> None:
     """Waits for pending pushes; their gradients are not used."""

@@ -43,7 +43,7 @@ class Share(NamedTuple):
 
 
 @contextlib.contextmanager
-def dealt(devices: Sequence[str]) -> Iterator[None]:
+def balanced(devices: Sequence[str]) -> Iterator[None]:
   """Context that creates each variable on the device with the fewest bytes.
 
   Untrained variables, such as moving statistics, go to the device of the

@@ -92,7 +92,7 @@ class LocalMemory(device_passes.LocalTraining):
     """True if the slots are states between passes."""
     return bool(self.inner.slots) and (self.inner.stays or self.overlap > 0)
 
-  def anew(self, parameters: list[tf.Tensor]) -> Own:
+  def fresh(self, parameters: list[tf.Tensor]) -> Own:
     """Makes the state of a worker in its first step."""
     return Own(
       values=parameters,
@@ -104,11 +104,11 @@ class LocalMemory(device_passes.LocalTraining):
 
   def begun(self, parameters: list[tf.Tensor], memory: list[tf.Tensor]) -> Own:
     """Makes the state at the beginning of a pass from values of `states`."""
-    own, anew = self.recall(memory), self.anew(parameters)
+    own, fresh = self.recall(memory), self.fresh(parameters)
     if not self.inner.stays:
-      own = own._replace(slots=anew.slots, steps=anew.steps)
+      own = own._replace(slots=fresh.slots, steps=fresh.steps)
     if not self.fragments:
-      return own._replace(values=anew.values)
+      return own._replace(values=fresh.values)
     # Before the first exchange the states hold zeros, not parameters.
     is_first = tf.equal(own.exchanges, 0)
     pairs = zip(parameters, own.values, strict=True)
@@ -116,7 +116,7 @@ class LocalMemory(device_passes.LocalTraining):
 
   def recall(self, memory: list[tf.Tensor]) -> Own:
     """Converts the tensors of `memory` back to a worker's state."""
-    left, own = iter(memory), self.anew([])
+    left, own = iter(memory), self.fresh([])
     if self.fragments:
       values = [next(left) for _ in sum(self.fragments, ())]
       own = own._replace(

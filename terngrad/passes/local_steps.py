@@ -84,7 +84,7 @@ class LocalPass(passes.Pass):
     if memory:
       own = steps.begun(parameters, memory)
     else:
-      own = steps.anew(parameters)
+      own = steps.fresh(parameters)
     own = own._replace(
       values=steps.arrived(own.values, parameters, own.exchanges)
     )

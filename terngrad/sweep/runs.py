@@ -99,14 +99,14 @@ class Sweep:
     self,
     jobs: int,
     finished: Callable[[str], object],
-    told: connection.Connection,
+    stop_request: connection.Connection,
   ) -> bool:
     """Runs the missing runs, and rewrites the table after every run.
 
     Args:
       jobs: number of parallel runs.
       finished: called with a log line after every run.
-      told: a message on this connection stops all runs; each writes a
+      stop_request: a message on this connection stops all runs; each writes a
         checkpoint first.
 
     Returns:
@@ -124,8 +124,8 @@ class Sweep:
             words = commands(self._definition, cell, self._data_dir, work)
             run = _Run(cell, words, work, compiled)
             under_way[run.process.sentinel] = run
-          for ready in connection.wait([told, *under_way]):
-            # `connection.wait` returns process sentinels (ints) or `told`.
+          for ready in connection.wait([stop_request, *under_way]):
+            # `wait` returns process sentinels (ints) or `stop_request`.
             if not isinstance(ready, int):
               return False
             run = under_way.pop(ready)

@@ -38,7 +38,7 @@ class Servers:
     decoupled=False,
   ):
     servers = [f'/CPU:{i}' for i in range(num_servers)]
-    with async_shares.dealt(servers):
+    with async_shares.balanced(servers):
       model = build()
     plan = model_variables.variables_of(model)
     optimizer = optimizer or optimizers.parse('gd', 0.0)
