@@ -59,8 +59,8 @@ def split(values: launch_flags.Hosts, workers: int) -> int:
 
 
 def _absolute(path: str) -> str:
-  """Completes a path, which may begin with `~`."""
-  return os.path.join(os.getcwd(), os.path.expanduser(path))
+  """Completes a path, which may begin with ~/."""
+  return os.path.join(os.getcwd(), configuration.at_home(path))
 
 
 def start(
