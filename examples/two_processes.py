@@ -1,36 +1,15 @@
 """Trains with a custom loop in two processes that exchange codes.
 
-    python examples/two_processes.py [CODEC] [STEPS]
+    terngrad launch -n 2 -- python examples/two_processes.py [CODEC] [STEPS]
 
-Without TF_CONFIG the program starts itself twice on this machine. On several
-machines set TF_CONFIG, as for any program with MultiWorkerMirroredStrategy.
+`terngrad launch` sets TF_CONFIG for each process. On several machines run it
+with --hosts and --rank, or set TF_CONFIG in another way.
 """
 
-import json
-import os
-import socket
-import subprocess
 import sys
 
 import numpy as np
 import tensorflow as tf
-
-
-def start():
-  """Runs both processes; returns the worse exit code."""
-  sockets = [socket.create_server(('127.0.0.1', 0)) for _ in range(2)]
-  hosts = [f'127.0.0.1:{one.getsockname()[1]}' for one in sockets]
-  for one in sockets:
-    one.close()
-  started = []
-  for index in range(2):
-    task = {'type': 'worker', 'index': index}
-    config = json.dumps({'cluster': {'worker': hosts}, 'task': task})
-    environment = os.environ | {'TF_CONFIG': config}
-    started.append(
-      subprocess.Popen([sys.executable, *sys.argv], env=environment)
-    )
-  return max(abs(process.wait()) for process in started)
 
 
 def main(codec='error_feedback+topk:ratio=0.05', steps='200'):
@@ -76,4 +55,4 @@ def main(codec='error_feedback+topk:ratio=0.05', steps='200'):
 
 
 if __name__ == '__main__':
-  sys.exit(main(*sys.argv[1:]) if 'TF_CONFIG' in os.environ else start())
+  main(*sys.argv[1:])

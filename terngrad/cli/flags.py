@@ -143,7 +143,8 @@ def define(
     default = defaults.pop(field.name, field.default)
     if isinstance(default, tuple):
       default = list(default)
-    _maker(field)(field.name, default, field.help, flag_values=values)
+    names = {'short_name': field.short} if field.short else {}
+    _maker(field)(field.name, default, field.help, flag_values=values, **names)
   if defaults:
     raise ValueError(
       f'{config_class.__name__} has no field {", ".join(defaults)}.'
@@ -322,7 +323,8 @@ def _help_line(field: options.Option, defaults: Mapping[str, Any]) -> str:
     break_long_words=False,
     break_on_hyphens=False,
   )
-  return f'  --{field.name} ({kind}, {shown}{note})\n{text}'
+  short = f', -{field.short}' if field.short else ''
+  return f'  --{field.name}{short} ({kind}, {shown}{note})\n{text}'
 
 
 def _read_flagfiles(

@@ -1,7 +1,7 @@
 """Starts all processes of a training run on this machine.
 
-Each process could also be started by hand: its command line holds the hosts of
-all processes and its index among them.
+Each process could also be started by hand: its command line, or TF_CONFIG,
+holds the hosts of all processes and its index among them.
 """
 
 import contextlib
@@ -22,6 +22,7 @@ from terngrad.cli import command
 from terngrad.cli import flags
 from terngrad.cli import launch_flags
 from terngrad.cli import launch_hosts
+from terngrad.cli import launch_program
 from terngrad.cli import ports
 from terngrad.config import options
 from terngrad.launching import exit_codes
@@ -29,9 +30,10 @@ from terngrad.launching import exit_codes
 USAGE = """\
 {program}: starts all processes of a training run on this machine.
 
-  {program} --num_workers=2 -- train mnist --data_dir=D --train_dir=T \\
+  {program} -n 2 -- train mnist --data_dir=D --train_dir=T \\
       --batch_size=64 --codec=ternary
-  {program} --num_workers=2 --num_ps=1 -- train mnist ...
+  {program} -n 2 --num_ps=1 -- train mnist ...
+  {program} -n 2 -- python my_program.py
 
 Without parameter servers the workers are equal and exchange codes with each
 other; with --num_ps=1 or more they push to them and pull sums. Behind `--`
@@ -42,6 +44,8 @@ ended 27 seconds after one is killed. Parameter servers on GPUs of their own, or
 several machines: below.
 """
 
+# Command line of `terngrad`, without its arguments.
+TRAINER = (sys.executable, '-m', 'terngrad.cli.main')
 # Seconds that a process has to write a checkpoint and end after SIGTERM.
 _GRACE = 120
 
@@ -51,7 +55,7 @@ class Flags(launch_flags.Hosts):
   """The flags, and the training command after `--`."""
 
   num_workers: int = options.option(
-    2, 'Worker processes, on this machine.', 'cluster'
+    2, 'Worker processes, on this machine.', 'cluster', short='n'
   )
   num_ps: int = options.option(
     0, 'Parameter servers; 0: workers exchange with each other.', 'cluster'
@@ -73,7 +77,11 @@ def launch(values: Flags) -> int:
         '--num_workers: expected none beside --hosts, each of which is a '
         f'worker, received {values.num_workers}. Leave it out.'
       )
-    return launch_hosts.launch(values, values.command, values.num_ps)
+    if values.rank == launch_flags.EVERY_RANK:
+      return launch_hosts.launch(values, values.command, values.num_ps)
+    launch_hosts.check_promise(
+      values, launch_hosts.worker_addresses(values.hosts)
+    )
   command.at_least(1, values, 'num_workers')
   command.at_least(0, values, 'num_ps')
   # SimpleQueue is reentrant, so signal handlers may use it.
@@ -84,31 +92,45 @@ def launch(values: Flags) -> int:
       children.handling(numbers, lambda number: events.put((None, number)))
     )
     processes = [
-      stack.enter_context(_started(label, arguments, events))
-      for label, arguments in tasks(values)
+      stack.enter_context(_started(task, events)) for task in tasks(values)
     ]
     return _wait(processes, events)
 
 
-def tasks(values: Flags) -> list[tuple[str, list[str]]]:
-  """Returns the processes to start on this machine.
-
-  Returns:
-    List of (label, arguments of `terngrad`); the chief is the last.
+def tasks(values: Flags) -> list[launch_program.Task]:
+  """Returns the processes to start on this machine; the chief is the last.
 
   Raises:
-    terngrad.cli.flags.UsageError: the command does not train on several
-      processes.
+    terngrad.cli.flags.UsageError: the command neither trains on several
+      processes nor starts a program.
   """
-  free = ports.free(values.num_workers + values.num_ps)
-  hosts = [f'localhost:{port}' for port in free]
-  workers, servers = hosts[: values.num_workers], hosts[values.num_workers :]
+  addresses = launch_hosts.worker_addresses(values.hosts) or tuple(
+    f'localhost:{port}'
+    for port in ports.free(values.num_workers + values.num_ps)
+  )
+  count = len(addresses) - values.num_ps
+  if launch_program.is_program(values.command):
+    found = launch_program.tasks(values.command, addresses, values.num_ps)
+  else:
+    found = _trainers(values, addresses[:count], addresses[count:])
+  if values.rank == launch_flags.EVERY_RANK:
+    return found
+  return [task for task in found if task.label == f'worker {values.rank}']
+
+
+def _trainers(
+  values: Flags, workers: Sequence[str], servers: Sequence[str]
+) -> list[launch_program.Task]:
+  """Returns the processes that train with the command."""
+  given = ['--allow_insecure_network'] if values.allow_insecure_network else []
   found = launch_hosts.assigned(
     values.command, ','.join(workers), ','.join(servers)
   )
-  # Servers first; within each job, task 0 is the last.
-  ordered = sorted(found, key=lambda task: (task[0], -task[1]))
-  return [(f'{job} {index}', words) for job, index, words in ordered]
+  return [
+    launch_program.Task(f'{job} {index}', (*TRAINER, *words, *given))
+    # Servers first; within each job, task 0 is the last.
+    for job, index, words in sorted(found, key=lambda one: (one[0], -one[1]))
+  ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,11 +143,16 @@ class _Process:
 
   label: str
   _process: subprocess.Popen[str]
+  _has_children: bool
 
   def signal(self, number: int) -> None:
     """Sends a signal, and resumes the process if it is suspended."""
-    self._process.send_signal(number)
-    self._process.send_signal(signal.SIGCONT)
+    for each in (number, signal.SIGCONT):
+      if not self._has_children:
+        self._process.send_signal(each)
+      # None: not reaped, so its group cannot be another one's.
+      elif self._process.returncode is None:
+        os.killpg(self._process.pid, each)
 
 
 # A task that ended and its exit code, or None and a received signal.
@@ -133,15 +160,13 @@ _Events = queue.SimpleQueue[tuple[_Process | None, int]]
 
 
 @contextlib.contextmanager
-def _started(
-  label: str, arguments: Sequence[str], events: _Events
-) -> Iterator[_Process]:
+def _started(task: launch_program.Task, events: _Events) -> Iterator[_Process]:
   """Runs a task during a block, and prints its output with its label.
 
   When the task ends, it is put into `events` with its exit code.
   """
   process = subprocess.Popen(
-    [sys.executable, '-m', 'terngrad.cli.main', *arguments],
+    task.words,
     stdin=subprocess.DEVNULL,
     stdout=subprocess.PIPE,
     stderr=subprocess.STDOUT,
@@ -149,24 +174,25 @@ def _started(
     errors='replace',
     # Ctrl-C reaches only the launcher, which forwards it once.
     start_new_session=True,
-    env=os.environ | signals.environment(),
+    env={**os.environ, **signals.environment(), **task.variables},
   )
-  task = _Process(label, process)
+  running = _Process(task.label, process, task.has_children)
 
   def watch() -> None:
     for line in process.stdout or ():
-      command.say(f'[{label}] {line.rstrip()}')
-    events.put((task, exit_codes.as_shell(process.wait())))
+      command.say(f'[{task.label}] {line.rstrip()}')
+    events.put((running, exit_codes.as_shell(process.wait())))
 
   thread = threading.Thread(target=watch)
   thread.start()
   with process:
     try:
-      yield task
+      yield running
     finally:
-      task.signal(signal.SIGTERM)
+      running.signal(signal.SIGTERM)
       thread.join(_GRACE)
-      process.kill()
+      if thread.is_alive():
+        running.signal(signal.SIGKILL)
       thread.join()
 
 
@@ -211,7 +237,7 @@ def _wait(running: list[_Process], events: _Events) -> int:
 
 
 COMMAND = command.Command(
-  USAGE + launch_flags.USAGE,
+  USAGE + launch_program.USAGE + launch_flags.USAGE,
   Flags,
   launch,
   rest='command',

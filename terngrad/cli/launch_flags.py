@@ -40,6 +40,8 @@ not restarted. A signal to this program ends the tasks: 128 and its number.
 
 # Defaults that are no file name, experiment name or number of restarts.
 NO_FILE, BY_TIME, NEVER = '(none)', '(by time)', 'none'
+# The default of --rank.
+EVERY_RANK = -1
 # Flags whose values the file of --config sets.
 _IN_FILE = ('num_workers', 'num_ps', 'workspace', 'allow_insecure_network')
 WORKER_PORT, PS_PORT = 2224, 2222
@@ -59,6 +61,12 @@ class Hosts:
     'In place of --config: the host of each worker, or host:port '
     f'({WORKER_PORT} where none is given). --num_ps servers are on the first '
     f'ones, at port {PS_PORT}.',
+    'cluster',
+  )
+  rank: int = options.option(
+    EVERY_RANK,
+    'With --hosts: index of this host. Starts its worker only, and nothing by '
+    'ssh; run the same command once on each host.',
     'cluster',
   )
   workspace: str = options.option(
@@ -162,6 +170,7 @@ def is_asked(values: Hosts) -> bool:
     raise flags.UsageError(
       '--seconds: expected --stop beside it, received none. Leave it out.'
     )
+  _check_rank(values, changed)
   _check_deal(values, changed)
   said = [name for name in _changed(values, type(values)) if name in _IN_FILE]
   if values.split_dataset and 'workspace' in said:
@@ -172,6 +181,24 @@ def is_asked(values: Hosts) -> bool:
       f'received {getattr(values, said[0])!r}. Write it into the file.'
     )
   return wanted
+
+
+def _check_rank(values: Hosts, changed: Sequence[str]) -> None:
+  """Refuses an invalid --rank, and flags that would be ignored with it."""
+  if values.rank == EVERY_RANK:
+    return
+  if not 0 <= values.rank < len(values.hosts):
+    raise flags.UsageError(
+      f'--rank: expected the index of one of {len(values.hosts)} --hosts, '
+      f'received {values.rank}. The first host has --rank=0.'
+    )
+  known = ('hosts', 'rank', 'allow_insecure_network')
+  for name in _changed(values, type(values)):
+    if name not in (*known, 'command'):
+      raise flags.UsageError(
+        f'--{name}: expected none beside --rank, received '
+        f'{getattr(values, name)!r}. Leave it out.'
+      )
 
 
 def _check_deal(values: Hosts, changed: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from terngrad.cli import flags
 from terngrad.cli import launch_flags
 from terngrad.cli import launch_local
+from terngrad.cli import launch_program
 from terngrad.launching import addresses
 from terngrad.launching import configuration
 from terngrad.launching import launcher
@@ -46,9 +47,15 @@ def launch(
     if values.split_dataset:
       config = launch_local.with_flags(values, config)
   else:
+    if starts and launch_program.is_program(command):
+      raise flags.UsageError(
+        f'--rank: expected the index of this host beside --hosts and `-- '
+        f'{command[0]} ...`, received none. Run the command once on each host, '
+        'with --rank=0 on the first.'
+      )
     config = _of_hosts(values, servers)
     if starts:
-      _check_promise(values, config)
+      check_promise(values, config.all_addresses)
 
   def tasks(name: str) -> list[tasks_lib.Task]:
     if starts and not from_file:
@@ -97,9 +104,7 @@ def _of_hosts(
       '--workspace: expected a folder of all hosts, a path from / or ~/, '
       f'received {values.workspace!r}. Give it beside --hosts.'
     )
-  workers = tuple(
-    _address(each, launch_flags.WORKER_PORT) for each in values.hosts
-  )
+  workers = worker_addresses(values.hosts)
   first = [each.rpartition(':')[0] for each in workers[:servers]]
   return configuration.checked(
     configuration.Configuration(
@@ -117,11 +122,9 @@ def _of_hosts(
   )
 
 
-def _check_promise(
-  values: launch_flags.Hosts, config: configuration.Configuration
-) -> None:
+def check_promise(values: launch_flags.Hosts, hosts: Sequence[str]) -> None:
   """Refuses hosts on a network that others may reach, naming the flags."""
-  outside = [a for a in config.all_addresses if not addresses.is_loopback(a)]
+  outside = [each for each in hosts if not addresses.is_loopback(each)]
   if outside and not (values.allow_insecure_network or values.tunnel):
     raise flags.UsageError(
       '--hosts: expected --allow_insecure_network or --tunnel beside hosts '
@@ -130,8 +133,14 @@ def _check_promise(
     )
 
 
-def _address(host: str, port: int) -> str:
-  return host if host.rpartition(':')[2].isdecimal() else f'{host}:{port}'
+def worker_addresses(hosts: Sequence[str]) -> tuple[str, ...]:
+  """Adds the port of workers to hosts without a port."""
+  return tuple(
+    host
+    if host.rpartition(':')[2].isdecimal()
+    else f'{host}:{launch_flags.WORKER_PORT}'
+    for host in hosts
+  )
 
 
 def assigned(
@@ -140,23 +149,15 @@ def assigned(
   """Adds the cluster flags of each process to a training command.
 
   Args:
-    command: the arguments of `terngrad`: 'train', 'mnist', ....
+    command: the arguments of `terngrad`: 'train' or 'distributed_train',
+      'mnist', ....
     workers: addresses of the workers, separated by commas.
     servers: addresses of the parameter servers, likewise; '' for none.
 
   Returns:
     List of ('ps' or 'worker', task index, arguments of `terngrad`).
-
-  Raises:
-    terngrad.cli.flags.UsageError: the command does not train on several
-      processes.
   """
   words = list(command)
-  if words[:1] not in (['train'], ['distributed_train']) or 'slim' in words[:2]:
-    raise flags.UsageError(
-      'Expected `-- train DATASET --flag=value ...` behind the flags, received '
-      f'{" ".join(words) or "nothing"!r}. See --help.'
-    )
   given = [f'--worker_hosts={workers}']
   if servers:
     words[0] = 'distributed_train'

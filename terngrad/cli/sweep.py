@@ -246,10 +246,9 @@ def _chief(
   """Returns (command, arguments) of the chief of a multi-process run."""
   values = _parse(launch.COMMAND, [*cell.launch], cell.variant)
   command_line = 'train', data_set, *words
-  *_, (_, chief) = launch.tasks(
-    dataclasses.replace(values, command=command_line)
-  )
-  return commands.command_at(chief[:2]), chief[2:]
+  *_, task = launch.tasks(dataclasses.replace(values, command=command_line))
+  chief = task.words[len(launch.TRAINER) :]
+  return commands.command_at(chief[:2]), [*chief[2:]]
 
 
 def _parse(program: command.Command, words: Sequence[str], name: str) -> Any:

@@ -70,6 +70,7 @@ class Option(NamedTuple):
   repeated: bool
   least: float = -math.inf
   most: float = math.inf
+  short: str = ''
   name: str = ''
   part: str = ''
 
@@ -84,6 +85,7 @@ def option(
   repeated: bool = False,
   least: float = -math.inf,
   most: float = math.inf,
+  short: str = '',
 ) -> Any:
   """Declares a dataclass field that is also a command-line flag.
 
@@ -104,12 +106,13 @@ def option(
     least: smallest valid number. `Part.validate` checks this and `most`, except
       for the default, which is always valid.
     most: largest valid number.
+    short: one letter, a second name of the flag; '' for none.
 
   Returns:
     A dataclass field.
   """
   known = Option(
-    default, description, group, shared, on_resume, repeated, least, most
+    default, description, group, shared, on_resume, repeated, least, most, short
   )
   return dataclasses.field(default=default, metadata={'option': known})
 

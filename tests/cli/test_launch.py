@@ -1,6 +1,8 @@
 """What `terngrad launch` starts, and what becomes of it."""
 
+import json
 import os
+import re
 import signal
 import sys
 
@@ -16,7 +18,19 @@ TRAIN = ('train', 'mnist', '--max_steps=4')
 
 
 def words(**changes):
-  return {label: line for label, line in launch.tasks(launch.Flags(**changes))}
+  """The arguments of `terngrad` in each process, by label."""
+  return {
+    task.label: [*task.words[len(launch.TRAINER) :]]
+    for task in launch.tasks(launch.Flags(**changes))
+  }
+
+
+def programs_of(**changes):
+  """(command line, TF_CONFIG) of each process, by label."""
+  return {
+    task.label: (task.words, json.loads(task.variables['TF_CONFIG']))
+    for task in launch.tasks(launch.Flags(**changes))
+  }
 
 
 def flag(line, name):
@@ -54,6 +68,79 @@ def test_the_chief_is_started_last():
 def test_what_does_not_train_on_several_processes_is_refused(command):
   with pytest.raises(flags.UsageError, match='train DATASET'):
     launch.tasks(launch.Flags(command=command))
+
+
+def test_a_program_starts_once_per_worker_with_its_own_tf_config():
+  command = (sys.executable, 'my.py', '--task_id=7')
+  found = programs_of(num_workers=3, command=command)
+  assert list(found) == ['worker 2', 'worker 1', 'worker 0']
+  clusters = [config['cluster'] for _, config in found.values()]
+  assert clusters == clusters[:1] * 3
+  assert len(set(clusters[0]['worker'])) == 3
+  for label, (line, config) in found.items():
+    assert line == command
+    assert config['task'] == {'type': 'worker', 'index': int(label[-1])}
+
+
+def test_a_rank_starts_the_process_of_one_host_alone():
+  hosts = ('node1', 'node2:5000')
+  found = programs_of(hosts=hosts, rank=1, command=(sys.executable,))
+  ((label, (_, config)),) = found.items()
+  assert label == 'worker 1'
+  assert config['cluster'] == {'worker': ['node1:2224', 'node2:5000']}
+  trains = words(hosts=hosts, rank=0, command=TRAIN)
+  assert flag(trains['worker 0'], 'worker_hosts') == 'node1:2224,node2:5000'
+
+
+def test_the_lines_of_a_program_appear_with_its_label():
+  finished = programs.run(
+    'terngrad.cli.main',
+    'launch',
+    '-n',
+    '2',
+    '--',
+    'sh',
+    '-c',
+    'echo "$TF_CONFIG"',
+  )
+  assert finished.code == 0
+  for index in range(2):
+    (line,) = [
+      one
+      for one in finished.out.splitlines()
+      if one.startswith(f'[worker {index}] ')
+    ]
+    assert json.loads(line[11:])['task']['index'] == index
+
+
+def test_the_exit_code_of_a_program_that_fails_is_that_of_the_run():
+  script = 'case $TF_CONFIG in *"index\\": 1"*) exit 7 ;; esac; sleep 600'
+  finished = programs.run(
+    'terngrad.cli.main', 'launch', '--', 'sh', '-c', script
+  )
+  assert finished.code == 7
+  assert 'worker 1 ended with exit code 7' in finished.error
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'num_ps': 1}, '--num_ps: expected 0 beside `-- sh'),
+    ({'hosts': ('a', 'b')}, '--rank: expected the index of this host'),
+    ({'hosts': ('a',), 'rank': 1}, 'index of one of 1 --hosts, received 1'),
+    ({'rank': 0}, 'expected --config=FILE or --hosts=A,B'),
+    ({'hosts': ('a', 'b'), 'rank': 0}, 'received neither with a:2224'),
+    (
+      {'hosts': ('a', 'b'), 'rank': 0, 'workspace': '/w'},
+      '--workspace: expected none beside --rank',
+    ),
+    ({'command': ('no_such.py',)}, 'with `-- python no_such.py`'),
+  ],
+)
+def test_a_program_that_does_not_fit_the_flags_is_refused(changes, message):
+  values = {'command': ('sh', '-c', 'exit 0')} | changes
+  with pytest.raises(flags.UsageError, match=re.escape(message)):
+    launch.launch(launch.Flags(**values))
 
 
 def test_words_behind_the_dashes_are_the_command_s():
@@ -102,7 +189,7 @@ def stand_ins(tmp_path, monkeypatch):
       f'case " $* " in *" --task_id=0 "*) {chief} ;; *) {other} ;; esac\n'
     )
     script.chmod(0o755)
-    monkeypatch.setattr(sys, 'executable', str(script))
+    monkeypatch.setattr(launch, 'TRAINER', (str(script),))
     # Open to read and to write, a pipe waits for no other end.
     with open(fifo, 'r+b', buffering=0) as go_on:
       say = command.say

@@ -12,11 +12,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = sorted((ROOT / 'examples').glob('*.py'))
 
 
-def run(name, *words):
+def run(name, *words, before=()):
   """What a program prints on both streams."""
   environment = {k: v for k, v in os.environ.items() if k != 'TF_CONFIG'}
   ended = subprocess.run(
-    [sys.executable, ROOT / 'examples' / name, *words],
+    [*before, sys.executable, ROOT / 'examples' / name, *words],
     capture_output=True,
     check=False,
     env=environment | {'PYTHONPATH': str(ROOT), 'TF_CPP_MIN_LOG_LEVEL': '3'},
@@ -64,7 +64,9 @@ class TestRun:
     assert losses[3] < losses[0] and losses[-1] < losses[4]
 
   def test_two_processes_learn_the_same(self):
-    text = run('two_processes.py', 'error_feedback+topk:ratio=0.05', '100')
+    launch = (sys.executable, '-m', 'terngrad.cli.main', 'launch', '-n2', '--')
+    words = 'error_feedback+topk:ratio=0.05', '100'
+    text = run('two_processes.py', *words, before=launch)
     assert last(r'step 100: loss ([\d.]+)', text) < 0.01
     first, second = re.findall(r'weights ([0-9a-f]{8})', text)
     assert first == second
