@@ -114,6 +114,19 @@ def probabilities(model: keras.Model, images: tf.Tensor) -> tf.Tensor:
   return tf.nn.softmax(nets.logits_of(model(images, training=False)))
 
 
+def classifier(model: keras.Model) -> keras.Model:
+  """Returns a model from images to class probabilities.
+
+  Args:
+    model: maps images to logits, with or without auxiliary logits.
+
+  Returns:
+    A model from the same inputs to float32 [n, classes]; each row sums to 1.
+  """
+  softmax = keras.layers.Softmax(dtype='float32', name='probabilities')
+  return keras.Model(model.inputs[0], softmax(nets.logits_of(model.outputs)))
+
+
 def _device_index(tower: int, path: str, layout: checkpoints.Layout) -> int:
   """Returns the index of the stored device with the node's parameters.
 

@@ -134,6 +134,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
     'Say what a trained net sees in image files.',
     'terngrad.cli.predict:COMMAND',
   ),
+  'export': Entry(
+    'Write a trained net for Keras, TensorFlow Serving or ONNX.',
+    'terngrad.cli.export:COMMAND',
+  ),
   'launch': Entry(
     'Start all processes of a run on this machine.',
     'terngrad.cli.launch:COMMAND',
