@@ -31,7 +31,8 @@ USAGE = """\
 The net takes float32 images [n, height, width, channels], prepared as
 `terngrad predict` prepares them, and returns the probabilities of the classes,
 float32 [n, classes]. Keras writes all three formats: keras for keras.models.
-load_model, saved_model for TensorFlow Serving and tf.saved_model.load, onnx for
+load_model (alexnet and cifarnet have a layer of ours: import slim.nets.factory
+first), saved_model for TensorFlow Serving and tf.saved_model.load, onnx for
 other runtimes (it needs the packages onnx and tf2onnx). An output that exists
 is replaced once the new one is complete.
 """
