@@ -28,7 +28,6 @@ from terngrad.checkpoint import listing
 from terngrad.step import replicas as replica_lib
 
 NAME = listing.NAME
-_KEEP = 5
 # The value of an option, as JSON stores it.
 Value = str | int | float | list[Any] | None
 
@@ -84,7 +83,7 @@ class Layout(NamedTuple):
 
 
 class Writer:
-  """Writes the checkpoints of one run and keeps the newest five."""
+  """Writes the checkpoints of one run and keeps the newest."""
 
   def __init__(
     self,
@@ -93,6 +92,7 @@ class Writer:
     replicas: Sequence[replica_lib.Replica],
     names: Sequence[str],
     more: Mapping[str, Mapping[str, tf.Variable]] | None = None,
+    keep: int = 5,
   ) -> None:
     """Opens an existing directory.
 
@@ -102,6 +102,7 @@ class Writer:
       replicas: all replicas of the run.
       names: names of a replica's variables, in the order of `variables()`.
       more: additional dicts of variables to store, by the dict's name.
+      keep: number of newest checkpoints to keep, >= 1.
     """
     self._replicas = replicas
     self._names = names
@@ -121,7 +122,7 @@ class Writer:
         **(more or {}),
       ),
       directory,
-      max_to_keep=_KEEP,
+      max_to_keep=keep,
       checkpoint_name=NAME,
     )
 

@@ -47,12 +47,8 @@ def launch(
     if values.split_dataset:
       config = launch_local.with_flags(values, config)
   else:
-    if starts and launch_program.is_program(command):
-      raise flags.UsageError(
-        f'--rank: expected the index of this host beside --hosts and `-- '
-        f'{command[0]} ...`, received none. Run the command once on each host, '
-        'with --rank=0 on the first.'
-      )
+    if starts:
+      _refuse_program(command)
     config = _of_hosts(values, servers)
     if starts:
       check_promise(values, config.all_addresses)
@@ -78,6 +74,16 @@ def launch(
       tunnel=values.tunnel,
     )
   )
+
+
+def _refuse_program(command: Sequence[str]) -> None:
+  """Refuses a program, which is not started by ssh."""
+  if launch_program.is_program(command):
+    raise flags.UsageError(
+      f'--rank: expected the index of this host beside --hosts and `-- '
+      f'{command[0]} ...`, received none. Run the command once on each host, '
+      'with --rank=0 on the first.'
+    )
 
 
 def _action(values: launch_flags.Hosts) -> str:

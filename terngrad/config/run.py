@@ -44,6 +44,15 @@ class Run(options.Part):
   save_iter: int = options.option(
     5000, 'Steps between checkpoints and histograms.', least=1
   )
+  keep_checkpoints: int = options.option(
+    5, 'Newest checkpoints to keep.', shared=options.OWN, least=1
+  )
+  profile_steps: tuple[str, ...] = options.option(
+    (),
+    'First and last step to profile, as 10,20. The profile is in --train_dir: '
+    'open it with TensorBoard and its package tensorboard-plugin-profile.',
+    shared=options.OWN,
+  )
   benchmark_mode: bool = options.option(
     False,
     'Constant images and random labels: no data is read.',
@@ -55,6 +64,12 @@ class Run(options.Part):
   )
 
   @property
+  def profiled(self) -> range:
+    """The steps to profile, from 1; empty without --profile_steps."""
+    first, last = map(int, self.profile_steps or ('1', '0'))
+    return range(first, last + 1)
+
+  @property
   def counts_epochs(self) -> bool:
     """Whether the run records and logs the end of each epoch."""
     return self.num_epochs > 0 or bool(self.eval_subsets)
@@ -62,6 +77,17 @@ class Run(options.Part):
   def validate(self) -> None:
     """Raises `errors.ConfigError` for the first invalid option."""
     super().validate()
+    numbers = self.profile_steps
+    options.refuse(
+      len(numbers) > 0
+      and not (
+        len(numbers) == 2
+        and all(n.isdecimal() for n in numbers)
+        and 1 <= int(numbers[0]) <= int(numbers[1])
+      ),
+      'profile_steps: expected a first and a last step, as 10,20, received '
+      f'{",".join(numbers)}. Give two numbers from 1, the smaller one first.',
+    )
     options.refuse(
       self.benchmark_mode and len(self.eval_subsets) > 0,
       'eval_subsets: expected none beside --benchmark_mode, received '

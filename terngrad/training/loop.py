@@ -68,7 +68,7 @@ def run_steps(
     writer = None
     if config.cluster.keeps_files:
       say = bar.write if show_progress else report
-      writer = run_writer.RunWriter(config.run.train_dir, run, begin, say)
+      writer = run_writer.RunWriter(config.run, run, begin, say)
       stack.enter_context(_closing(writer, run.hooks))
     stop = stack.enter_context(
       signals.stopping(alone=run.exchange.group is None)
@@ -124,7 +124,8 @@ def _take_steps(
   saving = run_writer.IntervalTimer(run.hooks.save_secs)
   stream = run.batches(step) if step < run.max_steps else iter(())
   while step < run.max_steps and not stop.agreed:
-    result, rate = _one_step(config, run, step, stream, stop)
+    with writer.profiler.step(step + 1) if writer else contextlib.nullcontext():
+      result, rate = _one_step(config, run, step, stream, stop)
     step += 1
     stop.agree(result, step)
     _show(bar, result)

@@ -9,11 +9,13 @@ import tensorflow as tf
 
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import stored_states
+from terngrad.config import run as run_options
 from terngrad.reduce import fragments
 from terngrad.step import step as steps
 from terngrad.training import meter
 from terngrad.training import metric
 from terngrad.training import metrics
+from terngrad.training import profiling
 from terngrad.training import records
 from terngrad.training import run as run_lib
 
@@ -26,17 +28,19 @@ class RunWriter:
 
   Attributes:
     gauge: measures the steps.
+    profiler: profiles the steps of --profile_steps.
     say: called with each log line.
   """
 
   def __init__(
     self,
-    folder: str,
+    options: run_options.Run,
     run: run_lib.Run,
     begin: Begin,
     say: Callable[[str], None],
   ) -> None:
     """Opens the records; logs records that are missing or were dropped."""
+    folder = options.train_dir
     self.say = say
     self._run = run
     self._writer = checkpoints.Writer(
@@ -45,6 +49,7 @@ class RunWriter:
       run.replicas,
       run.names,
       {stored_states.FOLDER: run.store.variables},
+      options.keep_checkpoints,
     )
     self._recorder = records.Recorder(folder, step=begin[0])
     for line in self._recorder.cut:
@@ -56,11 +61,13 @@ class RunWriter:
         f'there to step {begin[1]} are lost'
       )
     self.gauge = meter.Meter(run.epochs, self._recorder.last, begin[0])
+    self.profiler = profiling.Profiler(folder, options.profiled, say)
     self._logged: dict[str, float] = {}
     self._observing = IntervalTimer(run.hooks.observe_secs)
 
   def close(self) -> None:
-    """Closes the records."""
+    """Closes the profile and the records."""
+    self.profiler.close()
     self._recorder.close()
 
   def log(self, step: int, learning_rate: float) -> None:

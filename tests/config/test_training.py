@@ -87,6 +87,11 @@ def test_flags_choose_the_code(options, expected):
   ('options', 'message'),
   [
     ({'grad_bits': 3}, r'expected 1 \(ternary\), 2, 4 or 8 '),
+    ({'keep_checkpoints': 0}, 'keep_checkpoints: expected a number >= 1'),
+    ({'profile_steps': ('10',)}, 'as 10,20, received 10. Give two'),
+    ({'profile_steps': ('20', '10')}, 'as 10,20, received 20,10'),
+    ({'profile_steps': ('1', 'x')}, 'as 10,20, received 1,x'),
+    ({'profile_steps': ('0', '5')}, 'as 10,20, received 0,5'),
     ({'codec_rules': 'rank<2'}, "expected 'WHERE -> CODE'"),
     ({'codec_rules': '* -> fp61'}, "Did you mean 'fp16'"),
     (

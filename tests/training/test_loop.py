@@ -88,6 +88,40 @@ def test_records_are_closed_within_a_limit(tmp_path, monkeypatch):
   assert seen == [['End of the records']]
 
 
+def short_run(train_dir, **changes):
+  """Trains LeNet on constant images for six steps; returns the log."""
+  values = {'max_steps': 6, 'save_iter': 1, 'batch_size': 4} | changes
+  config = options_lib.build(
+    configs.TrainConfig,
+    net='lenet',
+    dataset_name='mnist',
+    train_dir=str(train_dir),
+    benchmark_mode=True,
+    image_size=8,
+    **values,
+  )
+  lines = []
+  start.train(config, lines.append)
+  return lines
+
+
+@pytest.mark.parametrize(
+  ('steps', 'keep'), [((), 2), (('2', '3'), 1), (('2', '99'), 3)]
+)
+def test_checkpoints_are_kept_and_steps_profiled_as_asked(
+  tmp_path, steps, keep
+):
+  """A profile of steps beyond the end of the run ends with it."""
+  lines = short_run(tmp_path, keep_checkpoints=keep, profile_steps=steps)
+  found = {path.stem for path in tmp_path.glob('model.ckpt-*.index')}
+  assert found == {f'model.ckpt-{step}' for step in range(7 - keep, 7)}
+  profiles = [*tmp_path.glob('plugins/profile/*/*.xplane.pb')]
+  said = [line for line in lines if 'wrote a profile' in line]
+  assert len(profiles) == len(said) == bool(steps)
+  # The name of the steps' events is in the file's table of strings.
+  assert all(b'step_num' in path.read_bytes() for path in profiles)
+
+
 def test_a_run_without_a_folder_does_not_begin():
   """2017's default was one folder for all runs, which the next continued."""
   with pytest.raises(errors.ConfigError, match='train_dir: .*Give --train_dir'):
