@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from slim.datasets.records import disk
 from terngrad import errors
+from terngrad.checkpoint import best
 
 # Unfinished files that a killed trainer leaves behind.
 _UNFINISHED = (
@@ -17,7 +18,7 @@ _UNFINISHED = (
   r'|model\.ckpt-\d+(_temp|\..*\.tempstate\d+)'
 )
 _OWN_FILES = (
-  r'checkpoint|events\.out\.tfevents\..*|metrics\.jsonl'
+  rf'{best.FOLDER}|checkpoint|events\.out\.tfevents\..*|metrics\.jsonl'
   rf'|model\.ckpt-\d+\..*|{_UNFINISHED}'
 )
 
@@ -108,5 +109,5 @@ def clear(path: str | os.PathLike[str], overwrite: bool) -> None:
       continue
     if entry.is_file():
       entry.unlink()
-    elif entry.name.endswith('_temp'):
+    elif entry.name == best.FOLDER or entry.name.endswith('_temp'):
       shutil.rmtree(entry)

@@ -184,6 +184,17 @@ def broadcast_start(
   return tuple(int(number) for number in received)
 
 
+def chief_decides(exchange: protocol.Exchange, *decisions: bool) -> list[bool]:
+  """Returns the decisions of the chief in all processes.
+
+  `decisions` are ignored in other processes, which pass as many.
+  """
+  if exchange.group is None:
+    return [*decisions]
+  rows = exchange.group.all_gather_now(np.array([decisions], np.int32))
+  return [bool(one) for one in rows[0]]
+
+
 def assert_equal(
   exchange: protocol.Exchange, replica: Replica, names: Sequence[str]
 ) -> None:

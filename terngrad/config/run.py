@@ -47,6 +47,19 @@ class Run(options.Part):
   keep_checkpoints: int = options.option(
     5, 'Newest checkpoints to keep.', shared=options.OWN, least=1
   )
+  keep_best: str = options.option(
+    '',
+    'accuracy or loss: keep the checkpoint of the epoch with the best of it on '
+    'the first of --eval_subsets too, in the folder best of --train_dir.',
+    on_resume=options.FREE,
+  )
+  early_stopping: int = options.option(
+    0,
+    'End the run after this many epochs without a better one, by --keep_best; '
+    '0: never.',
+    on_resume=options.FREE,
+    least=0,
+  )
   profile_steps: tuple[str, ...] = options.option(
     (),
     'First and last step to profile, as 10,20. The profile is in --train_dir: '
@@ -77,6 +90,17 @@ class Run(options.Part):
   def validate(self) -> None:
     """Raises `errors.ConfigError` for the first invalid option."""
     super().validate()
+    options.choice('keep_best', self.keep_best, ('', 'accuracy', 'loss'))
+    options.refuse(
+      bool(self.keep_best) and not self.eval_subsets,
+      'keep_best: expected --eval_subsets=SUBSET beside it, received none. '
+      'Name the subset to score after each epoch.',
+    )
+    options.refuse(
+      self.early_stopping > 0 and not self.keep_best,
+      'early_stopping: expected --keep_best=accuracy or --keep_best=loss '
+      'beside it, received none. Say what is better.',
+    )
     numbers = self.profile_steps
     options.refuse(
       len(numbers) > 0

@@ -53,6 +53,8 @@ class ServerRun(run_lib.Run):
   # No flag: all other tasks would wait while the chief scores. Evaluate in a
   # separate process.
   eval_subsets: tuple[str, ...] = _fixed(())
+  keep_best: str = _fixed('')
+  early_stopping: int = _fixed(0)
   save_interval_secs: int = options.option(
     600, 'Seconds between checkpoints, beside those of --save_iter.', least=1
   )

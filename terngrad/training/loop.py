@@ -123,7 +123,10 @@ def _take_steps(
   step, stop.saved = begin
   saving = run_writer.IntervalTimer(run.hooks.save_secs)
   stream = run.batches(step) if step < run.max_steps else iter(())
-  while step < run.max_steps and not stop.agreed:
+  # A resumed run may have been over before.
+  _, over = _judge(config, run, writer)
+  while step < run.max_steps and not stop.agreed and not over:
+    is_best = False
     with writer.profiler.step(step + 1) if writer else contextlib.nullcontext():
       result, rate = _one_step(config, run, step, stream, stop)
     step += 1
@@ -144,14 +147,39 @@ def _take_steps(
       if writer:
         seconds = time.perf_counter() - begun
         writer.end_epoch(step, epoch, scores, seconds)
-    if at_checkpoint:
-      _save(run, writer, step)
+      is_best, over = _judge(config, run, writer)
+    if at_checkpoint or is_best:
+      _save(run, writer, step, is_best)
       stop.saved = step
   if stop.saved != step:
     path = _save(run, writer, step)
     if writer:
       writer.say(f'{datetime.now()}: saved {path}')
   return step
+
+
+def _judge(
+  config: training_options.TrainConfig,
+  run: run_lib.Run,
+  writer: run_writer.RunWriter | None,
+) -> tuple[bool, bool]:
+  """Returns whether the last epoch is the best, and whether the run is over.
+
+  Only the process with the writer has the scores of earlier epochs.
+  """
+  if not config.run.keep_best:
+    return False, False
+  best = writer.best if writer else None
+  with run.hooks.time_limit('Best epoch'):
+    is_best, over = coordination.chief_decides(
+      run.exchange, bool(best and best.is_new), bool(best and best.is_over)
+    )
+  if over and writer and best:
+    writer.say(
+      f'{datetime.now()}: {config.run.early_stopping} epochs without a better '
+      f'{best.name}: the run ends'
+    )
+  return is_best, over
 
 
 def _show(bar: tqdm.tqdm, result: steps.StepResult) -> None:
@@ -166,7 +194,10 @@ def _show(bar: tqdm.tqdm, result: steps.StepResult) -> None:
 
 
 def _save(
-  run: run_lib.Run, writer: run_writer.RunWriter | None, step: int
+  run: run_lib.Run,
+  writer: run_writer.RunWriter | None,
+  step: int,
+  is_best: bool = False,
 ) -> str | None:
   """Checks that all replicas are equal, then writes a checkpoint.
 
@@ -177,7 +208,7 @@ def _save(
     run.hooks.before_save()
     coordination.assert_equal(run.exchange, run.replicas[0], run.names)
     states = run.store.gather()
-  return writer.save(step, states) if writer else None
+  return writer.save(step, states, is_best) if writer else None
 
 
 def _one_step(

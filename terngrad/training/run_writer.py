@@ -7,11 +7,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from terngrad.checkpoint import best
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import stored_states
 from terngrad.config import run as run_options
 from terngrad.reduce import fragments
 from terngrad.step import step as steps
+from terngrad.training import best_epoch
 from terngrad.training import meter
 from terngrad.training import metric
 from terngrad.training import metrics
@@ -29,6 +31,7 @@ class RunWriter:
   Attributes:
     gauge: measures the steps.
     profiler: profiles the steps of --profile_steps.
+    best: the best epoch so far; None without --keep_best.
     say: called with each log line.
   """
 
@@ -62,6 +65,14 @@ class RunWriter:
       )
     self.gauge = meter.Meter(run.epochs, self._recorder.last, begin[0])
     self.profiler = profiling.Profiler(folder, options.profiled, say)
+    self.best = None
+    if options.keep_best:
+      self.best = best_epoch.BestEpoch(
+        options.keep_best,
+        options.eval_subsets[0],
+        options.early_stopping,
+        records.read(folder),
+      )
     self._logged: dict[str, float] = {}
     self._observing = IntervalTimer(run.hooks.observe_secs)
 
@@ -96,6 +107,8 @@ class RunWriter:
     """
     self.gauge.leave_out(seconds)
     of_epoch = {'epoch': epoch, **scores}
+    if self.best:
+      self.best.add(scores)
     self._recorder.scalars(step, of_epoch)
     self._run.hooks.epoch_ended({'step': step, **self._logged, **of_epoch})
     known = {
@@ -124,11 +137,17 @@ class RunWriter:
         self._recorder.scalars(step, sparsity)
       self._recorder.flush()
 
-  def save(self, step: int, states: dict[str, Any]) -> str:
-    """Writes a checkpoint with the gathered states; returns its path."""
+  def save(self, step: int, states: dict[str, Any], is_best: bool) -> str:
+    """Writes a checkpoint with the gathered states; returns its path.
+
+    `is_best` puts it into the folder `checkpoint.best.FOLDER` too.
+    """
     self._recorder.sync()
     with self._run.store.holding(states):
-      return self._writer.save(step)
+      path = self._writer.save(step)
+    if is_best:
+      self.say(f'{datetime.now()}: best epoch so far: {best.keep(path)}')
+    return path
 
 
 def _histograms(

@@ -23,6 +23,7 @@ OPTIONS = (
   '--grad_bits=1',
   '--clip_factor=2.5',
   '--eval_subsets=test,train,test',
+  '--keep_best=accuracy',
 )
 
 
@@ -69,6 +70,47 @@ def test_a_run_of_epochs_ends_with_the_last_and_scores_each(trained):
   ]
 
 
+def best_steps(train_dir):
+  """The steps of the checkpoints in the folder of the best one."""
+  return programs.checkpoint_steps(train_dir / 'best')
+
+
+def test_the_best_checkpoint_is_kept(trained):
+  folder, printed = trained
+  values = [r['test_precision_at_1'] for r in scores(folder)]
+  best = ENDS[1 + values.index(max(values))]
+  assert best_steps(folder) == [best]
+  assert f'best epoch so far: {folder}/best/model.ckpt-{best}' in printed
+  name = f'model.ckpt-{best}'
+  assert programs.tensors(folder / 'best' / name) == programs.tensors(
+    folder / name
+  )
+
+
+# With this learning rate the first epoch stays the best.
+STUCK = (
+  '--initial_learning_rate=0',
+  '--keep_best=loss',
+  '--early_stopping=2',
+  '--num_epochs=9',
+  '--epoch_size=40',
+)
+
+
+def test_a_run_ends_when_no_epoch_is_better(worker, data_dir, tmp_path):
+  words = arguments(data_dir, tmp_path / 'train', *STUCK)
+  for _ in range(2):  # the same command changes nothing when it is over
+    finished = worker.run('mnist_train', words)
+    assert finished.code == 0, finished.err
+    assert '2 epochs without a better test_loss: the run ends' in finished.out
+    assert programs.checkpoint_steps(tmp_path / 'train')[-1] == 15
+    assert len(scores(tmp_path / 'train')) == 3
+    assert best_steps(tmp_path / 'train') == [5]
+  words = arguments(data_dir, tmp_path / 'train', '--overwrite', '--keep_best=')
+  assert worker.run('mnist_train', words).code == 0
+  assert not (tmp_path / 'train' / 'best').exists()
+
+
 def test_scores_are_those_of_the_evaluator(worker, data_dir, tmp_path, trained):
   """It reads the checkpoint of the last step, without averages."""
   folder, _ = trained
@@ -99,7 +141,7 @@ def test_scoring_changes_no_bit_and_a_run_continues(
 ):
   """In the middle of an epoch, which then ends as it would have."""
   first = arguments(data_dir, tmp_path / 'train', '--num_epochs=0')
-  halfway = [*first, '--max_steps=17', '--eval_subsets=']
+  halfway = [*first, '--max_steps=17', '--eval_subsets=', '--keep_best=']
   assert worker.run('mnist_train', halfway).code == 0
   assert scores(tmp_path / 'train') == []
   rest = arguments(data_dir, tmp_path / 'train')
@@ -159,6 +201,12 @@ def test_the_page_of_a_run_shows_the_scores(worker, tmp_path, trained):
   [
     (['--eval_subsets=tset'], "did you mean 'test'"),
     (['--num_epochs=-1'], 'num_epochs: expected'),
+    (['--keep_best=speed'], 'keep_best: expected one of'),
+    (['--eval_subsets='], 'keep_best: expected --eval_subsets=SUBSET beside'),
+    (
+      ['--keep_best=', '--early_stopping=1'],
+      'early_stopping: expected --keep_best',
+    ),
     (['--benchmark_mode'], 'eval_subsets: expected none beside'),
   ],
 )
@@ -199,3 +247,16 @@ def test_processes_score_their_shares_and_say_the_same(
     for path in (tmp_path / 'train', trained[0])
   )
   assert received == expected
+  assert best_steps(tmp_path / 'train') == best_steps(trained[0])
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_processes_end_after_the_same_epoch(data_dir, tmp_path):
+  """Only the first process has the scores of earlier epochs."""
+  folder = tmp_path / 'train'
+  words = arguments(data_dir, folder, '--exchange=collective', *STUCK)
+  for _ in range(2):
+    clusters.complete(0, 2, words, program='mnist_train')
+    assert programs.checkpoint_steps(folder)[-1] == 15
+    assert best_steps(folder) == [5]
