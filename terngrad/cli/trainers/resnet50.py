@@ -43,7 +43,9 @@ server, by the name of the run:
   ... --num_shards=2 --shard_id=0 --run_id=first --file_store_path=/shared
   ... --num_shards=2 --shard_id=1 --run_id=first --redis_host=10.0.0.1
 
-Make a database with: terngrad convert database.
+Without --train_dir the files are in a folder of the working directory named by
+--run_id, or resnet50_trainer. Each shard uses port --cluster_port plus its
+number. Make a database with: terngrad convert database.
 """
 
 _REPLACED = (
@@ -77,6 +79,8 @@ TFRECORD = 'tfrecord'
 _CHANNELS = 3
 # The batch size for which --base_learning_rate holds if it is scaled.
 _SCALED_FROM = 256
+# Folder of a run without --train_dir and --run_id.
+_FOLDER = 'resnet50_trainer'
 _RUN_ID = re.compile(r'\w[\w.+-]{0,99}', re.ASCII)
 _GPUS = re.compile(r'[0-9]{1,4}(,[0-9]{1,4})*', re.ASCII)
 
@@ -152,10 +156,27 @@ def to_config(values: Flags) -> configs.TrainConfig:
     {},
     **_data(values),
     **_place(values),
+    train_dir=values.train_dir or _folder(values.run_id),
     batch_size=batch_size,
     initial_learning_rate=rate,
     num_gpus=len(chosen) or values.num_gpus,
   )
+
+
+def _folder(run_id: str) -> str:
+  """Returns the folder of a run without --train_dir."""
+  return os.path.join(os.curdir, _checked(run_id) if run_id else _FOLDER)
+
+
+def _checked(run_id: str) -> str:
+  """Returns a valid name of a run."""
+  if not _RUN_ID.fullmatch(run_id):
+    raise flags.UsageError(
+      '--run_id: expected 1 to 100 letters, digits and . + - _, beginning with '
+      f'no sign, received {run_id[:200]!r}. Give all machines of a run the '
+      'same name, and each run its own.'
+    )
+  return run_id
 
 
 def _gpus(text: str) -> list[int]:
@@ -219,17 +240,13 @@ def _place(values: Flags) -> dict[str, Any]:
       f'--num_shards={values.num_shards}, received '
       f'{"both" if all(places) else "none"}. Say where the machines meet.'
     )
-  run_id = values.run_id
-  if not _RUN_ID.fullmatch(run_id):
-    raise flags.UsageError(
-      '--run_id: expected 1 to 100 letters, digits and . + - _, beginning with '
-      f'no sign, received {run_id[:200]!r}. Give all machines of a run the '
-      'same name, and each run its own.'
-    )
+  run_id = _checked(values.run_id)
   found = {
     'exchange': 'collective',
     'rendezvous_processes': values.num_shards,
     'task_id': values.shard_id,
+    # Shards on one machine need different ports.
+    'cluster_port': values.cluster_port + values.shard_id,
   }
   if values.file_store_path:
     folder = os.path.join(values.file_store_path, run_id)
@@ -278,6 +295,8 @@ def train(values: Flags) -> int:
   chosen = _gpus(values.gpus)
   if chosen:
     devices.choose_gpus(chosen)
+  if not values.train_dir and config.cluster.keeps_files:
+    command.say(f'files of this run: {config.run.train_dir}')
   outcome = start.train(
     config,
     command.say,

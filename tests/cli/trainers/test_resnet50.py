@@ -102,6 +102,23 @@ def test_machines_meet_in_a_folder_of_the_run_or_at_a_redis_server():
   assert cluster.cluster == 'redis:redis://[::1]:7'
 
 
+def test_shards_of_one_machine_have_ports_of_their_own():
+  words = '--num_shards=3', '--run_id=first', '--file_store_path=/s'
+  found = [
+    config_of(*words, f'--shard_id={i}').cluster.cluster_port for i in range(3)
+  ]
+  assert found == [2222, 2223, 2224]
+
+
+def test_a_run_without_folder_is_in_one_of_its_name():
+  assert config_of().run.train_dir == './resnet50_trainer'
+  assert config_of('--run_id=first').run.train_dir == './first'
+  assert config_of('--train_dir=/t', '--run_id=a').run.train_dir == '/t'
+  for wrong in ('../up', '.hidden', 'a/b'):
+    with pytest.raises(flags.UsageError, match='--run_id: expected 1 to 100'):
+      config_of(f'--run_id={wrong}')
+
+
 def test_one_machine_meets_nobody():
   assert config_of().cluster.exchange == 'towers'
 
