@@ -161,7 +161,6 @@ def read_version() -> str:
 # for three instruction sets and chooses when it runs; other processors get what
 # the compiler makes for all of their kind.
 KERNEL_SOURCES = pathlib.Path('terngrad', 'native', 'src')
-X86 = platform.machine().lower() in ('x86_64', 'amd64')
 # Changes no bit but in kernels.cc: elsewhere sums of products are of squares
 # that float64 holds exactly, or say themselves what is fused.
 FUSED = ['-ffp-contract=fast']
@@ -169,15 +168,23 @@ KERNEL_FLAGS = {
   'kernels.cc': ['-ffp-contract=off'],
   'kernels_generic.cc': FUSED,
 }
-if X86:
-  KERNEL_FLAGS |= {
-    'kernels_avx2.cc': [*FUSED, '-mavx2', '-mfma'],
-    'kernels_avx512.cc': [
-      *FUSED,
-      '-march=skylake-avx512',
-      '-mprefer-vector-width=512',
-    ],
-  }
+X86_FLAGS = {
+  'avx2': ['-mavx2', '-mfma'],
+  'avx512': ['-march=skylake-avx512', '-mprefer-vector-width=512'],
+}
+# For a faster installation: avx2, avx512 or generic compiles that one alone.
+CHOSEN = os.environ.get('TERNGRAD_KERNELS', 'all')
+if CHOSEN not in ('all', 'generic', *X86_FLAGS):
+  sys.exit(
+    'TERNGRAD_KERNELS: expected all, generic, avx2 or avx512, received '
+    f'{CHOSEN!r}. Unset it to compile all.'
+  )
+DEFINES = []
+if platform.machine().lower() in ('x86_64', 'amd64'):
+  for name, flags in X86_FLAGS.items():
+    if CHOSEN in ('all', name):
+      KERNEL_FLAGS[f'kernels_{name}.cc'] = [*FUSED, *flags]
+      DEFINES.append(f'-DTERNGRAD_{name.upper()}')
 
 
 # These are compiled against TensorFlow.
@@ -236,7 +243,7 @@ class BuildKernels(build_ext.build_ext):
     out = pathlib.Path(self.build_temp)
     out.mkdir(parents=True, exist_ok=True)
     common = ['-std=c++17', '-O3', '-fPIC', '-fvisibility=hidden', '-Wno-psabi']
-    common += ['-DTERNGRAD_X86'] if X86 else []
+    common += DEFINES
     commands = {
       name: [*compiler, *common, *flags] for name, flags in KERNEL_FLAGS.items()
     }

@@ -14,8 +14,10 @@ with the requirements of its tests. Does nothing if .venv is up to date.
   --gpu   install TensorFlow's CUDA libraries too (also in later calls)
 
 environment:
-  PYTHON  the interpreter; the default is the newest suitable one of
-          python3.13, python3.12, ... and python3 on the PATH
+  PYTHON            the interpreter; the default is the newest suitable one of
+                    python3.13, python3.12, ... and python3 on the PATH
+  TERNGRAD_KERNELS  avx2, avx512 or generic: compiles the kernels for these
+                    processors only, which is faster; the default is all
 USAGE
 }
 
@@ -66,6 +68,7 @@ key() {
     cat -- "$root/setup.py" "$root/pyproject.toml" "$root/terngrad/version.py" \
       "$root"/terngrad/native/src/*.* "$root"/terngrad/native/src/*/*
     printf '%s\n' "$root" "$version" "$gpu"
+    [[ -z ${TERNGRAD_KERNELS:-} ]] || printf '%s\n' "$TERNGRAD_KERNELS"
   } | sha256sum | cut -d ' ' -f 1
 }
 
@@ -138,24 +141,28 @@ install() {
     extras=dev,gpu
     : >"$gpu_mark"
   fi
-  printf 'setup.sh: installing into %s (a minute or so the first time)\n' \
-    "$venv" >&2
+  local started=$SECONDS quiet=()
+  # pip shows downloads and the build on a terminal; into a file, errors only.
+  [[ -t 2 ]] || quiet=(-qq)
+  printf 'setup.sh: installing into %s: first TensorFlow and other packages, then\n%s\n' \
+    "$venv" 'the C++ kernels are compiled; together two to six minutes the first time' >&2
   # Install the build requirements first and let pip build with them. Otherwise
   # pip would download them every time; this way a repeated run needs no network.
   # The pip of Python 3.10 and 3.11 once took 18 minutes to resolve what a pip of
-  # 2025 resolves in half a minute. -qq: errors only.
-  pip=("$venv/bin/python" -m pip --disable-pip-version-check install -qq)
-  "${pip[@]}" 'pip>=25' "${build_system[@]}"
+  # 2025 resolves in half a minute.
+  pip=("$venv/bin/python" -m pip --disable-pip-version-check install "${quiet[@]}")
+  "${pip[@]}" 'pip>=25' "${build_system[@]}" >&2
   # If the kernels cannot be built, those of older sources must not remain.
   rm -f -- "$root"/terngrad/native/_kernels.*.so
   # Before the build, because edits during the build are not in its result.
   key >"$stamp.new"
-  (cd -- "$root" && "${pip[@]}" --no-build-isolation --editable ".[$extras]")
+  (cd -- "$root" && "${pip[@]}" --no-build-isolation --editable ".[$extras]") >&2
   [[ ! -d $root/terngrad/native ]] ||
     compgen -G "$root/terngrad/native/_kernels.*.so" >/dev/null ||
     printf 'setup.sh: the native kernels are not built (pip install -v says why); %s\n' \
       'training works without them, slower' >&2
   mv -f -- "$stamp.new" "$stamp"
+  printf 'setup.sh: installed in %d s\n' $((SECONDS - started)) >&2
 }
 
 [[ -e $gpu_mark ]] && gpu=true

@@ -29,7 +29,10 @@ def build(folder, *options, test='kernels_test'):
   """Compiles a test with the kernels; returns the program."""
   common = [COMPILER, '-std=c++17', '-Wall', '-Wextra', '-Werror']
   common += ['-Wno-psabi', '-Wno-maybe-uninitialized', f'-I{SOURCES}']
-  common += [*options, *(['-DTERNGRAD_X86'] if X86 else [])]
+  common += [
+    *options,
+    *(['-DTERNGRAD_AVX2', '-DTERNGRAD_AVX512'] if X86 else []),
+  ]
   sources = {SOURCES / name: flags for name, flags in FLAGS.items()}
   if not X86:
     sources = {p: f for p, f in sources.items() if 'avx' not in p.name}

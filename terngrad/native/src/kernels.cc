@@ -12,10 +12,12 @@ namespace terngrad {
 namespace generic {
 extern const Kernels kKernels;
 }
-#ifdef TERNGRAD_X86
+#ifdef TERNGRAD_AVX2
 namespace avx2 {
 extern const Kernels kKernels;
 }
+#endif
+#ifdef TERNGRAD_AVX512
 namespace avx512 {
 extern const Kernels kKernels;
 }
@@ -52,7 +54,7 @@ float Step(float span, int32_t levels) {
 }  // namespace
 
 const Kernels* Find(const char* name) {
-#ifdef TERNGRAD_X86
+#ifdef TERNGRAD_AVX512
   if (std::strcmp(name, "avx512") == 0) {
     // What -march=skylake-avx512 may use beyond AVX2.
     const bool has = __builtin_cpu_supports("avx512f") &&
@@ -61,6 +63,8 @@ const Kernels* Find(const char* name) {
                      __builtin_cpu_supports("avx512vl");
     return has ? &avx512::kKernels : nullptr;
   }
+#endif
+#ifdef TERNGRAD_AVX2
   if (std::strcmp(name, "avx2") == 0) {
     const bool has =
         __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
