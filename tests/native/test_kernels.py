@@ -334,7 +334,7 @@ def test_an_instruction_set_that_is_chosen_is_used_to_the_same_bits(name):
     _, bits, chosen = digest_of(2, TERNGRAD_NATIVE=name)
   except subprocess.CalledProcessError as failure:
     # Another processor than most.
-    assert 'expected an instruction set of this processor' in failure.stderr
+    assert 'expected an instruction set that this' in failure.stderr
     pytest.skip(f'this processor has no {name}')
   assert chosen == name
   assert bits == digest_of(2)[1]
@@ -361,8 +361,8 @@ def test_a_library_of_older_sources_is_not_used(monkeypatch):
   monkeypatch.setattr(native, '_find', lambda: (other, None))
   operations, why_not = native._load.__wrapped__()
   assert operations is None
-  assert f'{other.name} was built of older sources.' in why_not
-  assert 'install the sources again: pip install' in why_not
+  assert f'{other.name} was built from older sources.' in why_not
+  assert 'run pip install --force-reinstall' in why_not
 
 
 # Refusals.
