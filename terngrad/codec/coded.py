@@ -140,7 +140,10 @@ class Code(method.Method):
         VARIABLE.
     """
     if self.packing is None:
-      raise NotImplementedError(f'{self.name}: define num_words, or stages.')
+      raise NotImplementedError(
+        f'{self.name}: expected stages or a num_words method, received '
+        'neither. Define one of them in the class.'
+      )
     return self.packing.num_words(num_elements)
 
   def words_of(self, sizes: Sequence[int]) -> int:
@@ -190,8 +193,8 @@ class Code(method.Method):
       )
     if self.strata and key.shape[0] != 3:
       raise ValueError(
-        f"{self.name}: expected a key of 3 numbers, the last the worker's "
-        f'stratum, received {key.shape[0]}. Take it from GradientCodec.keys.'
+        f"{self.name}: expected a key of 3 numbers that ends in the worker's "
+        f'stratum, received {key.shape[0]}. Use a key of GradientCodec.keys.'
       )
     return self.encode_pieces(pieces, sizes, own, shared, key)
 
@@ -350,6 +353,6 @@ def as_method(code: method.Method) -> method.Method:
   if isinstance(code, method.Method):
     return code
   raise ValueError(
-    f'code: expected a Codec or a Method, received {code!r}. Make one of a '
-    "text such as 'ternary' by parse_codec."
+    f'codec: expected a Codec or a Method, received {code!r}. To create one '
+    "from its name, call parse_codec('ternary')."
   )

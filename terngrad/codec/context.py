@@ -51,8 +51,8 @@ class Context(NamedTuple):
     """
     if self.key is None:
       raise ValueError(
-        'context: expected the key of a worker, received none. Draw from '
-        'common_key in decode.'
+        "context: expected a worker's key, received none, because decode has "
+        'no worker. Draw from common_key in decode.'
       )
     return self.key
 

@@ -49,7 +49,7 @@ class Message(NamedTuple):
     if isinstance(self.packing, wire.Packing | wire.VariablePacking):
       return self.packing
     raise ValueError(
-      'message: expected one whose packing holds numbers that add, received '
+      'message: expected one whose elements can be summed, received '
       f'{self.combine} of {self.num_words} words. Read it as Payloads.'
     )
 
@@ -63,7 +63,7 @@ class Message(NamedTuple):
     if self.levels is None:
       raise ValueError(
         f'message: expected integers to sum, received {self.combine} of '
-        f'{self.num_elements} floats. Add them as they are.'
+        f'{self.num_elements} floats. Add them as float32.'
       )
     return self.levels
 
@@ -249,7 +249,7 @@ class Scattered(NamedTuple):
     """Raises ValueError: no device has all parts."""
     raise ValueError(
       f'Scattered: expected a message to sum, received {message.combine} of '
-      f'{message.num_words} words. Read the parts of a worker by `of`.'
+      f'{message.num_words} words. Call `of` for the parts of one worker.'
     )
 
 

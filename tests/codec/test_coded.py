@@ -81,7 +81,9 @@ def test_a_code_without_stages_and_num_words_is_told_what_to_define():
   class Short(Halves):
     num_words = coded.Code.num_words
 
-  with pytest.raises(NotImplementedError, match='halves: define num_words'):
+  with pytest.raises(
+    NotImplementedError, match='halves: expected stages or a num_w'
+  ):
     Short().words_of([3])
 
 

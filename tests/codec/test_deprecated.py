@@ -102,7 +102,7 @@ def of_sums():
 
 
 def test_a_code_of_functions_sends_what_a_chain_sends():
-  with pytest.warns(DeprecationWarning, match='goes in terngrad 0.4'):
+  with pytest.warns(DeprecationWarning, match='removed in terngrad 0.4'):
     made = of_sums()
   assert isinstance(made, coded.Code)
   assert made.summable and not made.carries

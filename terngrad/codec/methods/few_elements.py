@@ -104,14 +104,14 @@ def check(
   inside = np.all((indices >= 0) & (indices < num_elements))
   if not inside or np.any(indices[1:] <= indices[:-1]):
     raise ValueError(
-      f'{name}: expected indices below {num_elements}, each once and in rising '
-      'order, received others. The payload was damaged or made by another '
-      'codec: send it again.'
+      f'{name}: expected distinct indices below {num_elements} in ascending '
+      'order, received others. The payload is corrupted or from another codec. '
+      'Send it again.'
     )
   if not np.isfinite(values).all():
     raise ValueError(
-      f'{name}: expected finite values, received others. The payload was '
-      'damaged: send it again.'
+      f'{name}: expected finite values, received others. The payload is '
+      'corrupted. Send it again.'
     )
 
 

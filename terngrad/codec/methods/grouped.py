@@ -50,8 +50,8 @@ class Grouped(by_variable.ByVariable):
     """
     if size < 0:
       raise ValueError(
-        f'group_size: expected elements, or 0 for whole variables, received '
-        f'{size}. Use 512.'
+        f'group_size: expected a number of elements, or 0 for whole '
+        f'variables, received {size}. Use 512.'
       )
     self.name, self.integers, self.size = name, integers, size
 

@@ -115,8 +115,8 @@ def _packing(
     )
   if name != 'radix' and word_bits != 32:
     raise ValueError(
-      'word_bits is of packing=radix: expected none beside '
-      f'packing={name}, received word_bits={word_bits}. Leave it out.'
+      'word_bits: expected only with packing=radix, received '
+      f'word_bits={word_bits} with packing={name}. Remove word_bits.'
     )
   return makers[name]()
 
@@ -229,16 +229,17 @@ def parse(text: str, workers: int = 0) -> 'coded_lib.Code':
     ValueError: a name, option or value is invalid (the message lists the valid
       ones), or the text names wrappers or a method that is not a code.
   """
-  wrappers, _, text = _in_full(text).rpartition('+')
+  wrappers, plus, text = _in_full(text).rpartition('+')
   name, _ = spelling.split(text)
-  remark = ', a method and no code' if name in METHODS else ''
+  remark = ', a method with several rounds or states' if name in METHODS else ''
   makers = CODECS | _of_others(name)
   spelling.check_name('codec', name, makers, remark)
   made = spelling.make('codec', text, makers, workers=workers)
   if wrappers or not isinstance(made, coded.Code):
     raise ValueError(
-      f'codec: expected a code of one message, received {text!r}, which is a '
-      'method of several. Name a code here, or use the method in training.'
+      'codec: expected one that sends a single message and keeps no state, '
+      f'received {wrappers + plus + text!r}. Choose another codec here; '
+      'training accepts this one.'
     )
   return made
 

@@ -83,8 +83,8 @@ class _BitmapSign(wire.OfDensity):
     used = 1 + width + -(-count // 32)
     if words[0] != used:
       raise ValueError(
-        f'bitmap_sign: expected {used} words by its {count} nonzero codes, '
-        f'received a first word of {words[0]}. The payload was damaged: send '
+        f'bitmap_sign: expected {used} words for {count} nonzero codes, '
+        f'received a first word of {words[0]}. The payload is corrupted. Send '
         'it again.'
       )
 

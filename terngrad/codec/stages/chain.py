@@ -79,7 +79,7 @@ def check(stages: Sequence[contract.Stage], group_size: int) -> None:
   quantizes = any(isinstance(stage, contract.Quantizer) for stage in stages)
   if group_size < 0 or (group_size and not quantizes):
     raise ValueError(
-      'group_size: expected the elements of a scaler beside a quantizer, or 0, '
+      'group_size: expected the elements per scaler of a quantizer, or 0, '
       f'received {group_size}. Use 64 to 4096 with ternarize().'
     )
   domain = contract.FLOAT
@@ -98,7 +98,7 @@ def check(stages: Sequence[contract.Stage], group_size: int) -> None:
     ):
       raise ValueError(
         f'{stage.name} bounds the elements itself; expected no stage before '
-        f'it, received {before.name}. Leave one of the two out.'
+        f'it, received {before.name}. Remove one of the two.'
       )
     if (
       isinstance(before, contract.Quantizer)

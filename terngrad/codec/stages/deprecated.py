@@ -127,9 +127,9 @@ def _given(
 
 def _warn(kind: type) -> None:
   warnings.warn(
-    f'{kind.__name__} of functions goes in terngrad 0.4: write a subclass of '
-    f'{kind.__module__}.{kind.__name__} with methods of those names, see '
-    'docs/add_a_codec.md.',
+    f'{kind.__name__} of functions is removed in terngrad 0.4: write a '
+    f'subclass of {kind.__module__}.{kind.__name__} with methods of the same '
+    'names, see docs/add_a_codec.md.',
     DeprecationWarning,
     stacklevel=3,
   )
@@ -185,7 +185,7 @@ def moved(module: str, **names: str) -> Callable[[str], Any]:
       raise AttributeError(f'module {module!r} has no attribute {name!r}')
     home, _, there = names[name].partition(':')
     warnings.warn(
-      f'{module}.{name} goes in terngrad 0.4: use {home}.{there}.',
+      f'{module}.{name} is removed in terngrad 0.4: use {home}.{there}.',
       DeprecationWarning,
       stacklevel=2,
     )

@@ -85,17 +85,17 @@ class _Huffman(wire.OfDensity):
     if step >= _STEPS:
       raise ValueError(
         f'huffman243: expected a table from 0 to {_STEPS - 1} in the first '
-        f'word, received {step}. The payload was damaged or made by another '
-        'codec.'
+        f'word, received {step}. The payload is corrupted or from another '
+        'codec. Send it again.'
       )
-    wanted, why = self.capacity(width), 'without a code'
+    expected, reason = self.capacity(width), 'without a Huffman code'
     if step:
-      wanted = _start(width) + int(tf.reduce_sum(_block_words(words, width)))
-      why = f'by the lengths of its {_blocks(width)} blocks'
-    if wanted != used:
+      expected = _start(width) + int(tf.reduce_sum(_block_words(words, width)))
+      reason = f'for the lengths of its {_blocks(width)} blocks'
+    if expected != used:
       raise ValueError(
-        f'huffman243: expected {wanted} words {why}, received a first word '
-        f'that says {used}. The payload was damaged: send it again.'
+        f'huffman243: expected {expected} words {reason}, received {used} in '
+        'the first word. The payload is corrupted. Send it again.'
       )
 
 

@@ -54,7 +54,7 @@ def digits(levels: int) -> wire.Packing:
   if not 1 <= levels < MOST_SUMMED:
     raise ValueError(
       f'digits: expected levels from 1 to {MOST_SUMMED - 1}, received '
-      f'{levels}. Use 7 for 4 bits an integer.'
+      f'{levels}. Use 7 for 4 bits per integer.'
     )
   return Positional(f'digits({levels})', 2 * levels + 1, levels=levels)
 
@@ -95,12 +95,12 @@ def radix(num_workers: int, word_bits: int = 32) -> wire.Packing:
   if not 1 <= num_workers < MOST_SUMMED:
     raise ValueError(
       'radix: expected a number of workers from 1 to 32767, received '
-      f'{num_workers}. Say how many are added, as in packing=radix,workers=8.'
+      f'{num_workers}. Set the number, as in packing=radix,workers=8.'
     )
   if word_bits not in (32, 64):
     raise ValueError(
       f'radix: expected word_bits 32 or 64, received {word_bits}. Use 64 '
-      'where an all-reduce takes no int32.'
+      'if the all-reduce does not support int32.'
     )
   name = f'radix({num_workers}{", 64" if word_bits == 64 else ""})'
   packing = Positional(name, 2 * num_workers + 1, word_bits)

@@ -73,7 +73,7 @@ def _check(
   if dither == 'stratified' and not 1 <= workers < 2**15:
     raise ValueError(
       'dither=stratified: expected a number of workers from 1 to 32767, '
-      f'received {workers}. Say how many there are, as in '
+      f'received {workers}. Set the number, as in '
       'dither=stratified,workers=8.'
     )
   if scaler_rule not in SCALER_RULES:
@@ -88,7 +88,7 @@ def _check(
     )
   if scaler_rule == 'max_clipped' and clip_factor:
     raise ValueError(
-      'With max_clipped a stage of its own clips: expected clip_factor 0, '
+      'With max_clipped ternarize() does not clip: expected clip_factor 0, '
       f'received {clip_factor}. Put clip_by_stddev({clip_factor:g}) before '
       'ternarize().'
     )

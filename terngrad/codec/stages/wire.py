@@ -105,8 +105,9 @@ class Packing(InPlanes, Fixed):
     """
     if self.max_workers is None:
       raise ValueError(
-        f'lanes: expected a packing whose words add, received {self.name}. Use '
-        'packing=radix, or gather the payloads and call decode_sum.'
+        'lanes: expected a packing whose words can be added, received '
+        f'{self.name}. Use packing=radix, or gather the payloads and call '
+        'decode_sum.'
       )
     if self.word_bits == 32:
       return words
@@ -130,7 +131,7 @@ class Packing(InPlanes, Fixed):
     if num_workers > most:
       raise ValueError(
         f'{self.name}: expected the payloads of at most {most} '
-        f'workers, received {num_workers}. Make the codec with '
+        f'workers, received {num_workers}. Create the codec with '
         f'workers={num_workers}.'
       )
     words = tf.reshape(tf.bitcast(total, tf.int32), [-1])

@@ -70,7 +70,7 @@ def test_name_lists_the_stages(stages, name):
     (
       (CLIP, ternary.ternarize('stddev', 2.0), BASE3),
       r'ternarize\(stddev, 2\) bounds the elements itself.* received '
-      r'clip_by_stddev\(2\.5\)\. Leave one',
+      r'clip_by_stddev\(2\.5\)\. Remove one',
     ),
     (
       (TwoLevels(), BASE3),

@@ -39,7 +39,8 @@ class Minmax(grouped.Grouped):
     """
     if bits not in (1, 2, 4, 8):
       raise ValueError(
-        f'minmax: expected bits of 1, 2, 4, 8, received {bits}. Use 4.'
+        f'minmax: expected 1, 2, 4 or 8 bits, received {bits}. Use '
+        'minmax:bits=4.'
       )
     name = f'minmax({bits}, {group_size})'
     super().__init__(name, packing.unsigned(bits), group_size)

@@ -68,6 +68,6 @@ class Natural(by_variable.ByVariable):
     if words[:count].view(np.uint8).max(initial=0) > _LARGEST:
       raise ValueError(
         f'natural: expected exponents of at most {_LARGEST}, received 255. The '
-        'payload was damaged: send it again.'
+        'payload is corrupted. Send it again.'
       )
     return _SIGNS, words[count:], num_elements

@@ -41,7 +41,7 @@ class Qsgd(grouped.Grouped):
     """
     if not 1 <= levels <= 255 or norm not in NORMS:
       raise ValueError(
-        'qsgd: expected levels from 1 to 255 and a norm of l2, max, received '
+        'qsgd: expected levels from 1 to 255 and norm l2 or max, received '
         f'{levels} and {norm!r}. Use qsgd:levels=7,norm=max for 4 bits.'
       )
     digits = packing.digits(levels)

@@ -87,9 +87,9 @@ def check(name: str, words: np.ndarray, number: int, num_elements: int) -> None:
     or (pack(indices, num_elements) != words).numpy().any()
   ):
     raise ValueError(
-      f'{name}: expected {number} indices below {num_elements} in order, '
-      'received others. The payload was damaged or made by another codec: send '
-      'it again.'
+      f'{name}: expected {number} indices below {num_elements} in ascending '
+      'order, received others. The payload is corrupted or from another codec. '
+      'Send it again.'
     )
 
 

@@ -43,11 +43,11 @@ class Threshold(few_elements.FewElements):
     Raises:
       ValueError: an option is out of its range.
     """
-    topk.check_ratio('threshold', capacity)
+    topk.check_ratio('threshold', capacity, 'capacity')
     if not 0 <= above < math.inf:
       raise ValueError(
-        f'threshold: expected above >= 0 and finite, received {above}. It is '
-        'in the units of the gradient: try 0.001.'
+        f'threshold: expected above to be finite and >= 0, received {above}. '
+        "It is in the gradient's units. Use threshold:above=0.001."
       )
     self.stages = (_Pairs(above, capacity),)
     self.name = self.packing.name

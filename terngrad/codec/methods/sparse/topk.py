@@ -87,12 +87,12 @@ class _OnKernels(few_elements.OnKernels, TopK, twin_of=TopK):
   find = staticmethod(sparse_ops.largest)
 
 
-def check_ratio(name: str, ratio: float) -> None:
+def check_ratio(name: str, ratio: float, option: str = 'ratio') -> None:
   """Raises ValueError unless a ratio of elements is in (0, 1]."""
   if not 0 < ratio <= 1:
     raise ValueError(
-      f'{name}: expected a ratio above 0 and at most 1, received {ratio}. Use '
-      '0.01 to send one element of a hundred.'
+      f'{name}: expected {option} above 0 and at most 1, received {ratio}. Use '
+      '0.01 to send at most one element of a hundred.'
     )
 
 

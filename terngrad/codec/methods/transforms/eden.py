@@ -73,7 +73,7 @@ def eden(bits: int = 1) -> coded.Code:
   """
   if bits not in lloyd_max.OF_BITS:
     raise ValueError(
-      f'eden: expected bits of 1, 2, 3, 4, received {bits}. Use eden:bits=2, '
+      f'eden: expected 1, 2, 3 or 4 bits, received {bits}. Use eden:bits=2, '
       'or eden3 for 1.6 bits.'
     )
   return Eden(lloyd_max.OF_BITS[bits])
@@ -138,8 +138,8 @@ class EdenWords(wire.CompositePacking):
     if least > 1.01 * 16 * block * num_elements:
       raise ValueError(
         'eden_words: expected scales of a gradient no larger than the agreed '
-        f'probe, received up to {scales.max():g}. The payload was damaged or '
-        'made by another codec: send it again.'
+        f'probe, received up to {scales.max():g}. The payload is corrupted or '
+        'from another codec. Send it again.'
       )
     return levels.packing, code_words, blocks * block
 

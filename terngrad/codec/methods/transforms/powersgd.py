@@ -57,7 +57,8 @@ class PowerSGD(method.Method):
     if rank < 1 or not epsilon >= 0 or warm_start not in (0, 1):
       raise ValueError(
         'powersgd: expected rank >= 1, epsilon >= 0 and warm_start 0 or 1, '
-        f'received {rank}, {epsilon} and {warm_start}. Use powersgd:rank=2.'
+        f'received rank={rank}, epsilon={epsilon} and warm_start={warm_start}. '
+        'Use powersgd:rank=2.'
       )
     self.name = f'powersgd({rank}{"" if warm_start else ", cold"})'
     self.traits = contract.Traits(

@@ -113,7 +113,9 @@ class Thc(method.Method):
       ValueError: `span` is not positive.
     """
     if not 0 < span < float('inf'):
-      raise ValueError(f'thc: expected a span above 0, received {span}. Use 3.')
+      raise ValueError(
+        f'thc: expected a finite span above 0, received {span}. Use 3.'
+      )
     self.name, self.span = f'thc({span:g})', span
 
   def num_probes(self, num_elements: int) -> int:

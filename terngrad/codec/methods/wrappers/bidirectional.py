@@ -61,8 +61,8 @@ def bidirectional(
   """
   if not workers or workers < 1:
     raise ValueError(
-      f'bidirectional: expected how many workers there are, received {workers}.'
-      ' Say bidirectional:workers=4.'
+      f'bidirectional: expected the number of workers, received {workers}. Use '
+      'bidirectional:workers=4.'
     )
   ranges.check(method)
   return Bidirectional(method, workers, residual)
@@ -141,7 +141,8 @@ class Bidirectional(wrapper.Wrapper):
     if context.num_workers != self.workers:
       raise ValueError(
         f'bidirectional: expected {self.workers} workers, received '
-        f'{context.num_workers}. Say workers={context.num_workers} in it.'
+        f'{context.num_workers}. Use '
+        f'bidirectional:workers={context.num_workers}.'
       )
     if not self.method.agrees:
       return gradients, self.method.begin(gradients, (), context)[1]

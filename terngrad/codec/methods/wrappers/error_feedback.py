@@ -48,12 +48,12 @@ class ErrorFeedback(around.Keeping):
     if not 0 < decay <= 1:
       raise ValueError(
         'error_feedback: expected a decay above 0 and at most 1, received '
-        f'{decay}. Leave it out to forget nothing.'
+        f'{decay}. Remove the option to keep whole residuals.'
       )
     if method.carries:
       raise ValueError(
-        'error_feedback: expected a method that keeps gradients until they are '
-        f'sent, received {method.name}. Leave sharing=requantize out.'
+        'error_feedback: expected a codec that encodes after the workers agree '
+        f'on the probe, received {method.name}. Remove sharing=requantize.'
       )
     super().__init__(method)
     decays = '' if decay == 1 else f'({decay:g})'

@@ -49,13 +49,13 @@ def momentum_correction(
   if not 0 <= momentum < 1 or masking not in (0, 1) or not clip_norm >= 0:
     raise ValueError(
       'momentum: expected a momentum from 0 to below 1, masking 0 or 1 and '
-      f'clip_norm >= 0, received {momentum}, {masking} and {clip_norm}. Use '
-      'momentum:momentum=0.9.'
+      f'clip_norm >= 0, received momentum={momentum}, masking={masking} and '
+      f'clip_norm={clip_norm}. Use momentum:momentum=0.9.'
     )
   if masking and not method.estimates:
     raise ValueError(
-      'momentum: expected a method of which a worker knows what it sent, '
-      f'received {method.name}. Say momentum:masking=0.'
+      'momentum: expected a method that can decode the words of one worker, '
+      f'received {method.name}. Use momentum:masking=0.'
     )
   corrected = error_feedback.ErrorFeedback(method)
   return Momentum(corrected, momentum, masking, clip_norm)

@@ -18,19 +18,19 @@ def check(method: methods.Method) -> None:
   rounds = method.messages(shapes)
   if len(rounds) > 1 or method.finishes or method.states(shapes):
     raise ValueError(
-      'bidirectional: expected a code of one round that remembers nothing, '
-      f'received {method.name}. Put error_feedback+ or momentum+ before '
-      'bidirectional+, and use no method of several rounds.'
+      'bidirectional: expected a codec with one round and no state, received '
+      f'{method.name}. Put error_feedback+ or momentum+ before '
+      'bidirectional+, and use no method with several rounds.'
     )
   if method.carries:
     raise ValueError(
-      'bidirectional: expected a method that keeps gradients until they are '
-      f'sent, received {method.name}. Leave sharing=requantize out.'
+      'bidirectional: expected a codec that encodes after the workers agree '
+      f'on the probe, received {method.name}. Remove sharing=requantize.'
     )
   if any(isinstance(m.packing, wire.VariablePacking) for m in rounds[0]):
     raise ValueError(
-      f'bidirectional: expected a code of fixed length, received {method.name}.'
-      ' Leave its packing out.'
+      'bidirectional: expected payloads of fixed length, received '
+      f'{method.name}. Remove its packing option or choose another codec.'
     )
 
 

@@ -50,8 +50,8 @@ def test_stc_takes_ten_bits_an_element_that_is_sent():
     (0, np.float32(-1).view(np.int32), 'expected a finite magnitude >= 0'),
     (0, np.float32(np.nan).view(np.int32), 'expected a finite magnitude >= 0'),
     (1, -1, r'unsigned\(1\): expected code 0 past the last'),
-    (-1, 0, 'expected 10 indices below 200 in order'),
-    (-1, -1, 'expected 10 indices below 200 in order'),
+    (-1, 0, 'expected 10 indices below 200 in ascending order'),
+    (-1, -1, 'expected 10 indices below 200 in ascending order'),
   ],
 )
 def test_damaged_stc_payload_is_refused(place, word, message):
@@ -87,10 +87,10 @@ def test_threshold_leaves_the_smallest_out_where_there_is_no_room():
 @pytest.mark.parametrize(
   ('place', 'word', 'message'),
   [
-    (1, 100, 'expected indices below 100'),
-    (3, -1, 'expected indices below 100'),
+    (1, 100, 'expected distinct indices below 100'),
+    (3, -1, 'expected distinct indices below 100'),
     (2, np.float32(np.nan).view(np.int32), 'threshold'),
-    (1, 99, 'in rising order'),
+    (1, 99, 'in ascending order'),
   ],
 )
 def test_damaged_threshold_payload_is_refused(place, word, message):

@@ -106,10 +106,10 @@ def test_places_outside_are_passed_over(compiled):
 @pytest.mark.parametrize(
   ('place', 'word', 'message'),
   [
-    (0, -1, 'expected indices below 20, each once'),
-    (0, 20, 'expected indices below 20, each once'),
-    (2, 1, 'in rising order'),
-    (2, 5, 'in rising order'),
+    (0, -1, 'expected distinct indices below 20'),
+    (0, 20, 'expected distinct indices below 20'),
+    (2, 1, 'in ascending order'),
+    (2, 5, 'in ascending order'),
     (5, np.float32(np.inf).view(np.int32), 'expected finite values'),
     (5, np.float32(np.nan).view(np.int32), 'expected finite values'),
   ],
@@ -127,5 +127,5 @@ def test_a_place_that_stands_twice_is_refused():
   codec = registry.parse('topk:ratio=0.25')
   words = words_of(codec, np.ones(8))
   words[:2] = 3
-  with pytest.raises(ValueError, match='each once'):
+  with pytest.raises(ValueError, match='expected distinct'):
     validation.validate(codec, words, 8)

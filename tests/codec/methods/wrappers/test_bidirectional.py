@@ -244,7 +244,7 @@ def test_ranges_are_cut_anew_for_other_workers():
 @pytest.mark.parametrize(
   ('text', 'workers', 'said'),
   [
-    ('bidirectional+stc', 0, 'expected how many workers there are'),
+    ('bidirectional+stc', 0, 'expected the number of workers'),
     ('bidirectional+powersgd', 2, 'one round'),
     ('bidirectional+error_feedback+stc', 2, 'Put error_feedback'),
     ('bidirectional+ternary:sharing=requantize', 2, 'sharing=requantize'),
