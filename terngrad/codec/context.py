@@ -59,7 +59,7 @@ class Context(NamedTuple):
   @property
   def element_key(self) -> tf.Tensor:
     """`worker_key`, advanced to element `start` of the whole bucket."""
-    return random_bits.from_element(self.worker_key, self.start)
+    return random_bits.advance_key(self.worker_key, self.start)
 
   @property
   def sizes(self) -> list[int]:

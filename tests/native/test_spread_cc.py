@@ -34,7 +34,7 @@ def program(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def watched(tmp_path_factory):
+def sanitized_program(tmp_path_factory):
   """The same with a thread sanitizer."""
   folder = tmp_path_factory.mktemp('watched')
   return build(folder, '-O1', '-g', '-fsanitize=thread')
@@ -54,5 +54,5 @@ def test_claim_holds(program, claim):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('claim', CLAIMS)
-def test_thread_sanitizer_sees_no_race(watched, claim):
-  assert_holds(watched, claim)
+def test_thread_sanitizer_sees_no_race(sanitized_program, claim):
+  assert_holds(sanitized_program, claim)

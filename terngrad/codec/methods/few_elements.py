@@ -84,7 +84,7 @@ class OnKernels(FewElements):
     return sparse_ops.add_elements(indices, values, shapes, scale)
 
 
-def inside(indices: tf.Tensor, num_elements: int) -> tf.Tensor:
+def mask_invalid(indices: tf.Tensor, num_elements: int) -> tf.Tensor:
   """Replaces indices outside of 0 to n - 1 by n, int32 [k]."""
   outside = (indices < 0) | (indices >= num_elements)
   return tf.where(outside, num_elements, indices)
@@ -101,8 +101,8 @@ def check(
     values: float32 [k].
     num_elements: indices must be below this.
   """
-  inside = np.all((indices >= 0) & (indices < num_elements))
-  if not inside or np.any(indices[1:] <= indices[:-1]):
+  valid = np.all((indices >= 0) & (indices < num_elements))
+  if not valid or np.any(indices[1:] <= indices[:-1]):
     raise ValueError(
       f'{name}: expected distinct indices below {num_elements} in ascending '
       'order, received others. The payload is corrupted or from another codec. '
@@ -115,7 +115,7 @@ def check(
     )
 
 
-def scattered(
+def to_dense(
   indices: tf.Tensor, values: tf.Tensor, num_elements: int
 ) -> tf.Tensor:
   """Returns float32 [n] with these elements, and zeros elsewhere."""

@@ -75,10 +75,10 @@ def check_scales(
     expected: description of valid scales, for the message.
     signed: whether scales may be negative.
   """
-  bad = scales[~(np.isfinite(scales) & (signed | (scales >= 0)))]
-  if bad.size:
+  invalid = scales[~(np.isfinite(scales) & (signed | (scales >= 0)))]
+  if invalid.size:
     raise ValueError(
-      f'{name}: expected {expected}, received {bad[0]}. {_CORRUPTED}'
+      f'{name}: expected {expected}, received {invalid[0]}. {_CORRUPTED}'
     )
 
 
@@ -89,11 +89,11 @@ def _check_floats(
 ) -> None:
   """Raises ValueError unless words contain finite numbers, and then zeros."""
   values = wire.join(packing.planes(tf.constant(words), num_elements)).numpy()
-  wrong = np.flatnonzero(~np.isfinite(values))
-  if wrong.size:
+  invalid = np.flatnonzero(~np.isfinite(values))
+  if invalid.size:
     raise ValueError(
-      f'{packing.name}: expected finite numbers, received {values[wrong[0]]} '
-      f'for element {wrong[0]}. {_CORRUPTED}'
+      f'{packing.name}: expected finite numbers, received {values[invalid[0]]} '
+      f'for element {invalid[0]}. {_CORRUPTED}'
     )
   if values[num_elements:].any():
     raise ValueError(
@@ -111,12 +111,12 @@ def _check_codes(
   found = packing.planes(tf.constant(words), num_elements)
   codes = wire.join(found).numpy()
   levels = packing.levels or 0
-  wrong = np.flatnonzero(np.abs(codes) > levels)
-  if wrong.size:
+  invalid = np.flatnonzero(np.abs(codes) > levels)
+  if invalid.size:
     raise ValueError(
       f'{packing.name}: expected codes from {-levels} to '
-      f'{levels}, received code {codes[wrong[0]]} for element '
-      f'{wrong[0]}. {_CORRUPTED}'
+      f'{levels}, received code {codes[invalid[0]]} for element '
+      f'{invalid[0]}. {_CORRUPTED}'
     )
   if np.any(codes[num_elements:] != packing.fill):
     raise ValueError(
@@ -126,10 +126,10 @@ def _check_codes(
   repacked = packing.pack(list(found)).numpy()
   differences = np.flatnonzero(words != repacked)
   if differences.size:
-    at = differences[0]
+    index = differences[0]
     raise ValueError(
-      f'{packing.name}: expected word {at} to be {_hex(repacked[at])}, to '
-      f'which its codes pack, received {_hex(words[at])}. {_CORRUPTED}'
+      f'{packing.name}: expected word {index} to be {_hex(repacked[index])}, '
+      f'to which its codes pack, received {_hex(words[index])}. {_CORRUPTED}'
     )
 
 

@@ -78,7 +78,7 @@ class Traits(NamedTuple):
   randomness: Literal['none', 'private', 'shared']
 
 
-class Stage(deprecated.OfFunctions):
+class Stage(deprecated.AcceptsFunctions):
   """A stateless step of a chain; chains may share one instance.
 
   Attributes:

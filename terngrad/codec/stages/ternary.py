@@ -198,8 +198,8 @@ def gaussian_density(clip_factor: float) -> float:
       scaler of a gradient of a million elements.
   """
   c = clip_factor or _UNCLIPPED
-  inside = math.sqrt(2 / math.pi) * (1 - math.exp(-(c**2) / 2))
-  return inside / c + math.erfc(c / math.sqrt(2))
+  clipped_mean = math.sqrt(2 / math.pi) * (1 - math.exp(-(c**2) / 2))
+  return clipped_mean / c + math.erfc(c / math.sqrt(2))
 
 
 class Ternarize(contract.Quantizer):

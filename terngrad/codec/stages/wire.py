@@ -225,7 +225,7 @@ class VariablePacking(InPlanes):
     return self.unpack(words, self.width(num_elements))
 
 
-class OfDensity(VariablePacking):
+class DensityPacking(VariablePacking):
   """A packing of {-1, 0, 1} whose length depends on the density of nonzeros."""
 
   def __init__(self, density: float) -> None:

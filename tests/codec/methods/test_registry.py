@@ -112,13 +112,13 @@ def test_text_names_a_codec(text, name):
     ('powersgd', "topk, received 'powersgd', a method with several rounds"),
   ],
 )
-def test_text_that_names_none_is_an_error_that_says_why(text, message):
+def test_invalid_codec_text_is_an_error_with_a_reason(text, message):
   with pytest.raises(ValueError, match=message):
     registry.parse(text)
 
 
 @pytest.mark.parametrize('name', registry.CODECS)
-def test_every_codec_needs_no_options(name):
+def test_all_codecs_have_default_options(name):
   assert isinstance(registry.parse(name), coded.Code)
 
 
@@ -191,7 +191,7 @@ def test_text_names_a_method(text, name):
     ),
   ],
 )
-def test_text_that_names_no_method_is_an_error_that_says_why(text, message):
+def test_invalid_method_text_is_an_error_with_a_reason(text, message):
   with pytest.raises(ValueError, match=message):
     registry.method(text)
 
@@ -218,7 +218,7 @@ def other_package(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures('other_package')
-def test_a_code_of_another_package_is_named_as_ours_are():
+def test_codec_of_another_package_is_found_by_name():
   made = registry.method('error_feedback+mine:clip_factor=3')
   assert made.name == 'error feedback > clip_by_stddev(3) > ternarize > base3'
   assert registry.parse('mine').name.startswith('clip_by_stddev(1)')
@@ -228,7 +228,7 @@ def test_a_code_of_another_package_is_named_as_ours_are():
   assert registry.parse('fp16').name == 'float16_words'
 
 
-def test_an_option_that_stands_twice_is_refused():
+def test_repeated_option_is_refused():
   with pytest.raises(ValueError, match='received clip_factor twice'):
     registry.parse('ternary:clip_factor=2,clip_factor=3')
 
@@ -245,7 +245,7 @@ for text in json.loads(sys.argv[1]):
 """
 
 
-def test_no_code_starts_tensorflow_when_it_is_made():
+def test_building_a_codec_does_not_initialize_tensorflow():
   texts = sorted({*registry.KINDS, *methods_conformance.TEXTS})
   subprocess.run(
     [sys.executable, '-c', MAKE_ALL, json.dumps(texts)], check=True, timeout=120

@@ -22,7 +22,7 @@ class Minmax(grouped.Grouped):
   Unbiased for magnitudes up to 2**126.
   """
 
-  traits = by_variable.DRAWN
+  traits = by_variable.RANDOM
   num_scales = 2
   signed = True
 
@@ -66,7 +66,7 @@ class Minmax(grouped.Grouped):
   ) -> tf.Tensor:
     """Multiplies the integers by the steps and adds the minima."""
     least, steps = scales
-    steps = grouped.known_step(steps, self.num_levels)
+    steps = grouped.limit_steps(steps, self.num_levels)
     return tf.cast(codes, tf.float32) * steps + least
 
 

@@ -26,7 +26,7 @@ class Natural(by_variable.ByVariable):
   """
 
   name = 'natural'
-  traits = by_variable.DRAWN
+  traits = by_variable.RANDOM
 
   def num_words(self, num_elements: int) -> int:
     """Returns the number of words of exponents and signs."""

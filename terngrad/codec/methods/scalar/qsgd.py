@@ -23,7 +23,7 @@ NORMS = ('l2', 'max')
 class Qsgd(grouped.Grouped):
   """Rounds elements to multiples of the group's norm / levels, unbiased."""
 
-  traits = by_variable.DRAWN
+  traits = by_variable.RANDOM
 
   def __init__(
     self, levels: int = 7, group_size: int = 512, norm: str = 'max'
@@ -70,7 +70,7 @@ class Qsgd(grouped.Grouped):
     self, scales: Sequence[tf.Tensor], codes: tf.Tensor
   ) -> tf.Tensor:
     """Multiplies the codes by the steps."""
-    steps = grouped.known_step(scales[0], self.num_levels)
+    steps = grouped.limit_steps(scales[0], self.num_levels)
     return tf.cast(codes, tf.float32) * steps
 
 

@@ -72,7 +72,7 @@ class PowerSGD(method.Method):
 
   def in_float(self, plain: method.Method) -> method.Method:
     """Returns the method of float32 steps, which does not change Q."""
-    return wrapper.WithStates(plain, self)
+    return wrapper.UnchangedStates(plain, self)
 
   def split(self, shapes: method.Shapes) -> low_rank.Matrices:
     """Chooses the variables to factor."""
@@ -123,7 +123,7 @@ class PowerSGD(method.Method):
   ) -> list[tf.Tensor]:
     """Returns Q of each matrix at the start of a step."""
     if self.warm_start:
-      return [low_rank.revived(q) for q in states]
+      return [low_rank.replace_zero_columns(q) for q in states]
     found, starts = self.split(context.shapes), context.starts
     keys = [
       # Keyed by the variable's first element, which cutting does not change.

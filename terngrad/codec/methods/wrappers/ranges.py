@@ -51,13 +51,13 @@ def cut(gradients: methods.Tensors, workers: int) -> list[tf.Tensor]:
   return rows
 
 
-def joined(rows: methods.Tensors, sizes: Sequence[int]) -> list[tf.Tensor]:
+def join(rows: methods.Tensors, sizes: Sequence[int]) -> list[tf.Tensor]:
   """Joins a list of [workers, width] to a list of float32 [n]; undoes `cut`."""
   pairs = zip(rows, sizes, strict=True)
   return [tf.reshape(values, [-1])[:size] for values, size in pairs]
 
 
-def existing(
+def clear_padding(
   values: methods.Tensors,
   number: tf.Tensor,
   sizes: Sequence[int],
@@ -65,9 +65,9 @@ def existing(
 ) -> list[tf.Tensor]:
   """Returns a range, list of [width], zeroed past the ends of variables."""
   found = []
-  for own, size in zip(values, sizes, strict=True):
+  for row, size in zip(values, sizes, strict=True):
     count = width(size, workers)
-    found.append(tf.where(number * count + tf.range(count) < size, own, 0.0))
+    found.append(tf.where(number * count + tf.range(count) < size, row, 0.0))
   return found
 
 
