@@ -13,9 +13,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 CLAIMS = (
   'offer_is_taken_without_waking',
   'helper_goes_away',
-  'process_ends_beside_a_helper',
-  'forked_process_asks_for_helpers_of_its_own',
-  'ranges_of_a_thread_lie_side_by_side',
+  'process_ends_while_a_helper_runs',
+  'forked_process_asks_for_new_helpers',
+  'ranges_of_a_thread_are_adjacent',
 )
 
 
