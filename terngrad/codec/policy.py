@@ -202,6 +202,6 @@ def _first(rules: Sequence[tuple[Predicate, _C]], spec: VariableSpec) -> _C:
     if holds(spec):
       return codec
   raise ValueError(
-    f'policy: expected a rule that matches every variable, received none for '
+    f'policy: expected a matching rule for every variable, received none for '
     f'{spec.name} {spec.shape}. End the rules with (always, codec).'
   )

@@ -231,7 +231,7 @@ def parse(text: str, workers: int = 0) -> 'coded_lib.Code':
   """
   wrappers, plus, text = _expand_alias(text).rpartition('+')
   name, _ = spelling.split(text)
-  remark = ', a method with several rounds or states' if name in METHODS else ''
+  remark = ', a method and not a codec' if name in METHODS else ''
   makers = CODECS | _external_codecs(name)
   spelling.check_name('codec', name, makers, remark)
   made = spelling.make('codec', text, makers, workers=workers)

@@ -144,7 +144,7 @@ def _restore(
   if not 1 <= used <= min(words.size, capacity) or words.size > capacity:
     raise ValueError(
       f'{packing.name}: expected 1 to {capacity} words for {num_elements} '
-      f'elements, of which the first word gives the number, received '
+      f'elements, as many as the first word gives, received '
       f'{words.size} and a first word of {used}. The payload is incomplete or '
       'from another bucket.'
     )

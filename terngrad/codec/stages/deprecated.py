@@ -127,7 +127,7 @@ def _bind(
 
 def _warn(kind: type) -> None:
   warnings.warn(
-    f'{kind.__name__} of functions is removed in terngrad 0.4: write a '
+    f'{kind.__name__} of functions will be removed in terngrad 0.4: write a '
     f'subclass of {kind.__module__}.{kind.__name__} with methods of the same '
     'names, see docs/add_a_codec.md.',
     DeprecationWarning,
@@ -185,7 +185,7 @@ def moved(module: str, **names: str) -> Callable[[str], Any]:
       raise AttributeError(f'module {module!r} has no attribute {name!r}')
     home, _, target = names[name].partition(':')
     warnings.warn(
-      f'{module}.{name} is removed in terngrad 0.4: use {home}.{target}.',
+      f'{module}.{name} will be removed in terngrad 0.4: use {home}.{target}.',
       DeprecationWarning,
       stacklevel=2,
     )

@@ -84,7 +84,7 @@ def _check(
   if not 0.0 <= clip_factor < float('inf'):
     raise ValueError(
       'clip_factor is in standard deviations: expected a finite number >= 0, '
-      f'received {clip_factor}.'
+      f'received {clip_factor}. Use 2.5.'
     )
   if scaler_rule == 'max_clipped' and clip_factor:
     raise ValueError(
