@@ -90,7 +90,9 @@ class Chain(coded.Code):
       return statistics.norms(gradients)
     contract.check_gradients(gradients)
     if self.group_size:
-      groups = [statistics.of_groups(g, self.group_size) for g in gradients]
+      groups = [
+        statistics.group_statistics(g, self.group_size) for g in gradients
+      ]
       scalers = [chains.local_scaler(self.stages, stats) for stats in groups]
       return tf.concat(scalers, axis=0)
     stats = [statistics.statistics(gradient) for gradient in gradients]
@@ -117,24 +119,24 @@ class Chain(coded.Code):
     count = packing.elements_per_word
     # Compiled code processes one plane at a time, which needs less memory.
     # Eager code processes all planes at once, which takes fewer operations.
-    at_once = tf.executing_eagerly()
-    width *= count if at_once else 1
+    is_eager = tf.executing_eagerly()
+    width *= count if is_eager else 1
     positions = tf.bitcast(tf.range(width), tf.uint32)
     codes = []
-    for place in range(1 if at_once else count):
-      plane = planes.plane(flat, place, width)
+    for index in range(1 if is_eager else count):
+      plane = planes.plane(flat, index, width)
       if not self.group_size:
         spread = functools.partial(
-          planes.spread, sizes=sizes, place=place, width=width
+          planes.spread, sizes=sizes, index=index, width=width
         )
         plane = self._scaled(plane, own, factors, spread)
       if quantizer:
         # The key includes the start of the plane. XLA would fold a range plus
         # a constant into a constant as large as the plane.
-        plane_key = random_bits.from_element(key, place * width)
+        plane_key = random_bits.advance_key(key, index * width)
         plane = quantizer.quantize(plane, positions, plane_key)
       codes.append(plane)
-    return packing.pack(tf.split(codes[0], count) if at_once else codes)
+    return packing.pack(tf.split(codes[0], count) if is_eager else codes)
 
   def _scaled(
     self,
@@ -218,7 +220,7 @@ class Chain(coded.Code):
 
 class _OnePass(Chain):
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-    stats = [statistics.in_one_pass(gradient) for gradient in gradients]
+    stats = [statistics.one_pass_statistics(gradient) for gradient in gradients]
     return tf.stack([chains.local_scaler(self.stages, one) for one in stats])
 
 
@@ -234,7 +236,7 @@ class _Probed(Chain):
 
   def __init__(self, code: Chain) -> None:
     vars(self).update(vars(code))
-    wrapper.compile_apart(self, code, self._compiled)
+    wrapper.compile_separately(self, code, self._compiled)
 
   def decode_sums(
     self,

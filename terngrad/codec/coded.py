@@ -140,7 +140,10 @@ class Code(method.Method):
         VARIABLE.
     """
     if self.packing is None:
-      raise NotImplementedError(f'{self.name}: define num_words, or stages.')
+      raise NotImplementedError(
+        f'{self.name}: expected stages or a num_words method, received '
+        'neither. Define one of them in the class.'
+      )
     return self.packing.num_words(num_elements)
 
   def words_of(self, sizes: Sequence[int]) -> int:
@@ -190,8 +193,8 @@ class Code(method.Method):
       )
     if self.strata and key.shape[0] != 3:
       raise ValueError(
-        f"{self.name}: expected a key of 3 numbers, the last the worker's "
-        f'stratum, received {key.shape[0]}. Take it from GradientCodec.keys.'
+        f"{self.name}: expected a key of 3 numbers that ends in the worker's "
+        f'stratum, received {key.shape[0]}. Use a key of GradientCodec.keys.'
       )
     return self.encode_pieces(pieces, sizes, own, shared, key)
 
@@ -259,7 +262,7 @@ class Code(method.Method):
       return twin or self
     # Compile functions separately even without kernels: if XLA fuses them with
     # the optimizer update, results round differently.
-    return apart(self) if self.compiled else self
+    return compiled_copy(self) if self.compiled else self
 
   def messages(self, shapes: method.Shapes) -> method.Rounds:
     """Returns the single message: SUM if `summable`, GATHER otherwise."""
@@ -301,8 +304,8 @@ class Code(method.Method):
     """Encodes the payload, or requantizes the carried one."""
     own, shared = context.own, context.shared
     if self.carries:
-      key = random_bits.for_requantizing(context.key)
-      key = random_bits.from_element(key, context.start)
+      key = random_bits.requantizing_key(context.key)
+      key = random_bits.advance_key(key, context.start)
       words = self.requantize(gradients[0], own, shared, context.shapes, key)
     else:
       key = context.element_key
@@ -316,12 +319,12 @@ class Code(method.Method):
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """Decodes the mean from all payloads or from their sum."""
-    ((arrived,),) = received
-    where = context.shared, context.shapes, context.scale
-    if isinstance(arrived, method.Payloads):
-      return self.decode_sum(arrived.parts, *where), states
+    ((result,),) = received
+    arguments = context.shared, context.shapes, context.scale
+    if isinstance(result, method.Payloads):
+      return self.decode_sum(result.parts, *arguments), states
     # Codes never send SCATTER messages.
-    return self.decode_sums(cast(method.Sum, arrived).total, *where), states
+    return self.decode_sums(cast(method.Sum, result).total, *arguments), states
 
   def estimate(
     self, words: Sequence[tf.Tensor], context: method.Context
@@ -332,12 +335,14 @@ class Code(method.Method):
     return [tf.reshape(gradient, [-1]) for gradient in decoded]
 
 
-def apart(code: Code) -> Code:
+def compiled_copy(code: Code) -> Code:
   """Returns a copy of the code whose functions XLA compiles separately."""
   made = type(code).of(code)
   names = ['probe', 'decode_sum', 'decode_sums', 'encode_pieces']
   # Lossless codes return their input; compiled code would copy it.
-  wrapper.compile_apart(made, code, names[: 3 if code.traits.lossless else 4])
+  wrapper.compile_separately(
+    made, code, names[: 3 if code.traits.lossless else 4]
+  )
   return made
 
 
@@ -350,6 +355,6 @@ def as_method(code: method.Method) -> method.Method:
   if isinstance(code, method.Method):
     return code
   raise ValueError(
-    f'code: expected a Codec or a Method, received {code!r}. Make one of a '
-    "text such as 'ternary' by parse_codec."
+    f'codec: expected a Codec or a Method, received {code!r}. To create one '
+    "from its name, call parse_codec('ternary')."
   )

@@ -51,15 +51,15 @@ class Context(NamedTuple):
     """
     if self.key is None:
       raise ValueError(
-        'context: expected the key of a worker, received none. Draw from '
-        'common_key in decode.'
+        "context: expected a worker's key, received none, because decode has "
+        'no worker. Draw from common_key in decode.'
       )
     return self.key
 
   @property
   def element_key(self) -> tf.Tensor:
     """`worker_key`, advanced to element `start` of the whole bucket."""
-    return random_bits.from_element(self.worker_key, self.start)
+    return random_bits.advance_key(self.worker_key, self.start)
 
   @property
   def sizes(self) -> list[int]:

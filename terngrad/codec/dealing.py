@@ -22,8 +22,8 @@ def for_workers(
     return rows
   if state.dealt == methods.RANGES:
     whole = np.zeros([count, *state.shape], np.float32)
-    known = min(whole.size, rows.size)
-    whole.reshape(-1)[:known] = rows.reshape(-1)[:known]
+    size = min(whole.size, rows.size)
+    whole.reshape(-1)[:size] = rows.reshape(-1)[:size]
     return whole
   mean = np.mean(rows, axis=0, dtype=np.float64).astype(np.float32)
   return np.broadcast_to(mean, [count, *mean.shape])

@@ -49,7 +49,7 @@ class Message(NamedTuple):
     if isinstance(self.packing, wire.Packing | wire.VariablePacking):
       return self.packing
     raise ValueError(
-      'message: expected one whose packing holds numbers that add, received '
+      'message: expected one whose elements can be summed, received '
       f'{self.combine} of {self.num_words} words. Read it as Payloads.'
     )
 
@@ -63,7 +63,7 @@ class Message(NamedTuple):
     if self.levels is None:
       raise ValueError(
         f'message: expected integers to sum, received {self.combine} of '
-        f'{self.num_elements} floats. Add them as they are.'
+        f'{self.num_elements} floats. Add them as float32.'
       )
     return self.levels
 
@@ -84,12 +84,12 @@ class Message(NamedTuple):
     the concatenation to a branch per element.
     """
     packing = self.packing_of_sums(num_workers)
-    small = self.dtype_of_sums(num_workers)
+    dtype = self.dtype_of_sums(num_workers)
 
     # A traced step calls this once per device.
     @tf.function(jit_compile=True)
     def unpack(words: tf.Tensor) -> list[tf.Tensor]:
-      return [tf.cast(plane, small) for plane in packing.unpack(words)]
+      return [tf.cast(plane, dtype) for plane in packing.unpack(words)]
 
     return unpack(words)
 
@@ -163,12 +163,12 @@ class Payloads(NamedTuple):
   """One message of every worker.
 
   Attributes:
-    travelled: consecutive pieces of the received words.
+    all_pieces: consecutive pieces of the received words.
     start: index of the message's first word in them.
     stop: index after the message's last word.
   """
 
-  travelled: list[Piece]
+  all_pieces: list[Piece]
   start: int
   stop: int
 
@@ -176,7 +176,7 @@ class Payloads(NamedTuple):
   def pieces(self) -> list[Piece]:
     """The words of this message only, one `Piece` or more."""
     found = []
-    for piece in self.travelled:
+    for piece in self.all_pieces:
       width = piece.parts[0].shape[1]
       begin = max(piece.first, self.start)
       end = min(piece.first + width, self.stop)
@@ -186,7 +186,7 @@ class Payloads(NamedTuple):
           columns = slice(begin - piece.first, end - piece.first)
           parts = [part[:, columns] for part in parts]
         found.append(Piece(begin - self.start, parts))
-    return found or [Piece(0, [p[:, :0] for p in self.travelled[0].parts])]
+    return found or [Piece(0, [p[:, :0] for p in self.all_pieces[0].parts])]
 
   @property
   def parts(self) -> list[tf.Tensor]:
@@ -202,13 +202,13 @@ class Payloads(NamedTuple):
 
 
 def payloads(
-  messages: Sequence[Message], travelled: list[Piece]
+  messages: Sequence[Message], pieces: list[Piece]
 ) -> list['Received']:
   """Splits received words into messages.
 
   Args:
     messages: in the order of their words.
-    travelled: consecutive pieces of the words of all messages.
+    pieces: consecutive pieces of the words of all messages.
 
   Returns:
     One `Payloads`, or `Scattered`, per message.
@@ -216,7 +216,7 @@ def payloads(
   stops = itertools.accumulate(message.num_words for message in messages)
   found: list[Received] = []
   for message, stop in zip(messages, stops, strict=True):
-    words = Payloads(travelled, stop - message.num_words, stop)
+    words = Payloads(pieces, stop - message.num_words, stop)
     scattered = message.combine == SCATTER
     found.append(Scattered.of_all(words) if scattered else words)
   return found
@@ -249,7 +249,7 @@ class Scattered(NamedTuple):
     """Raises ValueError: no device has all parts."""
     raise ValueError(
       f'Scattered: expected a message to sum, received {message.combine} of '
-      f'{message.num_words} words. Read the parts of a worker by `of`.'
+      f'{message.num_words} words. Call `of` for the parts of one worker.'
     )
 
 
@@ -293,6 +293,6 @@ def received_by(
     The same, with the worker's `Payloads` in place of `Scattered`.
   """
   return [
-    [one.of(worker) if isinstance(one, Scattered) else one for one in arrived]
-    for arrived in received
+    [one.of(worker) if isinstance(one, Scattered) else one for one in messages]
+    for messages in received
   ]

@@ -90,7 +90,7 @@ class State(NamedTuple):
     return self.initial(self.shape) if self.initial else tf.zeros(self.shape)
 
 
-class Method(deprecated.OfFunctions):
+class Method(deprecated.AcceptsFunctions):
   """Computes the mean of the workers' gradients from coded messages.
 
   Subclasses override the declarations that differ from the defaults, implement

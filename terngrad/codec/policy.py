@@ -129,9 +129,9 @@ def parse(text: str) -> list[tuple[Predicate, str]]:
     conditions = [part.strip() for part in where.split('&')]
     if not (arrow and code and all(conditions)):
       raise ValueError(
-        "rules: expected 'WHERE -> CODE', such as 'rank<2 -> identity', "
-        f'received {rule!r}. Conditions are rank<2, size>=1000 or a pattern '
-        "such as '*/bias', with & between them; rules have ; between them."
+        "codec_rules: expected 'WHERE -> CODE', such as 'rank<2 -> identity', "
+        f'received {rule!r}. WHERE is rank<2, size>=1000 or a pattern for '
+        "names such as '*/bias'. Join conditions with & and rules with ;."
       )
     found.append((_all_of([_condition(one) for one in conditions]), code))
   return found
@@ -160,7 +160,7 @@ def parse_stages(text: str) -> list[tuple[int, str]]:
     last = found[-1][0] if found else 0
     if not (arrow and code and until.isdecimal() and int(until) > last):
       raise ValueError(
-        "warm-up: expected 'UNTIL -> CODE' with a number of steps above "
+        "codec_warm_up: expected 'UNTIL -> CODE' with a step number above "
         f"{last}, such as '{last + 100} -> identity', received {stage!r}."
       )
     found.append((int(until), code))
@@ -184,7 +184,7 @@ def _condition(text: str) -> Predicate:
   if not match:
     if re.search('[<>=]', text):
       raise ValueError(
-        'rules: expected rank or size to be compared with a whole number, '
+        'codec_rules: expected rank or size compared with a whole number, '
         f'received {text!r}. Write size>=1000.'
       )
     return lambda spec: fnmatch.fnmatchcase(spec.name, text)
@@ -202,6 +202,6 @@ def _first(rules: Sequence[tuple[Predicate, _C]], spec: VariableSpec) -> _C:
     if holds(spec):
       return codec
   raise ValueError(
-    f'policy: expected a rule that holds for every variable, received none for '
+    f'policy: expected a matching rule for every variable, received none for '
     f'{spec.name} {spec.shape}. End the rules with (always, codec).'
   )

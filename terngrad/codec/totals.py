@@ -115,8 +115,8 @@ class Totals:
     pieces = self._pieces[server]
     columns = zip(*(_words_of(pieces, part) for part in parts), strict=True)
     words = [
-      _add(piece, list(own), self._num_workers)
-      for piece, own in zip(pieces, columns, strict=True)
+      _add(piece, list(column), self._num_workers)
+      for piece, column in zip(pieces, columns, strict=True)
     ]
     return wire.concat(words)
 
@@ -208,10 +208,10 @@ def _words_of(
       used_words.restored(words, size)
       for words, size in zip(pushed, sizes, strict=True)
     ]
-  (together,) = pushed
+  (words,) = pushed
   ends = itertools.accumulate(sizes)
   return [
-    together[:, end - size : end] for size, end in zip(sizes, ends, strict=True)
+    words[:, end - size : end] for size, end in zip(sizes, ends, strict=True)
   ]
 
 
@@ -257,11 +257,11 @@ def _received(
 ) -> methods.Received:
   """Returns a message from its pieces and their pulled words."""
   if message.combine != methods.SUM:
-    travelled = [
+    pieces = [
       methods.Piece(piece.start, [tf.reshape(words, [num_workers, -1])])
       for piece, words in some
     ]
-    (words,) = methods.payloads([message], travelled)
+    (words,) = methods.payloads([message], pieces)
     return words
   rows = [_unpack(piece, words, num_workers) for piece, words in some]
   return methods.Sum([tf.reshape(wire.concat(rows, axis=1), [-1])])

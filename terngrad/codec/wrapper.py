@@ -78,51 +78,49 @@ class Wrapper(methods.Method):
 
   def on_kernels(self) -> methods.Method:
     """Wraps the CPU variant of the wrapped method."""
-    return self._again(self.method.on_kernels())
+    return self._rewrap(self.method.on_kernels())
 
   def on_gpus(self) -> methods.Method:
     """Wraps the GPU variant of the wrapped method."""
-    return self._again(self.method.on_gpus())
+    return self._rewrap(self.method.on_gpus())
 
   def in_float(self, plain: methods.Method) -> methods.Method:
     """Wraps the method of float32 steps."""
     return self.around(self.method.in_float(plain))
 
-  def _again(self, method: methods.Method) -> methods.Method:
+  def _rewrap(self, method: methods.Method) -> methods.Method:
     if method is self.method:
       return self
-    made = self.around(method)
-    if not isinstance(self, type(made)):
-      return made
+    rebuilt = self.around(method)
+    if not isinstance(self, type(rebuilt)):
+      return rebuilt
     # Keep what a subclass defines and what `_replace` changed.
-    known, again = vars(self.around(self.method)), copy.copy(self)
-    for name, value in vars(made).items():
-      if name not in vars(self) or vars(self)[name] == known[name]:
-        setattr(again, name, value)
-    return again
+    defaults, copied = vars(self.around(self.method)), copy.copy(self)
+    for name, value in vars(rebuilt).items():
+      if name not in vars(self) or vars(self)[name] == defaults[name]:
+        setattr(copied, name, value)
+    return copied
 
 
-class WithStates(Wrapper):
+class UnchangedStates(Wrapper):
   """A method with the states of another method, which it leaves unchanged.
 
   Attributes:
-    remembering: the method that declares the states.
+    stateful: the method that declares the states.
   """
 
-  def __init__(
-    self, method: methods.Method, remembering: methods.Method
-  ) -> None:
+  def __init__(self, method: methods.Method, stateful: methods.Method) -> None:
     """Wraps a method without states."""
     super().__init__(method)
-    self.remembering = remembering
+    self.stateful = stateful
 
   def around(self, method: methods.Method) -> methods.Method:
     """Wraps another method with the same states."""
-    return type(self)(method, self.remembering)
+    return type(self)(method, self.stateful)
 
   def states(self, shapes: methods.Shapes) -> tuple[methods.State, ...]:
-    """Returns the states of `remembering`."""
-    return self.remembering.states(shapes)
+    """Returns the states of `stateful`."""
+    return self.stateful.states(shapes)
 
 
 class SelfCompiled(Wrapper):
@@ -133,7 +131,9 @@ class SelfCompiled(Wrapper):
     super().__init__(method)
     names = ['begin', 'carry', 'decode', 'estimate', 'finish', 'send']
     # Lossless methods return their input; compiled code would copy it.
-    compile_apart(self, method, names[:-1] if method.traits.lossless else names)
+    compile_separately(
+      self, method, names[:-1] if method.traits.lossless else names
+    )
 
 
 def self_compiled(method: methods.Method) -> methods.Method:
@@ -144,7 +144,7 @@ def self_compiled(method: methods.Method) -> methods.Method:
   return SelfCompiled(method) if method.compiled else method
 
 
-def compile_apart(
+def compile_separately(
   target: methods.Method, source: methods.Method, names: Sequence[str]
 ) -> None:
   """Replaces functions of `target` by those of `source`, compiled by XLA.

@@ -24,8 +24,8 @@ _SWITCH = 'TERNGRAD_NATIVE'
 _SWITCHED_OFF = f'{_SWITCH}=0.'
 _INSTRUCTION_SETS = ('generic', 'avx2', 'avx512')
 _BUILD = (
-  'With a C++ compiler, install the sources again: pip install '
-  '--force-reinstall --no-deps --no-build-isolation . in their folder.'
+  'To build them with a C++ compiler, run pip install --force-reinstall '
+  '--no-deps --no-build-isolation . in the folder of the sources.'
 )
 _MARKER = 'terngrad-native-built-for-tensorflow-{};'
 
@@ -62,14 +62,14 @@ def _load() -> tuple[Any, str | None]:
     try:
       operations, chosen = tf.load_op_library(str(path)), _chosen(path)
     except (tf.errors.NotFoundError, OSError) as error:
-      missing = f'{path.name} does not load: {error}'
+      missing = f'{path.name} cannot be loaded: {error}'
     except AttributeError:
-      missing = f'{path.name} was built of older sources. {_BUILD}'
+      missing = f'{path.name} was built from older sources. {_BUILD}'
     else:
       _check(chosen)
       return operations, None
   log = logging.info if missing == _SWITCHED_OFF else logging.warning
-  log('Native kernels: not used, %s', missing)
+  log('Native kernels are not used: %s', missing)
   return None, missing
 
 
@@ -89,8 +89,8 @@ def _check(chosen: str) -> None:
   wanted = os.environ.get(_SWITCH, '1')
   if wanted in _INSTRUCTION_SETS and wanted != chosen:
     raise ValueError(
-      f'{_SWITCH}: expected an instruction set of this processor, received '
-      f'{wanted!r}. Unset it for the fastest, which is {chosen!r}.'
+      f'{_SWITCH}: expected an instruction set that this processor supports, '
+      f'received {wanted!r}. Unset it to use the fastest, which is {chosen!r}.'
     )
 
 
@@ -100,7 +100,7 @@ def _find() -> tuple[pathlib.Path, str | None]:
   if switch not in ('0', '1', *_INSTRUCTION_SETS):
     raise ValueError(
       f'{_SWITCH}: expected 0, 1, {", ".join(_INSTRUCTION_SETS)}, received '
-      f'{switch!r}. Unset it.'
+      f'{switch!r}. Unset it to use the fastest kernels.'
     )
   suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
   path = pathlib.Path(__file__).parent / f'_kernels{suffix}'
@@ -111,7 +111,6 @@ def _find() -> tuple[pathlib.Path, str | None]:
   # Checked before loading, because the ABI differs between versions.
   if _MARKER.format(tf.__version__).encode() not in path.read_bytes():
     return path, (
-      f'{path.name} was built for another version than TensorFlow '
-      f'{tf.__version__}. {_BUILD}'
+      f'{path.name} was not built for TensorFlow {tf.__version__}. {_BUILD}'
     )
   return path, None

@@ -241,7 +241,7 @@ def fused_update(
     scale=scale,
     radix=digits[0],
     places=digits[1],
-    **_moving(tensors, rates),
+    **_update_arguments(tensors, rates),
   )
 
 
@@ -259,19 +259,19 @@ def fused_update_of_sums(
   counted through all variables. Values past the last element are ignored. The
   other arguments and the result are those of `fused_update`.
   """
-  moving = _moving(tensors, rates)
-  total = sum(shape.num_elements() for shape in moving['shapes'])
+  arguments = _update_arguments(tensors, rates)
+  total = sum(shape.num_elements() for shape in arguments['shapes'])
   return native.library().terngrad_fused_update_of_sums(
     sums=sums,
     first=first,
     count=min(sums.shape[0], total - first),
     scalers=scalers,
     scale=scale,
-    **moving,
+    **arguments,
   )
 
 
-def _moving(
+def _update_arguments(
   tensors: UpdateTensors, rates: tuple[tf.Tensor, tf.Tensor]
 ) -> dict[str, Any]:
   """Returns the arguments that all fused updates have in common."""

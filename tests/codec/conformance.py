@@ -76,18 +76,18 @@ def decode(codec, words, shared, shape):
   return decode_sum(codec, np.array(words)[np.newaxis], shared, shape)
 
 
-def there_and_back(codec, gradient, **options):
+def round_trip(codec, gradient, **options):
   """The NumPy gradient that a NumPy gradient arrives as."""
   words, shared = encode(codec, gradient, **options)
   return decode(codec, words, shared, np.shape(gradient))
 
 
-def check_damage_is_refused(codec, gradient, place, word, message):
+def check_corruption_is_refused(codec, gradient, index, word, message):
   """Fails unless a payload is taken whole and refused with another word."""
   words, _ = encode(codec, gradient)
   words, size = words.numpy(), np.size(gradient)
   np.testing.assert_array_equal(validation.validate(codec, words, size), words)
-  words[place] = word
+  words[index] = word
   with pytest.raises(ValueError, match=message):
     validation.validate(codec, words, size)
 
@@ -250,7 +250,7 @@ class CodecConformance(abc.ABC):
     del own, shared
     return gradient.astype(np.float64)
 
-  def arrives(self, variable):
+  def expected_values(self, variable):
     """float32: what a code without draws gives back of a variable, to 11 bits.
 
     All of it, unless a code is made to leave something out.
@@ -264,7 +264,7 @@ class CodecConformance(abc.ABC):
     [(), (0,), (0, 3), (1,), (1, 1), (7,), (2, 3), (3, 1, 4, 2)],
     ids=str,
   )
-  def test_shape_and_dtype_are_kept(self, shape):
+  def test_decoding_preserves_shape_and_dtype(self, shape):
     codec = self.make()
     gradient = tf.constant(rng().normal(size=shape), tf.float32)
     own = codec.probe([gradient])
@@ -275,13 +275,13 @@ class CodecConformance(abc.ABC):
     assert (words.dtype, words.shape) == (tf.int32, (codec.num_words(size),))
     assert (decoded.dtype, decoded.shape) == (tf.float32, shape)
 
-  def test_representable_values_come_back_to_the_bit(self):
+  def test_representable_values_round_trip_exactly(self):
     border = 7 * self.per_word
     sizes = (self.per_word - 1, self.per_word, self.per_word + 1)
     self.check_lengths([0, 1, 2, *sizes, border - 1, border + 1, 100_007])
 
   @pytest.mark.slow
-  def test_representable_values_come_back_to_the_bit_at_every_length(self):
+  def test_representable_values_round_trip_exactly_at_every_length(self):
     borders = [
       words * self.per_word + more for words in (7, 64) for more in (-1, 0, 1)
     ]
@@ -292,12 +292,12 @@ class CodecConformance(abc.ABC):
     wrong = []
     for size in sizes:
       gradient, scale = self.representable(size)
-      decoded = there_and_back(codec, gradient, own=scale)
+      decoded = round_trip(codec, gradient, own=scale)
       if not np.array_equal(bits_of(decoded), bits_of(gradient)):
         wrong.append(size)
     assert wrong == []
 
-  def test_words_are_as_few_as_fit(self):
+  def test_num_words_is_minimal(self):
     codec = self.make()
     # ceil(size / per_word), by counting.
     words = [codec.num_words(size) for size in range(3 * self.per_word + 1)]
@@ -306,7 +306,7 @@ class CodecConformance(abc.ABC):
     ]
 
   @pytest.mark.parametrize('size', [0, 1, 41, 1000])
-  def test_bits_are_what_is_sent(self, size):
+  def test_bits_equal_the_sent_size(self, size):
     codec = self.make()
     words, own = encode(codec, rng().normal(size=size))
     sent = 8 * (words.numpy().nbytes + own.numpy().nbytes)
@@ -319,7 +319,7 @@ class CodecConformance(abc.ABC):
     decoded = decode(
       self.make(), words.numpy().copy(), shared.numpy(), gradient.shape
     )
-    expected = there_and_back(self.make(), gradient)
+    expected = round_trip(self.make(), gradient)
     np.testing.assert_array_equal(bits_of(decoded), bits_of(expected))
 
   @pytest.mark.parametrize('more', [-1, 1, 4096])
@@ -332,7 +332,7 @@ class CodecConformance(abc.ABC):
     with pytest.raises(expected, match='expected'):
       decode(codec, words, shared, (1000,))
 
-  def test_input_of_any_shape_is_its_flat_input(self):
+  def test_encoding_ignores_the_shape(self):
     codec = self.make()
     gradient = rng().normal(size=(5, 4, 3))
     shaped, _ = encode(codec, gradient)
@@ -346,14 +346,14 @@ class CodecConformance(abc.ABC):
     [tf.ones([2, 3]), np.ones([2, 3], np.float32), [tf.ones([3], tf.float64)]],
     ids=['tensor', 'array', 'float64'],
   )
-  def test_what_is_no_list_of_gradients_is_refused(self, gradients):
+  def test_gradients_must_be_a_list_of_float32_tensors(self, gradients):
     codec = self.make()
     with pytest.raises(ValueError, match='expected a list of float32 tensors'):
       codec.probe(gradients)
     with pytest.raises(ValueError, match='expected a list of float32 tensors'):
       codec.encode(gradients, vector(1.0), vector(1.0), bucket_key())
 
-  def test_probe_of_other_gradients_is_refused(self):
+  def test_shared_probe_of_wrong_size_is_refused(self):
     codec = self.make()
     gradients = [tf.ones([3]), tf.ones([2])]
     with pytest.raises(ValueError, match='expected a shared probe of 2 numb'):
@@ -384,15 +384,15 @@ class CodecConformance(abc.ABC):
 
   @pytest.mark.parametrize('size', [1, 2, 70, 5000])
   def test_zeros_give_zeros(self, size):
-    decoded = there_and_back(self.make(), np.zeros(size))
+    decoded = round_trip(self.make(), np.zeros(size))
     assert not decoded.any()
 
   @pytest.mark.parametrize('value', [0.1, -1 / 3])
   @pytest.mark.parametrize('size', [1, 2, 7, 1000, 10**6])
   def test_constant_gradient_still_learns(self, size, value):
-    decoded = there_and_back(self.make(), np.full(size, value, np.float32))
+    decoded = round_trip(self.make(), np.full(size, value, np.float32))
     # 11 bits: the coarsest of the codecs rounds to half precision.
-    expected = self.arrives(np.full(size, value, np.float32))
+    expected = self.expected_values(np.full(size, value, np.float32))
     np.testing.assert_allclose(decoded, expected, rtol=2.0**-11)
 
   @pytest.mark.parametrize('value', NOT_FINITE, ids=str)
@@ -414,7 +414,7 @@ class CodecConformance(abc.ABC):
   @pytest.mark.parametrize(
     'mode', ['eager', pytest.param('graph', marks=pytest.mark.slow), 'xla']
   )
-  def test_probe_of_finite_elements_alone_is_finite(self, mode):
+  def test_probe_is_finite_only_for_finite_elements(self, mode):
     gradient, *rest = self.mode_arguments()
     for value in (0.0, 1e-45, 3e38, -3.4e38, *NOT_FINITE):
       spoilt = gradient.copy()
@@ -428,11 +428,11 @@ class CodecConformance(abc.ABC):
   def test_huge_gradient_stays_finite(self):
     gradient = np.array([3e38, -3e38, 3.4e38, 0.0] * 20, np.float32)
     assert np.isfinite(probe(self.make(), gradient))
-    assert np.isfinite(there_and_back(self.make(), gradient)).all()
+    assert np.isfinite(round_trip(self.make(), gradient)).all()
 
   def test_subnormal_gradient_stays_as_small(self):
     gradient = np.array([1e-40, -1e-45, 1e-38, 0.0] * 20, np.float32)
-    decoded = there_and_back(self.make(), gradient)
+    decoded = round_trip(self.make(), gradient)
     assert np.max(np.abs(decoded)) <= np.max(np.abs(gradient))
 
   # Modes.
@@ -498,7 +498,7 @@ class CodecConformance(abc.ABC):
         expected = expected + one
     np.testing.assert_array_equal(total, expected)
 
-  def test_order_of_workers_matters_not_if_additive(self):
+  def test_worker_order_does_not_matter_for_additive_codes(self):
     size = 203
     words, shared, _ = self.payloads(5, size)
     codec = self.make()
@@ -521,7 +521,7 @@ class CodecConformance(abc.ABC):
       for shape, scale in zip(shapes, (1, 1e3, 1, 0, 1e-3), strict=True)
     ]
 
-  def test_bucket_sends_one_dense_payload_and_a_probe_a_variable(self):
+  def test_bucket_sends_one_payload_and_one_probe_per_variable(self):
     codec, variables = self.make(), self.bucket()
     own = codec.probe(variables)
     words = codec.encode(variables, own, own, bucket_key())
@@ -535,14 +535,14 @@ class CodecConformance(abc.ABC):
       assert codec.words_of(sizes) == codec.num_words(sum(sizes))
       assert codec.bits(sum(sizes), 2, 5) == sent
 
-  def test_probe_of_a_variable_is_its_own_in_any_bucket(self):
+  def test_probe_of_a_variable_does_not_depend_on_its_bucket(self):
     codec, variables = self.make(), self.bucket()
     together = codec.probe(variables)
     np.testing.assert_array_equal(
       together, [probe(codec, variable) for variable in variables]
     )
 
-  def test_variables_of_a_bucket_come_back_in_shape_and_scale(self):
+  def test_bucket_preserves_shapes_and_scales(self):
     codec, variables = self.make(), self.bucket()
     own = codec.probe(variables)
     words = codec.encode(variables, own, own, bucket_key())
@@ -556,12 +556,12 @@ class CodecConformance(abc.ABC):
       np.testing.assert_array_less(np.abs(arrived), 1.001 * scaler + 1e-30)
       # A scalar is its own scaler; what rounds least keeps 11 bits.
       if sent.shape == () or codec.traits.randomness == 'none':
-        expected = self.arrives(sent.numpy())
+        expected = self.expected_values(sent.numpy())
         np.testing.assert_allclose(
           arrived, expected, rtol=2.0**-11, atol=2**-24
         )
 
-  def test_bucket_is_its_concatenation_where_scalers_are_equal(self):
+  def test_bucket_equals_its_concatenation_if_scalers_are_equal(self):
     codec = self.make()
     if codec.scope == contract.VARIABLE:
       self.check_payload_is_those_of_its_variables(codec)
@@ -585,7 +585,7 @@ class CodecConformance(abc.ABC):
     'sizes', [(1,) * 44, (1,) * 45, (3, 50, 1, 39), (0, 93, 0), (40, 200, 17)]
   )
   @pytest.mark.parametrize('growth', [2.0**5, 2.0**-5])
-  def test_every_element_is_coded_by_its_own_variables_numbers(
+  def test_elements_are_coded_with_the_scaler_of_their_variable(
     self, sizes, growth
   ):
     codec = self.make()
@@ -603,23 +603,23 @@ class CodecConformance(abc.ABC):
       [words[tf.newaxis]], tf.constant(scales), [v.shape for v in variables]
     )
     for arrived, sent in zip(decoded, variables, strict=True):
-      np.testing.assert_array_equal(arrived, self.arrives(sent.numpy()))
+      np.testing.assert_array_equal(arrived, self.expected_values(sent.numpy()))
 
   # Honest traits.
 
-  def test_lossless_if_and_only_if_every_bit_comes_back(self):
+  def test_lossless_trait_matches_exact_round_trips(self):
     codec = self.make()
     patterns = rng().integers(0, 2**32, size=4000, dtype=np.uint32)
     gradient = patterns.view(np.float32)
     gradient = gradient[np.isfinite(gradient)]
-    decoded = there_and_back(codec, gradient)
+    decoded = round_trip(codec, gradient)
     same = np.array_equal(bits_of(decoded), bits_of(gradient))
     assert same == codec.traits.lossless
     if codec.traits.randomness == 'none':
       # What always errs in the same way is biased.
       assert same == codec.traits.unbiased
 
-  def test_traits_are_known_values(self):
+  def test_traits_have_valid_values(self):
     traits = self.make().traits
     assert traits.randomness in ('none', 'private', 'shared')
     if traits.lossless:
@@ -696,7 +696,7 @@ class DrawConformance(TernaryAnswers):
 
   # The mean when this worker's scaler is the largest, and when it is not.
   @pytest.mark.statistical
-  def test_draws_are_unbiased_independent_and_of_least_variance(self):
+  def test_draws_are_unbiased_independent_and_have_minimal_variance(self):
     codec = self.make()
     gradient = self.gradient()
     own = probe(codec, gradient).numpy()
@@ -710,7 +710,7 @@ class DrawConformance(TernaryAnswers):
     codec = self.make()
     halves = np.full(size, 0.5, np.float32)
     return np.stack(
-      [there_and_back(codec, halves, key=k, own=1.0) != 0 for k in keys]
+      [round_trip(codec, halves, key=k, own=1.0) != 0 for k in keys]
     )
 
   @pytest.mark.statistical
@@ -742,16 +742,16 @@ class DrawConformance(TernaryAnswers):
       gradient = np.tile([scaler, -scaler, np.float32(0)], 5_000)
       for seed in range(3):
         key = bucket_key(seed=seed)
-        decoded = there_and_back(codec, gradient, key=key, own=scaler)
+        decoded = round_trip(codec, gradient, key=key, own=scaler)
         np.testing.assert_array_equal(decoded, gradient)
 
   @pytest.mark.parametrize('exponent', [-101, -120, -149])
   def test_scaler_below_two_to_minus_100_gives_zeros(self, exponent):
     gradient = np.full(50, 2.0**exponent, np.float32)
-    assert not there_and_back(self.make(), gradient).any()
+    assert not round_trip(self.make(), gradient).any()
 
   def test_scaler_of_another_worker_may_be_far_larger(self):
     # P(fire) = 2**-60: never, and nothing breaks.
     gradient = np.full(1000, 2.0**-40, np.float32)
-    decoded = there_and_back(self.make(), gradient, shared=2.0**20)
+    decoded = round_trip(self.make(), gradient, shared=2.0**20)
     assert not decoded.any()

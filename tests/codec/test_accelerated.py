@@ -33,7 +33,7 @@ def changes(codec, other):
 @pytest.mark.parametrize(
   'text', ['ternary', 'ternary:packing=huffman243', 'ternary:clip_factor=0']
 )
-def test_probes_for_gpus_agree_and_nothing_else_changes(text):
+def test_gpu_variant_changes_only_the_probe(text):
   codec = registry.parse(text)
   on_gpus = codec.on_gpus()
   assert on_gpus.probe is not codec.probe
@@ -47,13 +47,13 @@ def test_probes_for_gpus_agree_and_nothing_else_changes(text):
 
 
 @pytest.mark.parametrize('text', ['identity', 'ternary:group_size=64'])
-def test_codes_that_probe_otherwise_stay_as_they_are(text):
+def test_codes_without_a_gpu_probe_are_returned_unchanged(text):
   codec = registry.parse(text)
   assert codec.on_gpus() is codec
 
 
 @pytest.mark.parametrize('text', ['qsgd', 'minmax:bits=2', 'sign'])
-def test_without_kernels_a_code_that_has_some_is_compiled_apart(
+def test_without_kernels_codes_that_have_some_are_compiled_separately(
   text, monkeypatch
 ):
   """Joined to the update a compiler would round decoding with it."""
@@ -74,7 +74,7 @@ def test_without_kernels_a_code_that_has_some_is_compiled_apart(
 
 
 @pytest.mark.parametrize('text', ['topk', 'stc', 'threshold', 'ternary'])
-def test_without_kernels_other_codes_stay_as_they_are(text, monkeypatch):
+def test_without_kernels_other_codes_are_returned_unchanged(text, monkeypatch):
   monkeypatch.setattr(native, 'available', lambda: False)
   codec = registry.parse(text)
   assert codec.on_kernels() is codec
@@ -93,7 +93,7 @@ def test_sums_of_the_common_packings_are_decoded_by_a_kernel(packing, digits):
 
 
 @pytest.mark.skipif(not native.available(), reason='no kernels here')
-def test_plain_floats_are_added_as_they_are():
+def test_kernels_of_floats_change_only_the_unit():
   codec = registry.identity()
   fast = codec.on_kernels()
   assert changes(codec, fast) == {'unit'}

@@ -77,11 +77,13 @@ def test_all_words_of_a_code_without_stages_are_sent():
     validation.validate(code, words[0], 9)
 
 
-def test_a_code_without_stages_and_num_words_is_told_what_to_define():
+def test_code_without_stages_and_num_words_is_an_error_with_a_remedy():
   class Short(Halves):
     num_words = coded.Code.num_words
 
-  with pytest.raises(NotImplementedError, match='halves: define num_words'):
+  with pytest.raises(
+    NotImplementedError, match='halves: expected stages or a num_w'
+  ):
     Short().words_of([3])
 
 
@@ -101,7 +103,7 @@ OURS = {
 
 @pytest.mark.parametrize('on', ['on_kernels', 'on_gpus'])
 @pytest.mark.parametrize('text', OURS)
-def test_what_a_subclass_of_a_code_defines_is_called(text, on):
+def test_overridden_methods_of_code_subclasses_are_called(text, on):
   """Kernels compute what our very classes do."""
 
   class Mine(OURS[text]):
@@ -122,7 +124,7 @@ def test_what_a_subclass_of_a_code_defines_is_called(text, on):
   )
 
 
-def test_what_a_subclass_of_a_method_defines_is_called():
+def test_overridden_methods_of_method_subclasses_are_called():
   class Mine(thc.Thc):
     def decode(self, received, states, context):
       return [tf.fill(shape, 5.0) for shape in context.shapes], states
@@ -133,7 +135,7 @@ def test_what_a_subclass_of_a_method_defines_is_called():
   np.testing.assert_array_equal(means[0], np.full(40, 5.0))
 
 
-def test_what_a_subclass_of_a_wrapper_defines_is_called():
+def test_overridden_methods_of_wrapper_subclasses_are_called():
   class Mine(error_feedback.ErrorFeedback):
     def __init__(self, method):
       super().__init__(method)

@@ -73,7 +73,7 @@ def predicted(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('wrapper', ['', 'error_feedback+'])
-def test_a_method_of_functions_sends_what_the_class_sends(predicted, wrapper):
+def test_method_of_functions_equals_the_class(predicted, wrapper):
   with pytest.warns(DeprecationWarning, match='subclass of .*method.Method'):
     made = registry.method(f'{wrapper}functions:decay=0.5')
   expected = predicted(0.5)
@@ -86,7 +86,7 @@ def test_a_method_of_functions_sends_what_the_class_sends(predicted, wrapper):
   assert_same(made, expected, lambda codec: bucketing.in_float(codec, plain))
 
 
-def of_sums():
+def float_code():
   """A code of functions: float32, whose sums are enough."""
   code = registry.identity()
   return contract.Codec(
@@ -101,9 +101,9 @@ def of_sums():
   )
 
 
-def test_a_code_of_functions_sends_what_a_chain_sends():
-  with pytest.warns(DeprecationWarning, match='goes in terngrad 0.4'):
-    made = of_sums()
+def test_code_of_functions_equals_the_chain():
+  with pytest.warns(DeprecationWarning, match='removed in terngrad 0.4'):
+    made = float_code()
   assert isinstance(made, coded.Code)
   assert made.summable and not made.carries
   assert_same(made, registry.identity())
@@ -111,7 +111,7 @@ def test_a_code_of_functions_sends_what_a_chain_sends():
   assert made.bits(10, 2) == registry.identity().bits(10, 2)
 
 
-def test_a_code_of_functions_may_bring_kernels_and_requantize():
+def test_code_of_functions_may_have_kernels_and_requantize():
   code = registry.parse('ternary:sharing=requantize')
   with pytest.warns(DeprecationWarning):
     made = contract.Codec(
@@ -159,10 +159,10 @@ def of_functions():
   )
 
 
-def test_stages_of_functions_make_the_chain_that_classes_make():
-  with pytest.warns(DeprecationWarning) as told:
+def test_stages_of_functions_build_the_same_chain_as_classes():
+  with pytest.warns(DeprecationWarning) as warned:
     stages = of_functions()
-  kinds = [str(one.message).partition(' ')[0] for one in told]
+  kinds = [str(one.message).partition(' ')[0] for one in warned]
   assert kinds == ['Clip', 'Quantizer', 'Packing']
   made = chain.chain(*stages)
   assert made.name == registry.ternary().name
@@ -170,7 +170,7 @@ def test_stages_of_functions_make_the_chain_that_classes_make():
   assert_same(made, registry.ternary(), bucketing.on_kernels)
 
 
-def test_packings_of_other_kinds_are_made_of_functions():
+def test_variable_and_composite_packings_accept_functions():
   known = bitmap.bitmap_sign()
   with pytest.warns(DeprecationWarning, match='VariablePacking'):
     made = wire.VariablePacking(
@@ -197,7 +197,7 @@ def test_packings_of_other_kinds_are_made_of_functions():
   assert whole.expected_words(7) == 7
 
 
-def test_a_copy_with_another_function_goes_without_kernels():
+def test_copy_with_a_replaced_function_has_no_kernels():
   with pytest.warns(DeprecationWarning, match='Ternarize of functions'):
     never = ternary.ternarize()._replace(
       quantize=lambda scaled, positions, key: tf.zeros_like(positions, tf.int32)
@@ -246,7 +246,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize('text', TEXTS)
-def test_values_of_a_copy_are_those_of_its_kernels(text):
+def test_replaced_values_also_apply_to_kernels(text):
   with pytest.warns(DeprecationWarning):
     made = registry.method(text)._replace(name='mine', agrees=True)
   expected = registry.method(text)
@@ -267,7 +267,7 @@ def test_a_copy_that_requantizes_does_so_on_kernels():
 
 
 @pytest.mark.parametrize('text', ['ternary', 'qsgd'])
-def test_a_copy_with_other_stages_has_them_on_kernels(text):
+def test_replaced_stages_also_apply_to_kernels(text):
   code = registry.parse(text)
   stages = tuple(code.stages)
   with pytest.warns(DeprecationWarning):
@@ -285,7 +285,7 @@ def test_a_copy_without_kernels_has_none():
   assert made.on_kernels() is made
 
 
-def test_wrappers_go_around_a_renamed_code():
+def test_wrappers_accept_a_renamed_code():
   with pytest.warns(DeprecationWarning):
     made = registry.parse('ternary')._replace(name='mine')
   wrapped = error_feedback.ErrorFeedback(made)
@@ -316,7 +316,7 @@ def test_a_copy_with_an_unknown_name_is_refused():
     registry.parse('ternary')._replace(nmae='mine')
 
 
-def test_what_is_made_of_functions_says_what_it_is():
+def test_repr_of_a_stage_of_functions_names_its_class():
   with pytest.warns(DeprecationWarning):
     made = contract.Clip('mine', len)
   assert repr(made).startswith('<terngrad.codec.stages.contract.Clip object')

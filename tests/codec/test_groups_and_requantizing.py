@@ -31,7 +31,7 @@ def model(codec, *shapes):
 
 @pytest.mark.parametrize('size', [1, 63, 64, 65, 1000])
 @pytest.mark.parametrize('text', ['clip_factor=0', 'clip_factor=2.5'])
-def test_every_group_is_a_variable_of_its_own(text, size):
+def test_groups_are_coded_like_separate_variables(text, size):
   values = (
     rng().normal(size=size) * np.repeat(10.0 ** np.arange(20), 64)[:size]
   ).astype(np.float32)
@@ -60,7 +60,7 @@ def test_bits_count_the_scalers_of_all_groups():
   assert code.probed_variables().tolist() == [0, 0, 1, 2]
 
 
-def test_numbers_of_mixed_codecs_stand_in_the_order_of_the_variables():
+def test_probes_of_mixed_codecs_follow_the_order_of_variables():
   grouped = registry.parse('ternary:clip_factor=0,group_size=2')
   plain = registry.parse('ternary:clip_factor=0')
   code = model([grouped, plain, grouped], (4,), (2,), (3,))
@@ -70,7 +70,7 @@ def test_numbers_of_mixed_codecs_stand_in_the_order_of_the_variables():
   assert code.probed_variables().tolist() == [0, 0, 1, 2, 2]
 
 
-def test_groups_of_64_unclipped_err_as_ternary_at_two_and_a_half_sigma():
+def test_unclipped_groups_of_64_have_the_error_of_clipping_at_2_5_sigma():
   values = tf.constant(rng().normal(size=2**17), tf.float32)
   errors = {}
   for text in (
@@ -88,7 +88,7 @@ def test_groups_of_64_unclipped_err_as_ternary_at_two_and_a_half_sigma():
   assert errors['clip_factor=0'] > 2.5
 
 
-def test_a_group_that_is_not_finite_shows_alone():
+def test_nan_shows_only_in_the_probe_of_its_group():
   codec = registry.parse('ternary:group_size=8')
   values = np.ones(20, np.float32)
   values[9] = np.nan
@@ -114,7 +114,7 @@ def test_groups_without_a_scaler_are_refused(make):
 # Thinning.
 
 
-def thinned(codec, values, own, shared, key):
+def requantize(codec, values, own, shared, key):
   words = codec.encode(values, own, own, key)
   return codec.requantize(
     words, own, shared, [v.shape for v in values], key + 99
@@ -126,7 +126,7 @@ def thinned(codec, values, own, shared, key):
   'text', ['base3', pytest.param('two_bit', marks=pytest.mark.slow)]
 )
 @pytest.mark.slow
-def test_thinned_codes_have_the_law_of_the_shared_scaler(text):
+def test_requantized_codes_have_the_distribution_of_the_shared_scaler(text):
   codec = registry.parse(f'ternary:sharing=requantize,packing={text}')
 
   class Late(chain.Chain):
@@ -145,17 +145,18 @@ def test_thinned_codes_have_the_law_of_the_shared_scaler(text):
     conformance.check_law(drawn, mean, float(shared))
 
 
-def test_codes_of_the_largest_scaler_are_not_thinned():
+def test_requantizing_to_the_same_scaler_changes_nothing():
   codec = registry.parse('ternary:sharing=requantize')
   values = [tf.constant(rng().normal(size=n), tf.float32) for n in (999, 1)]
   own = codec.probe(values)
   key = conformance.bucket_key()
   np.testing.assert_array_equal(
-    thinned(codec, values, own, own, key), codec.encode(values, own, own, key)
+    requantize(codec, values, own, own, key),
+    codec.encode(values, own, own, key),
   )
 
 
-def test_plain_variables_of_a_model_that_thins_come_back_whole():
+def test_float_variables_are_exact_beside_requantized_ones():
   codecs = [registry.parse('ternary:sharing=requantize'), registry.identity()]
   code = model(codecs, (500,), (7,))
   assert [b.method.carries for b in code.buckets] == [True, False]
@@ -169,7 +170,7 @@ def test_plain_variables_of_a_model_that_thins_come_back_whole():
   assert set(np.unique(mean[0])) == {-scaler, 0, scaler}
 
 
-def test_a_bucket_carries_words_only_where_none_waits_for_a_scaler():
+def test_only_requantizing_buckets_carry_words():
   requantized, plain = (
     registry.parse('ternary:sharing=requantize'),
     registry.ternary(),

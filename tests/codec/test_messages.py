@@ -9,17 +9,17 @@ from terngrad.codec.stages import packing
 CODES = methods.code_sum(packing.base3(), 40, 1)
 
 
-def test_message_of_numbers_has_their_packing_and_levels():
+def test_code_sums_have_a_packing_and_levels():
   assert CODES.sum_packing is CODES.packing
   assert CODES.sum_levels == 1
 
 
-def test_words_that_are_gathered_are_not_summed():
+def test_gathered_messages_have_no_sum_packing():
   with pytest.raises(ValueError, match='received gather of 3 words'):
     _ = methods.gathered(3).sum_packing
 
 
-def test_payloads_of_gathered_words_are_not_summed():
+def test_payloads_of_gathered_messages_have_no_sum():
   words = methods.Payloads(
     [methods.Piece(0, [tf.zeros([2, 3], tf.int32)])], 0, 3
   )
@@ -32,13 +32,13 @@ def test_floats_have_no_levels():
     _ = methods.float_sum(5).sum_levels
 
 
-def test_what_is_scattered_has_no_sum():
+def test_scattered_messages_have_no_sum():
   scattered = methods.Scattered(tf.zeros([2, 1, 4], tf.int32))
   with pytest.raises(ValueError, match='Scattered: expected a message to sum'):
     scattered.sum(CODES)
 
 
-def test_context_of_no_worker_has_no_key():
+def test_context_without_a_worker_has_no_key():
   zero = tf.constant(0, tf.int64)
   context = methods.Context(((4,),), 2, 0, 0, zero, zero)
   with pytest.raises(ValueError, match='Draw from common_key'):

@@ -40,7 +40,7 @@ SPECS = (
     ([(lambda spec: spec.name == 'step', 'x'), (policy.always, 'a')], 'aaaax'),
   ],
 )
-def test_first_rule_that_holds_decides(rules, expected):
+def test_first_matching_rule_applies(rules, expected):
   assert policy.policy(rules, SPECS) == tuple(expected)
 
 
@@ -76,7 +76,7 @@ def test_number_of_elements_is_the_product_of_the_shape(shape, size):
     (' ; *->a;', 'aaaaa'),
   ],
 )
-def test_rules_of_a_text_decide_in_their_order(text, expected):
+def test_parsed_rules_apply_in_order(text, expected):
   codes = policy.policy(policy.parse(text), SPECS)
   assert ''.join(codes) == expected
 
@@ -92,12 +92,12 @@ def test_rules_of_a_text_decide_in_their_order(text, expected):
     ('elements>3 -> fp16', "received 'elements>3'. Write size>=1000"),
   ],
 )
-def test_text_that_is_no_rule_is_an_error_that_shows_one(text, message):
+def test_invalid_rule_is_an_error_with_an_example(text, message):
   with pytest.raises(ValueError, match=message):
     policy.parse(text)
 
 
-def test_no_text_is_no_rules():
+def test_empty_text_has_no_rules():
   assert policy.parse('') == []
 
 
@@ -109,7 +109,7 @@ def test_no_text_is_no_rules():
     (' 5 -> a:b=1 ; 20 -> c;', [(5, 'a:b=1'), (20, 'c')]),
   ],
 )
-def test_stages_of_a_text_rise(text, expected):
+def test_stages_are_parsed(text, expected):
   assert policy.parse_stages(text) == expected
 
 
@@ -124,6 +124,6 @@ def test_stages_of_a_text_rise(text, expected):
     ('-5 -> a', "received '-5 -> a'"),
   ],
 )
-def test_text_that_is_no_stage_is_an_error_that_shows_one(text, message):
+def test_invalid_stage_is_an_error_with_an_example(text, message):
   with pytest.raises(ValueError, match=message):
     policy.parse_stages(text)

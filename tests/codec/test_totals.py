@@ -29,7 +29,7 @@ CODES = (
 
 
 @pytest.fixture
-def quickly():
+def eager_functions():
   """Without a compiler, which takes half a second a codec and server."""
   tf.config.run_functions_eagerly(True)
   yield
@@ -44,7 +44,7 @@ def codec_of(name, plain=(2,)):
   return bucketing.gradient_codec(specs, codecs)
 
 
-def pushed(codec, num_workers):
+def pushed_words(codec, num_workers):
   """What workers push: (payloads [workers, words], the agreed probe)."""
   rng = np.random.default_rng(4)
   found = [
@@ -64,7 +64,7 @@ def pushed(codec, num_workers):
   return tf.stack(payloads), shared
 
 
-def by_servers(codec, payloads, shared, num_servers, num_devices=2):
+def decode_by_servers(codec, payloads, shared, num_servers, num_devices=2):
   """The means that workers decode from what servers summed."""
 
   zero = tf.constant(0, tf.int64)
@@ -93,13 +93,13 @@ def by_servers(codec, payloads, shared, num_servers, num_devices=2):
 @pytest.mark.parametrize('name', CODES)
 @pytest.mark.parametrize('num_servers', [1, 3])
 @pytest.mark.gate_every(3)
-def test_what_servers_add_is_the_mean_of_the_payloads_to_the_bit(
-  name, num_servers, quickly
+def test_sums_of_servers_decode_to_the_mean_bit_for_bit(
+  name, num_servers, eager_functions
 ):
   check_mean(name, num_servers)
 
 
-def test_compiled_servers_add_to_the_same_bits():
+def test_compiled_servers_give_the_same_bits():
   check_mean('ternary', 2)
 
 
@@ -107,7 +107,7 @@ def test_compiled_servers_add_to_the_same_bits():
 def pushed_and_mean(name):
   """(codec, payloads, the agreed probe, the mean gradients)."""
   codec = codec_of(name)
-  payloads, shared = pushed(codec, 5)
+  payloads, shared = pushed_words(codec, 5)
   decode = functools.partial(one_round.decode_mean, codec)
   mean = tf.function(decode, jit_compile=True)([payloads], shared)
   return codec, payloads, shared, mean
@@ -115,25 +115,25 @@ def pushed_and_mean(name):
 
 def check_mean(name, num_servers):
   codec, payloads, shared, expected = pushed_and_mean(name)
-  received = by_servers(codec, payloads, shared, num_servers)
+  received = decode_by_servers(codec, payloads, shared, num_servers)
   for one, other in zip(expected, received, strict=True):
     np.testing.assert_array_equal(
       one.numpy().view(np.uint32), other.numpy().view(np.uint32)
     )
 
 
-def test_kernels_codes_add_to_the_same_bits(quickly):
+def test_codes_with_kernels_give_the_same_bits(eager_functions):
   codec = codec_of('ternary')
-  payloads, shared = pushed(codec, 2)
+  payloads, shared = pushed_words(codec, 2)
   expected = one_round.decode_mean(codec, [payloads], shared)
   fast = bucketing.on_kernels(codec)
-  received = by_servers(fast, payloads, shared, 2)
+  received = decode_by_servers(fast, payloads, shared, 2)
   for one, other in zip(expected, received, strict=True):
     np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize('num_servers', [1, 2, 3])
-def test_what_all_need_from_all_is_passed_on(num_servers):
+def test_gathered_messages_are_forwarded_unchanged(num_servers):
   rng = np.random.default_rng(6)
   messages = [
     method.gathered(7),
@@ -159,7 +159,7 @@ def test_what_all_need_from_all_is_passed_on(num_servers):
   assert found.bits() == 32 * (3 * 7 + 5 + 3 * 11)
 
 
-def test_a_sum_of_two_workers_costs_32_13ths_bits_an_element():
+def test_sum_of_two_workers_takes_32_13ths_bits_per_element():
   specs = [policy.VariableSpec('w', (13 * 2000,))]
   codec = bucketing.gradient_codec(specs, [registry.ternary()])
   found = totals.Totals(codec.messages(0), 2, 1)
@@ -178,9 +178,9 @@ def test_servers_share_the_words_evenly():
 
 
 @pytest.mark.parametrize('name', ['huffman243', 'bitmap_sign'])
-def test_words_that_are_not_used_are_not_pushed(name):
+def test_unused_words_are_not_pushed(name):
   codec = codec_of(f'ternary:packing={name}')
-  payloads, _ = pushed(codec, 3)
+  payloads, _ = pushed_words(codec, 3)
   coded, floats = codec.messages(0)
   found = totals.Totals([coded, floats], 3, 1)
   first, second = found.pushed(0, payloads)
@@ -190,7 +190,7 @@ def test_words_that_are_not_used_are_not_pushed(name):
   assert second.shape == [3, floats.num_words]
 
 
-def test_a_payload_of_variable_length_is_not_cut():
+def test_payload_of_variable_length_is_not_split():
   codec = codec_of('ternary:packing=bitmap_sign', plain=())
   (message,) = codec.messages(0)
   assert isinstance(message.packing, wire.VariablePacking)
@@ -198,7 +198,7 @@ def test_a_payload_of_variable_length_is_not_cut():
   assert sorted(sizes) == [0, 0, codec.num_words]
 
 
-def test_what_is_not_cut_goes_to_the_server_that_has_most_of_it():
+def test_unsplit_payload_goes_to_the_server_with_its_larger_part():
   codec = codec_of('ternary:packing=bitmap_sign', plain=(2,))
   coded, floats = codec.messages(0)
   assert floats.num_words < coded.num_words

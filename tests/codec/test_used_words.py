@@ -23,24 +23,24 @@ def rows(used):
 
 
 @pytest.mark.parametrize('used', [(1,), (13, 11), (VARYING.num_words, 3)])
-def test_what_is_cut_off_comes_back(used):
+def test_trimmed_words_are_restored(used):
   messages = [FIXED, VARYING]
   whole = rows(used)
 
   @tf.function
-  def there_and_back(words):
+  def round_trip(words):
     fixed, varying = used_words.cut(messages, words)
     back = used_words.joined(messages, [fixed, varying])
     assert back.shape == words.shape
     return fixed, varying, back
 
-  fixed, varying, back = there_and_back(whole)
+  fixed, varying, back = round_trip(whole)
   assert fixed.shape[1] == 5
   assert varying.shape[1] == max(used)
   np.testing.assert_array_equal(back, whole)
 
 
-def test_where_no_length_varies_all_travel_together():
+def test_messages_of_fixed_length_are_sent_as_one_tensor():
   words = tf.ones([2, 10], tf.int32)
   (together,) = used_words.cut([FIXED, FIXED], words)
   assert together is words
@@ -48,7 +48,7 @@ def test_where_no_length_varies_all_travel_together():
 
 
 @pytest.mark.parametrize('claim', [-1, 2**31 - 1])
-def test_a_damaged_first_word_moves_no_more_than_there_is(claim):
+def test_corrupted_first_word_selects_at_most_the_payload(claim):
   words = tf.fill([1, VARYING.num_words], tf.constant(claim, tf.int32))
   found = used_words.trimmed(VARYING, words)
   assert found.shape[1] in (0, VARYING.num_words)

@@ -132,7 +132,7 @@ def test_flags_choose_the_code(options, expected):
     ({'codec': 'powersgd', 'grad_bits': 1}, 'by one of the two'),
     (
       {'codec': 'error_feedback+ternary:sharing=thin'},
-      'Leave sharing=requantize out',
+      'Remove sharing=requantize',
     ),
     (
       {'codec': 'error_feedback+ternary:clip_factor=3', 'clip_factor': 2.5},

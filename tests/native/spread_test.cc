@@ -69,7 +69,7 @@ void OfferIsTakenWithoutWaking() {
     while (!lingerers.Present()) std::this_thread::yield();
   }
   // Not 99: it may have been kept from running for longer than it lingers.
-  Require(taken > 50, "most loops find the helper of the one before");
+  Require(taken > 50, "most loops find the helper of the previous loop");
 }
 
 void HelperGoesAway() {
@@ -83,19 +83,19 @@ void HelperGoesAway() {
   int scheduled = 0;
   Spread(2, 1, 2, [&](std::function<void()>) { ++scheduled; },
          [](int64_t, int64_t) {}, lingerers);
-  Require(scheduled == 1, "when it has left another is asked for");
+  Require(scheduled == 1, "after it has left, a loop asks for another helper");
 }
 
 void Detach(std::function<void()> closure) {
   std::thread(std::move(closure)).detach();
 }
 
-void ProcessEndsBesideAHelper() {
+void ProcessEndsWhileAHelperRuns() {
   auto* const lingerers = new Lingerers(std::chrono::hours(1));
   TakeTwo(Detach, lingerers);
 }
 
-void ForkedProcessAsksForHelpersOfItsOwn() {
+void ForkedProcessAsksForNewHelpers() {
   Lingerers& shared = Lingerers::Shared();
   for (int i = 0; i < 50; ++i) {
     TakeTwo(Detach, &shared);
@@ -115,7 +115,7 @@ void ForkedProcessAsksForHelpersOfItsOwn() {
   }
 }
 
-void RangesOfAThreadLieSideBySide() {
+void RangesOfAThreadAreAdjacent() {
   constexpr int64_t kRanges = 1000;
   std::vector<std::thread::id> worked(kRanges);
   Threads threads;
@@ -133,16 +133,15 @@ void RangesOfAThreadLieSideBySide() {
   int changes = 0;
   for (int64_t i = 1; i < kRanges; ++i) changes += worked[i] != worked[i - 1];
   // Each time that a share is halved adds one: twice the logarithm of 1000.
-  Require(changes >= 1 && changes <= 20, "ranges are not dealt in turns");
+  Require(changes >= 1 && changes <= 20, "each thread takes adjacent ranges");
 }
 
 const std::map<std::string, void (*)()> kClaims = {
     {"offer_is_taken_without_waking", OfferIsTakenWithoutWaking},
     {"helper_goes_away", HelperGoesAway},
-    {"process_ends_beside_a_helper", ProcessEndsBesideAHelper},
-    {"forked_process_asks_for_helpers_of_its_own",
-     ForkedProcessAsksForHelpersOfItsOwn},
-    {"ranges_of_a_thread_lie_side_by_side", RangesOfAThreadLieSideBySide},
+    {"process_ends_while_a_helper_runs", ProcessEndsWhileAHelperRuns},
+    {"forked_process_asks_for_new_helpers", ForkedProcessAsksForNewHelpers},
+    {"ranges_of_a_thread_are_adjacent", RangesOfAThreadAreAdjacent},
 };
 
 }  // namespace

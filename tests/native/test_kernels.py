@@ -102,7 +102,7 @@ BORDER_CASES = [
 
 @pytest.mark.parametrize(('size', 'text'), BORDER_CASES)
 @pytest.mark.gate_every(3)
-def test_words_and_floats_are_the_twins_at_every_border(text, size):
+def test_words_and_floats_equal_tensorflow_at_every_border(text, size):
   gradients = gradients_of([size], seed=size)
   own = registry.parse(text).probe(gradients)
   assert_twins(text, gradients, own, 1.25 * own, seed=size)
@@ -113,7 +113,7 @@ def test_words_and_floats_are_the_twins_at_every_border(text, size):
   'sizes', [(1,) * 50, BORDERS, (0, 7, 0), (100_003, 5, 40_000, 1)], ids=str
 )
 @pytest.mark.gate_every(3)
-def test_variables_of_a_bucket_are_the_twins(text, sizes):
+def test_buckets_equal_tensorflow(text, sizes):
   gradients = gradients_of(sizes)
   own = registry.parse(text).probe(gradients)
   assert_twins(text, gradients, own, 1.25 * own)
@@ -130,7 +130,7 @@ ODD_WORDS = np.concatenate(
 
 
 @pytest.mark.parametrize('packing', ['base3', 'two_bit'])
-def test_words_that_no_encoder_makes_decode_alike(packing):
+def test_invalid_words_decode_as_in_tensorflow(packing):
   """Replicas of mixed builds must not part on a damaged payload."""
   twin = registry.parse(f'ternary:clip_factor=0,packing={packing}')
   codec = twin.on_kernels()
@@ -146,7 +146,7 @@ def test_words_that_no_encoder_makes_decode_alike(packing):
 
 @pytest.mark.parametrize('text', PROBED)
 @pytest.mark.gate_every(2)
-def test_codes_without_kernels_of_their_own_are_the_twins(text):
+def test_codes_with_only_a_probe_kernel_equal_tensorflow(text):
   gradients = gradients_of((1003, 20))
   own = registry.parse(text).probe(gradients)
   np.testing.assert_allclose(
@@ -161,7 +161,7 @@ def test_codes_without_kernels_of_their_own_are_the_twins(text):
 @pytest.mark.parametrize(
   'sizes', [(1,), (0, 7, 0), BORDERS, (100_003, 5, 40_000)], ids=str
 )
-def test_sums_that_were_added_elsewhere_decode_as_by_the_twin(dtype, sizes):
+def test_precomputed_sums_decode_as_in_tensorflow(dtype, sizes):
   rng = np.random.default_rng(len(sizes))
   # Sums may come with places past the last element.
   total = sum(sizes) + 13
@@ -179,7 +179,7 @@ def test_sums_that_were_added_elsewhere_decode_as_by_the_twin(dtype, sizes):
 
 @hypothesis.given(data=strategies.data())
 @hypothesis.settings(max_examples=30, deadline=None)
-def test_words_and_floats_are_the_twins_for_any_values(data):
+def test_words_equal_tensorflow_for_any_values(data):
   # Any bits at all as gradients, limits and scalers, NaN and infinity included.
   sizes = data.draw(strategies.lists(strategies.integers(0, 90), max_size=4))
   sizes = [*sizes, data.draw(strategies.integers(1, 700))]
@@ -226,7 +226,7 @@ def test_an_element_fires_from_its_draw_on_and_not_an_ulp_before():
   'num_workers',
   [1, 20, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 8, 60))],
 )
-def test_sums_of_many_workers_are_the_twins(num_workers):
+def test_sums_of_many_workers_equal_tensorflow(num_workers):
   gradients = gradients_of([5003, 20])
   own = registry.parse('ternary').probe(gradients)
   assert_twins('ternary', gradients, own, own, num_workers=num_workers + 1)
@@ -329,18 +329,18 @@ def test_no_bit_depends_on_the_number_of_threads_or_the_switch():
 
 
 @pytest.mark.parametrize('name', ['generic', 'avx2', 'avx512'])
-def test_an_instruction_set_that_is_chosen_is_used_to_the_same_bits(name):
+def test_requested_instruction_set_is_used_and_gives_the_same_bits(name):
   try:
     _, bits, chosen = digest_of(2, TERNGRAD_NATIVE=name)
   except subprocess.CalledProcessError as failure:
     # Another processor than most.
-    assert 'expected an instruction set of this processor' in failure.stderr
+    assert 'expected an instruction set that this' in failure.stderr
     pytest.skip(f'this processor has no {name}')
   assert chosen == name
   assert bits == digest_of(2)[1]
 
 
-def test_a_switch_that_is_neither_on_nor_off_is_refused():
+def test_invalid_switch_is_refused():
   with pytest.raises(subprocess.CalledProcessError) as failure:
     digest_of(1, TERNGRAD_NATIVE='yes')
   assert (
@@ -361,8 +361,8 @@ def test_a_library_of_older_sources_is_not_used(monkeypatch):
   monkeypatch.setattr(native, '_find', lambda: (other, None))
   operations, why_not = native._load.__wrapped__()
   assert operations is None
-  assert f'{other.name} was built of older sources.' in why_not
-  assert 'install the sources again: pip install' in why_not
+  assert f'{other.name} was built from older sources.' in why_not
+  assert 'run pip install --force-reinstall' in why_not
 
 
 # Refusals.
@@ -464,7 +464,7 @@ def _bad_updates():
   }
 
 
-def test_a_list_of_parameters_that_is_no_list_of_shapes_is_refused():
+def test_parameters_and_shapes_of_different_lengths_are_refused():
   one, two = (tf.Variable(tf.zeros([5])) for _ in range(2))
   with pytest.raises(tf.errors.InvalidArgumentError, match='expected 1, rec'):
     native.library().terngrad_fused_update(

@@ -55,7 +55,7 @@ def build(folder, *options, test='kernels_test'):
   return program
 
 
-def sanitized(sanitizer):
+def sanitizer_flags(sanitizer):
   """The options for a build that ends where a sanitizer finds something."""
   return ('-O1', '-g', f'-fsanitize={sanitizer}', '-fno-sanitize-recover=all')
 
@@ -83,8 +83,8 @@ def test_all_instruction_sets_give_the_same_bits_on_any_threads(tmp_path):
 @pytest.mark.parametrize(
   'sanitizer', ['address,undefined', 'thread'], ids=['memory', 'threads']
 )
-def test_sanitizer_finds_nothing(tmp_path, sanitizer):
-  program = build(tmp_path, *sanitized(sanitizer))
+def test_sanitizer_finds_no_error(tmp_path, sanitizer):
+  program = build(tmp_path, *sanitizer_flags(sanitizer))
   done = run(program, 2, 150)
   assert done.returncode == 0, done.stdout + done.stderr
   assert done.stderr == ''
@@ -95,7 +95,7 @@ def test_sanitizer_finds_nothing(tmp_path, sanitizer):
   ('count', 'options'),
   [
     (100_000, ('-O2',)),
-    (1_000_000, sanitized('address,undefined')),
+    (1_000_000, sanitizer_flags('address,undefined')),
   ],
   ids=['fast', 'memory'],
 )

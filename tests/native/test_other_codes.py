@@ -72,7 +72,7 @@ def assert_decodes_alike(text, words, shapes):
 
 @pytest.mark.parametrize('text', CODES)
 @pytest.mark.parametrize('sizes', [BORDERS, LARGE], ids=['borders', 'large'])
-def test_words_and_sums_are_the_twins(text, sizes):
+def test_words_and_sums_equal_tensorflow(text, sizes):
   assert_twins(text, test_kernels.gradients_of(sizes, seed=len(sizes)))
 
 
@@ -81,7 +81,7 @@ def test_words_and_sums_are_the_twins(text, sizes):
   'kind',
   ['zeros', 'signed zeros', 'equal', 'ties', 'two', 'tiny', 'huge', 'hidden'],
 )
-def test_odd_gradients_are_the_twins(text, kind):
+def test_odd_gradients_are_coded_as_in_tensorflow(text, kind):
   rng = np.random.default_rng(5)
   size = 70_001
   values = {
@@ -120,7 +120,7 @@ def test_flat_and_listed_gradients_give_the_same_words(text):
 
 
 @pytest.mark.parametrize('text', ['qsgd:levels=3', 'minmax:bits=4', 'sign'])
-def test_any_codes_decode_as_by_the_twin(text):
+def test_any_codes_decode_as_in_tensorflow(text):
   """Replicas of mixed builds must not part on damaged codes."""
   twin = registry.parse(text)
   size = 3001
@@ -139,7 +139,7 @@ def test_any_codes_decode_as_by_the_twin(text):
 @pytest.mark.parametrize(
   'text', ['qsgd:levels=3', 'qsgd:levels=255', 'minmax:bits=8', 'minmax:bits=1']
 )
-def test_any_scales_decode_as_by_the_twin(text):
+def test_any_scales_decode_as_in_tensorflow(text):
   """Nor on scales of which a compiler could round products with a sum."""
   size = 3001
   rng = np.random.default_rng(9)
@@ -158,7 +158,7 @@ def test_any_scales_decode_as_by_the_twin(text):
 
 
 @pytest.mark.parametrize('text', ['sign', 'minmax:bits=1', 'qsgd'])
-def test_subnormal_scales_decode_as_by_the_twin(text):
+def test_subnormal_scales_decode_as_in_tensorflow(text):
   """In a graph, whose threads take subnormals for zeros where they compute."""
   twin = registry.parse(text)
   words = np.zeros([1, twin.num_words(77)], np.int32)
@@ -176,19 +176,19 @@ def test_subnormal_scales_decode_as_by_the_twin(text):
 
 
 @pytest.mark.parametrize('levels', [1, 2, 7, 127, 255])
-def test_steps_of_an_encoder_are_taken_as_they_are(levels):
+def test_steps_of_an_encoder_are_unchanged(levels):
   spans = [0.0, 1e-30, 2.0**-100, 1.0, 1 / 3, 0.7, 2.0**126, 2.0**127]
   steps = grouped.step(tf.constant(spans), levels)
-  np.testing.assert_array_equal(grouped.known_step(steps, levels), steps)
+  np.testing.assert_array_equal(grouped.limit_steps(steps, levels), steps)
   odd = tf.constant([np.nan, np.inf, -np.inf, 3.4e38, -1.5, 1e-45])
-  largest = grouped.known_step(odd, levels) * levels
+  largest = grouped.limit_steps(odd, levels) * levels
   assert np.all(np.isfinite(largest)) and np.all(largest >= 0)
 
 
 @pytest.mark.parametrize(
   'text', ['topk:ratio=0.1', 'stc:ratio=0.1', 'threshold:above=1']
 )
-def test_any_indices_decode_as_by_the_twin(text):
+def test_any_indices_decode_as_in_tensorflow(text):
   sizes = (501, 90)
   twin = registry.parse(text)
   words = twin.words_of(sizes)
@@ -200,7 +200,7 @@ def test_any_indices_decode_as_by_the_twin(text):
     assert_decodes_alike(text, [one, one], [(n,) for n in sizes])
 
 
-def test_largest_are_those_of_a_sort():
+def test_largest_elements_equal_tensorflow():
   for size in (1, 100, 70_001):
     (values,) = test_kernels.gradients_of([size], seed=size)
     for number in {1, max(1, size // 50), size}:
@@ -214,7 +214,7 @@ def test_largest_are_those_of_a_sort():
   ('number', 'size'),
   [(1, 1), (1, 2**31 - 1), (5, 5), (33, 1000), (700, 70_001)],
 )
-def test_indices_are_packed_as_by_the_twin(number, size):
+def test_packed_indices_equal_tensorflow(number, size):
   rng = np.random.default_rng(number)
   indices = {*rng.integers(0, size, number), size - 1}
   while len(indices) < number:
@@ -230,7 +230,7 @@ def test_indices_are_packed_as_by_the_twin(number, size):
 
 
 @pytest.mark.parametrize('indices', [[3, 2], [2, 2], [-1, 2], [2, 10]])
-def test_indices_that_do_not_rise_are_refused(indices):
+def test_indices_that_are_not_ascending_are_refused(indices):
   with pytest.raises(tf.errors.InvalidArgumentError, match='rising'):
     sparse_ops.pack_indices(tf.constant(indices), 10)
 

@@ -65,7 +65,7 @@ def assert_twins(text, gradients):
 
 @pytest.mark.parametrize('text', CODES)
 @pytest.mark.parametrize('sizes', SIZES, ids=str)
-def test_words_and_sums_are_the_twins(text, sizes):
+def test_words_and_sums_equal_tensorflow(text, sizes):
   assert_twins(text, test_kernels.gradients_of(sizes, seed=len(sizes)))
 
 
@@ -73,7 +73,7 @@ def test_words_and_sums_are_the_twins(text, sizes):
 @pytest.mark.parametrize(
   'kind', ['zeros', 'signed zeros', 'equal', 'few', 'tiny', 'huge']
 )
-def test_odd_gradients_are_the_twins(text, kind):
+def test_odd_gradients_are_coded_as_in_tensorflow(text, kind):
   rng = np.random.default_rng(5)
   size = 9001
   values = {
@@ -103,7 +103,7 @@ def test_flat_and_listed_gradients_give_the_same_words(text):
 
 
 @pytest.mark.parametrize('text', CODES)
-def test_any_codes_decode_as_by_the_twin(text):
+def test_any_codes_decode_as_in_tensorflow(text):
   """Replicas of mixed builds must not part on damaged codes."""
   twin, _ = both(text)
   size = 9001
@@ -120,7 +120,7 @@ def test_any_codes_decode_as_by_the_twin(text):
 
 
 @pytest.mark.parametrize('text', CODES)
-def test_any_scales_decode_as_by_the_twin_when_it_is_compiled(text):
+def test_any_scales_decode_as_in_compiled_tensorflow(text):
   """Nor on scales of which a compiler could round products with a sum."""
   twin, codec = both(text)
   size = 7  # here XLA joins levels and sums
@@ -143,7 +143,7 @@ def test_any_scales_decode_as_by_the_twin_when_it_is_compiled(text):
     )
 
 
-def test_attributes_that_are_no_code_are_refused():
+def test_invalid_code_parameters_are_refused():
   for code in (
     rotated_ops.Code((1,), 2, 0),
     rotated_ops.Code((0, 5), 3, 20),
@@ -155,7 +155,7 @@ def test_attributes_that_are_no_code_are_refused():
       )
 
 
-def test_in_a_graph_words_are_those_of_the_twin():
+def test_words_in_a_graph_equal_tensorflow():
   twin, codec = both('eden3')
   gradients = test_kernels.gradients_of((5000, 70))
   key = test_kernels.keys(3)
@@ -209,7 +209,7 @@ def assert_table_twins(text, sizes, values):
   ],
   ids=str,
 )
-def test_words_and_means_of_tables_are_the_twins(text, sizes):
+def test_thc_words_and_means_equal_tensorflow(text, sizes):
   values = [
     [g.numpy() for g in test_kernels.gradients_of(sizes, seed=worker)]
     for worker in range(3)
@@ -217,7 +217,7 @@ def test_words_and_means_of_tables_are_the_twins(text, sizes):
   assert_table_twins(text, sizes, values)
 
 
-def test_tables_of_odd_gradients_are_the_twins():
+def test_thc_of_odd_gradients_equals_tensorflow():
   rng = np.random.default_rng(5)
   size = 4500
   kinds = [
@@ -232,7 +232,7 @@ def test_tables_of_odd_gradients_are_the_twins():
   assert_table_twins('thc', [size] * len(kinds), values)
 
 
-def test_in_a_graph_words_of_a_cut_bucket_are_those_of_the_twin():
+def test_words_of_a_split_bucket_in_a_graph_equal_tensorflow():
   text, sizes = 'thc', (300, 0, 4100)
   plain = registry.method(text)
   fast = plain.on_kernels()

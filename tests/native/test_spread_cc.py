@@ -13,9 +13,9 @@ HERE = pathlib.Path(__file__).resolve().parent
 CLAIMS = (
   'offer_is_taken_without_waking',
   'helper_goes_away',
-  'process_ends_beside_a_helper',
-  'forked_process_asks_for_helpers_of_its_own',
-  'ranges_of_a_thread_lie_side_by_side',
+  'process_ends_while_a_helper_runs',
+  'forked_process_asks_for_new_helpers',
+  'ranges_of_a_thread_are_adjacent',
 )
 
 
@@ -34,7 +34,7 @@ def program(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def watched(tmp_path_factory):
+def sanitized_program(tmp_path_factory):
   """The same with a thread sanitizer."""
   folder = tmp_path_factory.mktemp('watched')
   return build(folder, '-O1', '-g', '-fsanitize=thread')
@@ -54,5 +54,5 @@ def test_claim_holds(program, claim):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('claim', CLAIMS)
-def test_thread_sanitizer_sees_no_race(watched, claim):
-  assert_holds(watched, claim)
+def test_thread_sanitizer_sees_no_race(sanitized_program, claim):
+  assert_holds(sanitized_program, claim)

@@ -71,9 +71,7 @@ def twin_accepts(name, words, size):
   [LENGTHS, pytest.param(MORE_LENGTHS, marks=pytest.mark.slow)],
   ids=['borders', 'more'],
 )
-def test_words_and_codes_are_those_of_the_twin_to_the_bit(
-  library, name, lengths
-):
+def test_words_and_codes_equal_python_bit_for_bit(library, name, lengths):
   cases = [(size, DENSITIES[i % 6]) for i, size in enumerate(lengths)]
   cases += [(12_345, density) for density in DENSITIES]
   for size, density in cases:
@@ -90,7 +88,7 @@ def test_words_and_codes_are_those_of_the_twin_to_the_bit(
       np.testing.assert_array_equal(back, codes)
 
 
-def test_every_table_is_that_of_the_twin(library):
+def test_all_tables_equal_python(library):
   # 63 densities, one table each.
   expected = huffman_tables.tables().lengths
   for step in range(1, 64):
@@ -107,7 +105,7 @@ def test_every_table_is_that_of_the_twin(library):
 @NAMES
 @bounds.few_examples
 @hypothesis.given(data=strategies.data())
-def test_damaged_payloads_are_judged_as_the_twin_judges(library, name, data):
+def test_corrupted_payloads_are_validated_as_in_python(library, name, data):
   size = data.draw(strategies.sampled_from([5, 64, 700]))
   density = data.draw(strategies.sampled_from(DENSITIES))
   _, words, used = library.encode(name, codes_of(size, density))
@@ -130,7 +128,7 @@ def test_damaged_payloads_are_judged_as_the_twin_judges(library, name, data):
   words=strategies.lists(strategies.integers(-(2**31), 2**31 - 1), max_size=9),
   size=strategies.integers(0, 70),
 )
-def test_any_words_are_judged_as_the_twin_judges(library, name, words, size):
+def test_any_words_are_validated_as_in_python(library, name, words, size):
   words = np.array(words, np.int32)
   status, _ = library.decode(name, words, size)
   accepted = status == varlen_library.OK
@@ -175,7 +173,7 @@ def test_malformed_words_are_refused_with_a_reason(
   assert twin_accepts(name, words, size) == (status == varlen_library.OK)
 
 
-def test_payload_by_another_table_or_without_need_of_one_is_refused(library):
+def test_payload_that_is_not_the_shortest_is_refused(library):
   codes = np.zeros(1000, np.int8)
   _, words, _ = library.encode('huffman243', codes)
   words[0] += 1 << 24  # the tables for 1 and 2 of 64 code zeros alike
@@ -188,7 +186,7 @@ def test_payload_by_another_table_or_without_need_of_one_is_refused(library):
 
 
 @NAMES
-def test_encoder_refuses_what_it_cannot_hold(library, name):
+def test_encoder_refuses_invalid_codes_and_sizes(library, name):
   for bad in (-2, 2, 127, -128):
     status, _, _ = library.encode(name, [0, 1, bad, 0])
     assert status == varlen_library.BAD_CODE

@@ -19,10 +19,10 @@ from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import wire
 
 # Traits of codes that round to nearest, and of codes that round at random.
-FIXED = contract.Traits(
+DETERMINISTIC = contract.Traits(
   unbiased=False, lossless=False, additive=False, randomness='none'
 )
-DRAWN = contract.Traits(
+RANDOM = contract.Traits(
   unbiased=True, lossless=False, additive=False, randomness='private'
 )
 
@@ -35,7 +35,7 @@ class ByVariable(wire.CompositePacking, coded.Code):
   variable, `encode_variable`, `planes` and `check`.
   """
 
-  traits = FIXED
+  traits = DETERMINISTIC
   scope = contract.VARIABLE
   agrees = False
 
@@ -116,7 +116,7 @@ class FewElements(few_elements.FewElements, ByVariable):
 
   def planes(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
     """Decodes to float32 [n], with zeros at the other elements."""
-    return few_elements.scattered(
+    return few_elements.to_dense(
       *self.elements(words, num_elements), num_elements
     )
 
@@ -128,10 +128,10 @@ class FewElements(few_elements.FewElements, ByVariable):
       return tf.zeros([0], tf.int32), tf.zeros([0])
     parts, starts = self.split(words, sizes), method.starts_of(sizes)
     found = []
-    for own, size, start in zip(parts, sizes, starts, strict=True):
+    for part, size, start in zip(parts, sizes, starts, strict=True):
       if size:
-        where, what = self.elements(own, size)
-        nowhere = tf.constant(sum(sizes))
-        found.append((tf.where(where < size, where + start, nowhere), what))
+        local, value = self.elements(part, size)
+        unused = tf.constant(sum(sizes))
+        found.append((tf.where(local < size, local + start, unused), value))
     indices, values = zip(*found, strict=True)
     return tf.concat(indices, axis=0), tf.concat(values, axis=0)

@@ -84,7 +84,7 @@ class OnKernels(FewElements):
     return sparse_ops.add_elements(indices, values, shapes, scale)
 
 
-def inside(indices: tf.Tensor, num_elements: int) -> tf.Tensor:
+def mask_invalid(indices: tf.Tensor, num_elements: int) -> tf.Tensor:
   """Replaces indices outside of 0 to n - 1 by n, int32 [k]."""
   outside = (indices < 0) | (indices >= num_elements)
   return tf.where(outside, num_elements, indices)
@@ -101,21 +101,21 @@ def check(
     values: float32 [k].
     num_elements: indices must be below this.
   """
-  inside = np.all((indices >= 0) & (indices < num_elements))
-  if not inside or np.any(indices[1:] <= indices[:-1]):
+  valid = np.all((indices >= 0) & (indices < num_elements))
+  if not valid or np.any(indices[1:] <= indices[:-1]):
     raise ValueError(
-      f'{name}: expected indices below {num_elements}, each once and in rising '
-      'order, received others. The payload was damaged or made by another '
-      'codec: send it again.'
+      f'{name}: expected distinct indices below {num_elements} in ascending '
+      'order, received others. The payload is corrupted or from another codec. '
+      'Send it again.'
     )
   if not np.isfinite(values).all():
     raise ValueError(
-      f'{name}: expected finite values, received others. The payload was '
-      'damaged: send it again.'
+      f'{name}: expected finite values, received others. The payload is '
+      'corrupted. Send it again.'
     )
 
 
-def scattered(
+def to_dense(
   indices: tf.Tensor, values: tf.Tensor, num_elements: int
 ) -> tf.Tensor:
   """Returns float32 [n] with these elements, and zeros elsewhere."""

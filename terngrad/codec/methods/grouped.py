@@ -50,8 +50,8 @@ class Grouped(by_variable.ByVariable):
     """
     if size < 0:
       raise ValueError(
-        f'group_size: expected elements, or 0 for whole variables, received '
-        f'{size}. Use 512.'
+        f'group_size: expected a number of elements, or 0 for whole '
+        f'variables, received {size}. Use 512.'
       )
     self.name, self.integers, self.size = name, integers, size
 
@@ -76,7 +76,7 @@ class Grouped(by_variable.ByVariable):
     """Decodes scales and integers to elements.
 
     A product that is added to something must be exact, because compilers may
-    fuse the two and round once: see `known_step`.
+    fuse the two and round once: see `limit_steps`.
 
     Args:
       scales: list of float32 [rows, 1].
@@ -198,7 +198,7 @@ def step(span: tf.Tensor, levels: int) -> tf.Tensor:
   return tf.where(coarse >= ternary.MIN_SCALER, coarse, 0.0)
 
 
-def known_step(words: tf.Tensor, levels: int) -> tf.Tensor:
+def limit_steps(words: tf.Tensor, levels: int) -> tf.Tensor:
   """Reads steps from words and limits them to those that `step` makes.
 
   For any words, products with levels are then exact and finite, so that all
@@ -212,9 +212,9 @@ def known_step(words: tf.Tensor, levels: int) -> tf.Tensor:
     float32, shape of `words`. Steps that `step` makes are unchanged.
   """
   span = np.float32(2.0 * LARGEST / levels)
-  most = ((int(span.view(np.int32)) + 0xFF) & ~0xFF) + 0x100
+  largest = ((int(span.view(np.int32)) + 0xFF) & ~0xFF) + 0x100
   bits = tf.bitwise.bitwise_and(tf.bitcast(words, tf.int32), 0x7FFFFF00)
-  steps = tf.bitcast(tf.minimum(bits, most), tf.float32)
+  steps = tf.bitcast(tf.minimum(bits, largest), tf.float32)
   return tf.where(steps >= ternary.MIN_SCALER, steps, 0.0)
 
 

@@ -115,48 +115,48 @@ def _packing(
     )
   if name != 'radix' and word_bits != 32:
     raise ValueError(
-      'word_bits is of packing=radix: expected none beside '
-      f'packing={name}, received word_bits={word_bits}. Leave it out.'
+      'word_bits: expected only with packing=radix, received '
+      f'word_bits={word_bits} with packing={name}. Remove word_bits.'
     )
   return makers[name]()
 
 
-_HERE = 'terngrad.codec.methods.'
+_PACKAGE = 'terngrad.codec.methods.'
 # Functions and classes, or their import paths as `module:name`.
 CODECS: dict[str, Callable[..., Any] | str] = {
-  'asymmetric': f'{_HERE}scalar.asymmetric:Asymmetric',
+  'asymmetric': f'{_PACKAGE}scalar.asymmetric:Asymmetric',
   'bf16': bf16,
-  'drive': f'{_HERE}transforms.eden:drive',
-  'eden': f'{_HERE}transforms.eden:eden',
-  'eden3': f'{_HERE}transforms.eden:eden3',
+  'drive': f'{_PACKAGE}transforms.eden:drive',
+  'eden': f'{_PACKAGE}transforms.eden:eden',
+  'eden3': f'{_PACKAGE}transforms.eden:eden3',
   'fp16': fp16,
-  'fp8': f'{_HERE}scalar.fp8:Fp8',
+  'fp8': f'{_PACKAGE}scalar.fp8:Fp8',
   'identity': identity,
-  'minmax': f'{_HERE}scalar.minmax:Minmax',
-  'natural': f'{_HERE}scalar.natural:Natural',
-  'one_bit': f'{_HERE}scalar.one_bit:OneBit',
-  'qsgd': f'{_HERE}scalar.qsgd:Qsgd',
-  'sign': f'{_HERE}scalar.sign:sign',
-  'stc': f'{_HERE}sparse.stc:Stc',
+  'minmax': f'{_PACKAGE}scalar.minmax:Minmax',
+  'natural': f'{_PACKAGE}scalar.natural:Natural',
+  'one_bit': f'{_PACKAGE}scalar.one_bit:OneBit',
+  'qsgd': f'{_PACKAGE}scalar.qsgd:Qsgd',
+  'sign': f'{_PACKAGE}scalar.sign:sign',
+  'stc': f'{_PACKAGE}sparse.stc:Stc',
   'ternary': ternary,
-  'three_lc': f'{_HERE}scalar.three_lc:three_lc',
-  'threshold': f'{_HERE}sparse.threshold:Threshold',
-  'topk': f'{_HERE}sparse.topk:TopK',
+  'three_lc': f'{_PACKAGE}scalar.three_lc:three_lc',
+  'threshold': f'{_PACKAGE}sparse.threshold:Threshold',
+  'topk': f'{_PACKAGE}sparse.topk:TopK',
 }
 
 # Methods that are not a `coded.Code`: they have several rounds, keep state, or
 # draw random numbers in `decode`.
 METHODS = {
-  'powersgd': f'{_HERE}transforms.powersgd:PowerSGD',
-  'randomk': f'{_HERE}sparse.randomk:RandomK',
-  'thc': f'{_HERE}transforms.thc:Thc',
+  'powersgd': f'{_PACKAGE}transforms.powersgd:PowerSGD',
+  'randomk': f'{_PACKAGE}sparse.randomk:RandomK',
+  'thc': f'{_PACKAGE}transforms.thc:Thc',
 }
 
 # Wrappers, written with a plus sign in front of a codec.
 WRAPPERS = {
-  'bidirectional': f'{_HERE}wrappers.bidirectional:bidirectional',
-  'error_feedback': f'{_HERE}wrappers.error_feedback:ErrorFeedback',
-  'momentum': f'{_HERE}wrappers.momentum:momentum_correction',
+  'bidirectional': f'{_PACKAGE}wrappers.bidirectional:bidirectional',
+  'error_feedback': f'{_PACKAGE}wrappers.error_feedback:ErrorFeedback',
+  'momentum': f'{_PACKAGE}wrappers.momentum:momentum_correction',
 }
 
 # The entry-point group in which other packages register codecs: a name, and the
@@ -229,16 +229,17 @@ def parse(text: str, workers: int = 0) -> 'coded_lib.Code':
     ValueError: a name, option or value is invalid (the message lists the valid
       ones), or the text names wrappers or a method that is not a code.
   """
-  wrappers, _, text = _in_full(text).rpartition('+')
+  wrappers, plus, text = _expand_alias(text).rpartition('+')
   name, _ = spelling.split(text)
-  remark = ', a method and no code' if name in METHODS else ''
-  makers = CODECS | _of_others(name)
+  remark = ', a method and not a codec' if name in METHODS else ''
+  makers = CODECS | _external_codecs(name)
   spelling.check_name('codec', name, makers, remark)
   made = spelling.make('codec', text, makers, workers=workers)
   if wrappers or not isinstance(made, coded.Code):
     raise ValueError(
-      f'codec: expected a code of one message, received {text!r}, which is a '
-      'method of several. Name a code here, or use the method in training.'
+      'codec: expected one that sends a single message and keeps no state, '
+      f'received {wrappers + plus + text!r}. Choose another codec here; '
+      'training accepts this one.'
     )
   return made
 
@@ -256,18 +257,16 @@ def method(text: str, workers: int = 0) -> 'methods.Method':
       sign.
     workers: number of workers, unless the text sets it.
   """
-  *wrappers, text = _in_full(text).split('+')
+  *wrappers, text = _expand_alias(text).split('+')
   name, _ = spelling.split(text)
-  makers = CODECS | METHODS | _of_others(name)
+  makers = CODECS | METHODS | _external_codecs(name)
   made = coded.as_method(spelling.make('codec', text, makers, workers=workers))
   for wrapper in reversed(wrappers):
-    made = _wrapped(wrapper, made, workers)
+    made = _wrap(wrapper, made, workers)
   return made
 
 
-def _wrapped(
-  text: str, made: 'methods.Method', workers: int
-) -> 'methods.Method':
+def _wrap(text: str, made: 'methods.Method', workers: int) -> 'methods.Method':
   name, _ = spelling.split(text)
   if name not in WRAPPERS:
     raise ValueError(
@@ -278,7 +277,7 @@ def _wrapped(
   return spelling.make('codec', text, {name: wrap}, workers=workers)
 
 
-def _in_full(text: str) -> str:
+def _expand_alias(text: str) -> str:
   """Expands an alias in the last part of the text."""
   before, plus, last = text.rpartition('+')
   name, items = spelling.split(last)
@@ -292,7 +291,7 @@ def _in_full(text: str) -> str:
   return f'{before}{plus}{wrappers}{between}{code}'
 
 
-def _of_others(name: str) -> dict[str, str]:
+def _external_codecs(name: str) -> dict[str, str]:
   """Finds codecs of other packages; reads metadata only for unknown names."""
   if name in CODECS or name in METHODS:
     return {}

@@ -38,7 +38,7 @@ def validate(codec: coded.Code, words: Any, num_elements: int) -> np.ndarray:
   if words.dtype not in (np.int32, np.uint32) or words.ndim != 1:
     raise ValueError(
       f'{kind.name}: expected int32 words of one dimension, received '
-      f'{words.dtype} {words.shape}. Send the flat payload.'
+      f'{words.dtype} {words.shape}. Pass the flat payload.'
     )
   words = words.view(np.int32)
   capacity = kind.num_words(num_elements)
@@ -48,7 +48,8 @@ def validate(codec: coded.Code, words: Any, num_elements: int) -> np.ndarray:
   elif words.size != capacity:
     raise ValueError(
       f'{kind.name}: expected {capacity} words for {num_elements} elements, '
-      f'received {words.size}. The payload is torn, or of another bucket.'
+      f'received {words.size}. The payload is incomplete or from another '
+      'bucket.'
     )
   if packing is None:
     return words  # only the code knows their format
@@ -74,10 +75,10 @@ def check_scales(
     expected: description of valid scales, for the message.
     signed: whether scales may be negative.
   """
-  bad = scales[~(np.isfinite(scales) & (signed | (scales >= 0)))]
-  if bad.size:
+  invalid = scales[~(np.isfinite(scales) & (signed | (scales >= 0)))]
+  if invalid.size:
     raise ValueError(
-      f'{name}: expected {expected}, received {bad[0]}. {_SPOILT}'
+      f'{name}: expected {expected}, received {invalid[0]}. {_CORRUPTED}'
     )
 
 
@@ -88,16 +89,16 @@ def _check_floats(
 ) -> None:
   """Raises ValueError unless words contain finite numbers, and then zeros."""
   values = wire.join(packing.planes(tf.constant(words), num_elements)).numpy()
-  wrong = np.flatnonzero(~np.isfinite(values))
-  if wrong.size:
+  invalid = np.flatnonzero(~np.isfinite(values))
+  if invalid.size:
     raise ValueError(
-      f'{packing.name}: expected finite numbers, received {values[wrong[0]]} '
-      f'for element {wrong[0]}. {_SPOILT}'
+      f'{packing.name}: expected finite numbers, received {values[invalid[0]]} '
+      f'for element {invalid[0]}. {_CORRUPTED}'
     )
   if values[num_elements:].any():
     raise ValueError(
       f'{packing.name}: expected zeros past the last of {num_elements} '
-      f'elements, received others. {_SPOILT}'
+      f'elements, received others. {_CORRUPTED}'
     )
 
 
@@ -110,25 +111,25 @@ def _check_codes(
   found = packing.planes(tf.constant(words), num_elements)
   codes = wire.join(found).numpy()
   levels = packing.levels or 0
-  wrong = np.flatnonzero(np.abs(codes) > levels)
-  if wrong.size:
+  invalid = np.flatnonzero(np.abs(codes) > levels)
+  if invalid.size:
     raise ValueError(
       f'{packing.name}: expected codes from {-levels} to '
-      f'{levels}, received the digit of {codes[wrong[0]]} for element '
-      f'{wrong[0]}. {_SPOILT}'
+      f'{levels}, received code {codes[invalid[0]]} for element '
+      f'{invalid[0]}. {_CORRUPTED}'
     )
   if np.any(codes[num_elements:] != packing.fill):
     raise ValueError(
       f'{packing.name}: expected code {packing.fill} past the last of '
-      f'{num_elements} elements, received another. {_SPOILT}'
+      f'{num_elements} elements, received another. {_CORRUPTED}'
     )
-  again = packing.pack(list(found)).numpy()
-  differ = np.flatnonzero(words != again)
-  if differ.size:
-    at = differ[0]
+  repacked = packing.pack(list(found)).numpy()
+  differences = np.flatnonzero(words != repacked)
+  if differences.size:
+    index = differences[0]
     raise ValueError(
-      f'{packing.name}: expected word {at} to be {_hex(again[at])}, as its '
-      f'codes pack to, received {_hex(words[at])}. {_SPOILT}'
+      f'{packing.name}: expected word {index} to be {_hex(repacked[index])}, '
+      f'to which its codes pack, received {_hex(words[index])}. {_CORRUPTED}'
     )
 
 
@@ -143,13 +144,14 @@ def _restore(
   if not 1 <= used <= min(words.size, capacity) or words.size > capacity:
     raise ValueError(
       f'{packing.name}: expected 1 to {capacity} words for {num_elements} '
-      f'elements, as many as the first says, received {words.size}, and it '
-      f'says {used}. The payload is torn, or of another bucket.'
+      f'elements, as many as the first word gives, received '
+      f'{words.size} and a first word of {used}. The payload is incomplete or '
+      'from another bucket.'
     )
   if words[used:].any():
     raise ValueError(
       f'{packing.name}: expected zeros after the {used} used words, received '
-      f'others. {_SPOILT}'
+      f'others. {_CORRUPTED}'
     )
   return np.pad(words, [0, capacity - words.size])
 
@@ -158,4 +160,4 @@ def _hex(word: int) -> str:
   return f'0x{int(word) & 0xFFFFFFFF:08x}'
 
 
-_SPOILT = 'The payload was damaged or made by another codec: send it again.'
+_CORRUPTED = 'The payload is corrupted or from another codec. Send it again.'

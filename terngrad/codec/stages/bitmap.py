@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from terngrad.codec.stages import wire
 
-_PLACES = 32
+_WORD_BITS = 32
 
 
 def bitmap_sign(density: float = 0.3175) -> wire.VariablePacking:
@@ -29,9 +29,9 @@ def bitmap_sign(density: float = 0.3175) -> wire.VariablePacking:
   return _BitmapSign(density)
 
 
-class _BitmapSign(wire.OfDensity):
+class _BitmapSign(wire.DensityPacking):
   name = 'bitmap_sign'
-  elements_per_word = _PLACES
+  elements_per_word = _WORD_BITS
 
   def capacity(self, width: int) -> int:
     return 1 + 2 * width
@@ -39,7 +39,7 @@ class _BitmapSign(wire.OfDensity):
   def expected(self, num_elements: int) -> float:
     # The last word of signs is half full on average.
     signs = num_elements * self._density / 32 + 31 / 64 if num_elements else 0
-    return 1 - (-num_elements // _PLACES) + signs
+    return 1 - (-num_elements // _WORD_BITS) + signs
 
   def pack_codes(self, planes: list[tf.Tensor]) -> tf.Tensor:
     codes = tf.stack(planes)
@@ -60,14 +60,14 @@ class _BitmapSign(wire.OfDensity):
       tf.concat([index, tf.minimum(index + 1, width - 1)], axis=0),
       width,
     )
-    bitmap = tf.reduce_sum(_left(_uint32(nonzero), _places()), axis=0)
+    bitmap = tf.reduce_sum(_left(_uint32(nonzero), _bit_indices()), axis=0)
     used = 1 + width + (tf.reduce_sum(counts) + 31) // 32
     return tf.concat([[used], tf.bitcast(bitmap, tf.int32), stream], axis=0)
 
   def unpack_codes(self, words: tf.Tensor, width: int) -> wire.Planes:
     words = tf.bitcast(words, tf.uint32)
     bitmap, stream = words[1 : 1 + width], words[1 + width :]
-    nonzero = _bit(bitmap[tf.newaxis], _places())
+    nonzero = _bit(bitmap[tf.newaxis], _bit_indices())
     rank = tf.cumsum(nonzero, axis=0, exclusive=True)
     # At most 32 bits per word of the bitmap, so never past the stream's end.
     start = tf.cumsum(tf.reduce_sum(nonzero, axis=0), exclusive=True)
@@ -83,19 +83,19 @@ class _BitmapSign(wire.OfDensity):
     used = 1 + width + -(-count // 32)
     if words[0] != used:
       raise ValueError(
-        f'bitmap_sign: expected {used} words by its {count} nonzero codes, '
-        f'received a first word of {words[0]}. The payload was damaged: send '
+        f'bitmap_sign: expected {used} words for {count} nonzero codes, '
+        f'received a first word of {words[0]}. The payload is corrupted. Send '
         'it again.'
       )
 
 
-def _places() -> tf.Tensor:
-  return _uint32(tf.range(_PLACES))[:, tf.newaxis]
+def _bit_indices() -> tf.Tensor:
+  return _uint32(tf.range(_WORD_BITS))[:, tf.newaxis]
 
 
-def _bit(words: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-  """Returns the bits of uint32 `words` at the indices `places`, as int32."""
-  return tf.bitwise.bitwise_and(tf.bitcast(_right(words, places), tf.int32), 1)
+def _bit(words: tf.Tensor, indices: tf.Tensor) -> tf.Tensor:
+  """Returns the bits of uint32 `words` at the indices `indices`, as int32."""
+  return tf.bitwise.bitwise_and(tf.bitcast(_right(words, indices), tf.int32), 1)
 
 
 def _left(words: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:

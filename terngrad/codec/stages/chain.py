@@ -79,36 +79,36 @@ def check(stages: Sequence[contract.Stage], group_size: int) -> None:
   quantizes = any(isinstance(stage, contract.Quantizer) for stage in stages)
   if group_size < 0 or (group_size and not quantizes):
     raise ValueError(
-      'group_size: expected the elements of a scaler beside a quantizer, or 0, '
+      'group_size: expected the elements per scaler of a quantizer, or 0, '
       f'received {group_size}. Use 64 to 4096 with ternarize().'
     )
   domain = contract.FLOAT
-  for before, stage in zip((None, *stages), stages, strict=False):
+  for previous, stage in zip((None, *stages), stages, strict=False):
     takes, gives = stage.domain
     if takes != domain:
+      source = previous.name if previous else 'the gradient'
       raise ValueError(
-        f'Stage {stage.name} takes {takes}, received {domain} from '
-        f'{before.name if before else "the gradient"}. List the stages in the '
-        'order clip, quantizer, packing.'
+        f'Stage {stage.name} takes {takes}, received {domain} from {source}. '
+        'List the stages in the order clip, quantizer, packing.'
       )
     if (
       isinstance(stage, contract.Quantizer)
       and stage.clips
-      and before is not None
+      and previous is not None
     ):
       raise ValueError(
         f'{stage.name} bounds the elements itself; expected no stage before '
-        f'it, received {before.name}. Leave one of the two out.'
+        f'it, received {previous.name}. Remove one of the two.'
       )
     if (
-      isinstance(before, contract.Quantizer)
+      isinstance(previous, contract.Quantizer)
       and isinstance(stage, wire.Fixed | wire.VariablePacking)
       and stage.levels is not None
-      and before.levels > stage.levels
+      and previous.levels > stage.levels
     ):
       raise ValueError(
-        f'{stage.name} holds codes up to {stage.levels}, {before.name} makes '
-        f'codes up to {before.levels}. Choose a packing with more levels.'
+        f'{stage.name} holds codes up to {stage.levels}, {previous.name} makes '
+        f'codes up to {previous.levels}. Choose a packing with more levels.'
       )
     domain = gives
   if domain != contract.WORDS:

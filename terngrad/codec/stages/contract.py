@@ -37,8 +37,8 @@ def check_gradients(gradients: Any) -> None:
     getattr(one, 'dtype', None) != tf.float32 for one in gradients
   ):
     raise ValueError(
-      'gradients: expected a list of float32 tensors, one a variable, received '
-      f'{described(gradients)}. Put one gradient into a list.'
+      'gradients: expected a list of float32 tensors, one per variable, '
+      f'received {described(gradients)}. Pass a single gradient in a list.'
     )
 
 
@@ -78,7 +78,7 @@ class Traits(NamedTuple):
   randomness: Literal['none', 'private', 'shared']
 
 
-class Stage(deprecated.OfFunctions):
+class Stage(deprecated.AcceptsFunctions):
   """A stateless step of a chain; chains may share one instance.
 
   Attributes:

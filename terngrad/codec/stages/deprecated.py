@@ -37,7 +37,7 @@ _FIELDS = {
 }
 _RENAMED = {'requantizes': 'carries', 'native': 'twin'}
 # The declaration that replaces the presence of an optional function.
-_IS_THERE = {
+_DECLARATIONS = {
   'estimate': 'estimates',
   'finish': 'finishes',
   'carry': 'carries',
@@ -45,7 +45,7 @@ _IS_THERE = {
 }
 # Optional functions, which were None in 0.2 if missing.
 _OPTIONAL = (
-  *_IS_THERE,
+  *_DECLARATIONS,
   'carry_words',
   'twin',
   'on_kernels',
@@ -54,7 +54,7 @@ _OPTIONAL = (
 )
 
 
-class OfFunctions(abc.ABC):  # noqa: B024
+class AcceptsFunctions(abc.ABC):  # noqa: B024
   """A base class whose subclasses accept functions, as in 0.2."""
 
   def __new__(cls, *values: Any, **named: Any) -> 'Self':
@@ -63,9 +63,9 @@ class OfFunctions(abc.ABC):  # noqa: B024
       return super().__new__(cls)
     if _base(cls) is not cls:
       raise TypeError(f'{cls.__name__} takes no arguments.')
-    given = _given(cls.__name__, values, named)
+    arguments = _bind(cls.__name__, values, named)
     _warn(cls)
-    return super().__new__(_of_functions(cls, _members(cls, given)))
+    return super().__new__(_make_subclass(cls, _members(cls, arguments)))
 
   def _replace(self, **changes: Any) -> 'Self':
     """Returns a copy with other functions or values, as a tuple of 0.2 did.
@@ -90,7 +90,7 @@ class OfFunctions(abc.ABC):  # noqa: B024
     other = copy.copy(self)
     vars(other).update(members)
     if functions:
-      other.__class__ = _of_functions(kind, functions)
+      other.__class__ = _make_subclass(kind, functions)
     for name in functions:
       del vars(other)[name]
     return other
@@ -98,24 +98,24 @@ class OfFunctions(abc.ABC):  # noqa: B024
 
 def _base(kind: type) -> type | None:
   """Returns the class of `kind` that was a tuple in 0.2, or None."""
-  ours = {
+  classes = {
     one.__name__: one
     for one in kind.__mro__
     if one.__module__.startswith('terngrad.codec.')
   }
-  return next((ours[name] for name in _FIELDS if name in ours), None)
+  return next((classes[name] for name in _FIELDS if name in classes), None)
 
 
-def _given(
+def _bind(
   kind: str, values: Sequence[Any], named: dict[str, Any]
 ) -> dict[str, Any]:
   """Returns arguments by name; TypeError for those 0.2 did not accept."""
   required, _, optional = _FIELDS[kind].partition('|')
-  anywhere = inspect.Parameter.POSITIONAL_OR_KEYWORD
+  parameter_kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
   signature = inspect.Signature(
-    [inspect.Parameter(name, anywhere) for name in required.split()]
+    [inspect.Parameter(name, parameter_kind) for name in required.split()]
     + [
-      inspect.Parameter(name, anywhere, default=None)
+      inspect.Parameter(name, parameter_kind, default=None)
       for name in optional.split()
     ]
   )
@@ -127,20 +127,20 @@ def _given(
 
 def _warn(kind: type) -> None:
   warnings.warn(
-    f'{kind.__name__} of functions goes in terngrad 0.4: write a subclass of '
-    f'{kind.__module__}.{kind.__name__} with methods of those names, see '
-    'docs/add_a_codec.md.',
+    f'{kind.__name__} of functions will be removed in terngrad 0.4: write a '
+    f'subclass of {kind.__module__}.{kind.__name__} with methods of the same '
+    'names, see docs/add_a_codec.md.',
     DeprecationWarning,
     stacklevel=3,
   )
 
 
-def _of_functions(kind: type, members: dict[str, Any]) -> type:
+def _make_subclass(kind: type, members: dict[str, Any]) -> type:
   """Creates a subclass with these functions and values."""
   return type(kind.__name__, (kind,), members | {'__module__': kind.__module__})
 
 
-def _members(base: type, given: dict[str, Any]) -> dict[str, Any]:
+def _members(base: type, arguments: dict[str, Any]) -> dict[str, Any]:
   """Converts arguments of 0.2 to members of a subclass of `base`."""
   return {
     # A missing function is inherited.
@@ -149,26 +149,26 @@ def _members(base: type, given: dict[str, Any]) -> dict[str, Any]:
     else staticmethod(value)
     if callable(value)
     else value
-    for name, value in _translated(given).items()
+    for name, value in _rename_arguments(arguments).items()
   }
 
 
-def _translated(given: dict[str, Any]) -> dict[str, Any]:
+def _rename_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
   """Renames arguments of 0.2 to the members of today's classes."""
-  found = {_RENAMED.get(name, name): value for name, value in given.items()}
+  found = {_RENAMED.get(name, name): value for name, value in arguments.items()}
   found |= {
-    _IS_THERE[name]: given[name] is not None
-    for name in given.keys() & _IS_THERE.keys()
+    _DECLARATIONS[name]: arguments[name] is not None
+    for name in arguments.keys() & _DECLARATIONS.keys()
   }
-  if 'send' in given:
-    rounds = given['send']
+  if 'send' in arguments:
+    rounds = arguments['send']
     found['send'] = lambda number, *arguments: rounds[number](*arguments)
     found['num_rounds'] = len(rounds)
-  if given.get('in_float'):
-    found['in_float'] = lambda plain: given['in_float']()
-  if given.get('stages'):
-    found['max_workers'] = given['stages'][-1].max_workers
-    found['strata'] = max(getattr(s, 'strata', 0) for s in given['stages'])
+  if arguments.get('in_float'):
+    found['in_float'] = lambda plain: arguments['in_float']()
+  if arguments.get('stages'):
+    found['max_workers'] = arguments['stages'][-1].max_workers
+    found['strata'] = max(getattr(s, 'strata', 0) for s in arguments['stages'])
   return found
 
 
@@ -183,12 +183,12 @@ def moved(module: str, **names: str) -> Callable[[str], Any]:
   def find(name: str) -> Any:
     if name not in names:
       raise AttributeError(f'module {module!r} has no attribute {name!r}')
-    home, _, there = names[name].partition(':')
+    home, _, target = names[name].partition(':')
     warnings.warn(
-      f'{module}.{name} goes in terngrad 0.4: use {home}.{there}.',
+      f'{module}.{name} will be removed in terngrad 0.4: use {home}.{target}.',
       DeprecationWarning,
       stacklevel=2,
     )
-    return getattr(importlib.import_module(home), there)
+    return getattr(importlib.import_module(home), target)
 
   return find

@@ -49,7 +49,7 @@ class _Float32(wire.Packing):
     return [tf.bitcast(words, tf.float32)]
 
 
-class _TwoAWord(wire.Packing):
+class _TwoPerWord(wire.Packing):
   """A packing of 16-bit floats, the first in the lower half."""
 
   elements_per_word = 2
@@ -78,7 +78,7 @@ class _TwoAWord(wire.Packing):
     return [self.from_bits(low), self.from_bits(high)]
 
 
-class _Bfloat16(_TwoAWord):
+class _Bfloat16(_TwoPerWord):
   name = 'bfloat16_words'
 
   def to_bits(self, values: tf.Tensor) -> tf.Tensor:
@@ -96,7 +96,7 @@ class _Bfloat16(_TwoAWord):
     return tf.bitcast(tf.bitwise.left_shift(bits, 16), tf.float32)
 
 
-class _Float16(_TwoAWord):
+class _Float16(_TwoPerWord):
   name = 'float16_words'
 
   def to_bits(self, values: tf.Tensor) -> tf.Tensor:

@@ -44,7 +44,7 @@ def huffman243(density: float = 0.3175) -> wire.VariablePacking:
   return _Huffman(density)
 
 
-class _Huffman(wire.OfDensity):
+class _Huffman(wire.DensityPacking):
   name = 'huffman243'
   elements_per_word = _TRITS
 
@@ -65,7 +65,7 @@ class _Huffman(wire.OfDensity):
   def pack_codes(self, planes: list[tf.Tensor]) -> tf.Tensor:
     width = planes[0].shape[0]
     # Digits are code + 1.
-    symbols = sum((plane + 1) * 3**place for place, plane in enumerate(planes))
+    symbols = sum((plane + 1) * 3**digit for digit, plane in enumerate(planes))
     capacity = self.capacity(width)
     words, used = _stream(symbols, _best_step(planes), capacity)
     return tf.where(used <= capacity, words, _raw(symbols, capacity))
@@ -78,24 +78,24 @@ class _Huffman(wire.OfDensity):
       lambda: _decode(words, step, width),
       lambda: _from_raw(words, width),
     )
-    return [symbols // 3**place % 3 - 1 for place in range(_TRITS)]
+    return [symbols // 3**digit % 3 - 1 for digit in range(_TRITS)]
 
   def check(self, words: np.ndarray, width: int) -> None:
     step, used = int(_step(words[0])), int(words[0]) & 0xFFFFFF
     if step >= _STEPS:
       raise ValueError(
         f'huffman243: expected a table from 0 to {_STEPS - 1} in the first '
-        f'word, received {step}. The payload was damaged or made by another '
-        'codec.'
+        f'word, received {step}. The payload is corrupted or from another '
+        'codec. Send it again.'
       )
-    wanted, why = self.capacity(width), 'without a code'
+    expected, reason = self.capacity(width), 'without a Huffman code'
     if step:
-      wanted = _start(width) + int(tf.reduce_sum(_block_words(words, width)))
-      why = f'by the lengths of its {_blocks(width)} blocks'
-    if wanted != used:
+      expected = _start(width) + int(tf.reduce_sum(_block_words(words, width)))
+      reason = f'for the lengths of its {_blocks(width)} blocks'
+    if expected != used:
       raise ValueError(
-        f'huffman243: expected {wanted} words {why}, received a first word '
-        f'that says {used}. The payload was damaged: send it again.'
+        f'huffman243: expected {expected} words {reason}, received {used} in '
+        'the first word. The payload is corrupted. Send it again.'
       )
 
 
@@ -121,9 +121,9 @@ def _raw(symbols: tf.Tensor, capacity: int) -> tf.Tensor:
   words = capacity - 1
   missing = _RAW * words - symbols.shape[0]
   padded = tf.pad(symbols, [[0, missing]], constant_values=_ZEROS)
-  places = tf.unstack(tf.reshape(padded, [_RAW, words]))
+  digits = tf.unstack(tf.reshape(padded, [_RAW, words]))
   # Wraps around as uint32 does.
-  body = sum(symbol * 243**p for p, symbol in enumerate(places))
+  body = sum(symbol * 243**p for p, symbol in enumerate(digits))
   return tf.concat([[capacity], body], axis=0)
 
 
@@ -148,19 +148,19 @@ def _stream(
   first = _start(width) + tf.cumsum(block_words, exclusive=True)
   start = 32 * first[:, tf.newaxis] + end - lengths
   # A code word of at most 12 bits is in at most two words.
-  place = start % 32
-  left, right = 32 - place - lengths, place + lengths - 32
+  offset = start % 32
+  left, right = 32 - offset - lengths, offset + lengths - 32
   value = tf.bitcast(values, tf.uint32)
-  inside = tf.where(
+  in_word = tf.where(
     left >= 0,
     _left(value, tf.maximum(left, 0)),
     _right(value, tf.maximum(right, 0)),
   )
-  outside = tf.where(right > 0, _left(value, 32 - tf.maximum(right, 1)), 0)
+  in_next_word = tf.where(right > 0, _left(value, 32 - tf.maximum(right, 1)), 0)
   index = tf.reshape(start // 32, [-1])
   index = tf.concat([index, index + 1], axis=0)
   stream = tf.math.unsorted_segment_sum(
-    tf.bitcast(tf.reshape([inside, outside], [-1]), tf.int32),
+    tf.bitcast(tf.reshape([in_word, in_next_word], [-1]), tf.int32),
     # Words that do not fit are dropped; the payload is then sent by `_raw`.
     tf.where(index < capacity, index, -1),
     capacity,
@@ -193,11 +193,11 @@ def _block_words(words: tf.Tensor, width: int) -> tf.Tensor:
 
 def _from_raw(words: tf.Tensor, width: int) -> tf.Tensor:
   body = tf.bitcast(words[1:], tf.uint32)
-  places = [
-    body // tf.constant(243**place, tf.uint32) % tf.constant(243, tf.uint32)
-    for place in range(_RAW)
+  digits = [
+    body // tf.constant(243**digit, tf.uint32) % tf.constant(243, tf.uint32)
+    for digit in range(_RAW)
   ]
-  return tf.bitcast(tf.concat(places, axis=0), tf.int32)[:width]
+  return tf.bitcast(tf.concat(digits, axis=0), tf.int32)[:width]
 
 
 def _step(first: tf.Tensor) -> tf.Tensor:
@@ -214,17 +214,17 @@ def _decode(words: tf.Tensor, step: tf.Tensor, width: int) -> tf.Tensor:
   last = words.shape[0] - 1
 
   def decode(
-    i: tf.Tensor, place: tf.Tensor, symbols: tf.TensorArray
+    i: tf.Tensor, offset: tf.Tensor, symbols: tf.TensorArray
   ) -> tuple[tf.Tensor, tf.Tensor, tf.TensorArray]:
     # Both indices are bounded, even if the table of blocks is corrupted.
-    word = tf.gather(unsigned, tf.minimum(place // 32, last))
-    following = tf.gather(unsigned, tf.minimum(place // 32 + 1, last))
-    shift = place % 32
+    word = tf.gather(unsigned, tf.minimum(offset // 32, last))
+    following = tf.gather(unsigned, tf.minimum(offset // 32 + 1, last))
+    shift = offset % 32
     # A shift by 32 is undefined.
     below = _right(_right(following, 1), 31 - shift)
     window = tf.bitwise.bitwise_or(_left(word, shift), below)
     found = tf.gather(lookup, tf.bitcast(_right(window, 20), tf.int32))
-    return i + 1, place + found % 16, symbols.write(i, found // 16)
+    return i + 1, offset + found % 16, symbols.write(i, found // 16)
 
   array = tf.TensorArray(tf.int32, size=rounds, element_shape=first.shape)
   _, _, array = tf.while_loop(
@@ -246,8 +246,8 @@ def _lookup(step: tf.Tensor) -> tf.Tensor:
   window = tf.range(2**_LONGEST)
   longer = tf.cast(window[:, tf.newaxis] >= ends, tf.int32)
   length = 1 + tf.reduce_sum(longer, axis=1)
-  place = tf.bitwise.right_shift(window, _LONGEST - length)
-  return 16 * tf.gather(symbols, place + tf.gather(bases, length - 1)) + length
+  prefix = tf.bitwise.right_shift(window, _LONGEST - length)
+  return 16 * tf.gather(symbols, prefix + tf.gather(bases, length - 1)) + length
 
 
 def _left(words: tf.Tensor, shifts: tf.Tensor) -> tf.Tensor:

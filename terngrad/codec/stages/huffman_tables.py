@@ -60,7 +60,7 @@ def mean_length(density: float, step: int) -> float:
 def nonzero_trits() -> np.ndarray:
   """Counts the trits of each symbol that encode -1 or +1, int64 [243]."""
   symbols = np.arange(SYMBOLS)
-  return sum((symbols // 3**place % 3 != 1).astype(int) for place in range(5))
+  return sum((symbols // 3**digit % 3 != 1).astype(int) for digit in range(5))
 
 
 def _lengths(step: int) -> np.ndarray:
@@ -99,12 +99,12 @@ def _canonical(lengths: np.ndarray) -> Tables:
   symbols = np.argsort(lengths, kind='stable').astype(np.int32)
   values = np.zeros(SYMBOLS, np.int32)
   ends, bases = np.zeros((2, LONGEST), np.int32)
-  following, place = 0, 0
+  code, index = 0, 0
   for length in range(1, LONGEST + 1):
-    following *= 2
+    code *= 2
     count = int(np.count_nonzero(lengths == length))
-    values[symbols[place : place + count]] = following + np.arange(count)
-    bases[length - 1] = place - following
-    following, place = following + count, place + count
-    ends[length - 1] = following << (LONGEST - length)
+    values[symbols[index : index + count]] = code + np.arange(count)
+    bases[length - 1] = index - code
+    code, index = code + count, index + count
+    ends[length - 1] = code << (LONGEST - length)
   return Tables(lengths, values, ends, bases, symbols)

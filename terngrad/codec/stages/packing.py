@@ -54,7 +54,7 @@ def digits(levels: int) -> wire.Packing:
   if not 1 <= levels < MOST_SUMMED:
     raise ValueError(
       f'digits: expected levels from 1 to {MOST_SUMMED - 1}, received '
-      f'{levels}. Use 7 for 4 bits an integer.'
+      f'{levels}. Use 7 for 4 bits per integer.'
     )
   return Positional(f'digits({levels})', 2 * levels + 1, levels=levels)
 
@@ -95,12 +95,12 @@ def radix(num_workers: int, word_bits: int = 32) -> wire.Packing:
   if not 1 <= num_workers < MOST_SUMMED:
     raise ValueError(
       'radix: expected a number of workers from 1 to 32767, received '
-      f'{num_workers}. Say how many are added, as in packing=radix,workers=8.'
+      f'{num_workers}. Set the number, as in packing=radix,workers=8.'
     )
   if word_bits not in (32, 64):
     raise ValueError(
       f'radix: expected word_bits 32 or 64, received {word_bits}. Use 64 '
-      'where an all-reduce takes no int32.'
+      'if the all-reduce does not support int32.'
     )
   name = f'radix({num_workers}{", 64" if word_bits == 64 else ""})'
   packing = Positional(name, 2 * num_workers + 1, word_bits)
@@ -194,12 +194,12 @@ class Positional(wire.Packing):
       word_bits: 32 or 64.
       levels: the largest code, which is added to codes.
     """
-    places = max(p for p in range(1, 65) if base**p <= 2**word_bits)
+    num_digits = max(p for p in range(1, 65) if base**p <= 2**word_bits)
     self.name, self.word_bits, self.levels = name, word_bits, levels
-    self.elements_per_word, self._base = places, base
+    self.elements_per_word, self._base = num_digits, base
     self._dtype = tf.uint32 if word_bits == 32 else tf.uint64
     if word_bits == 32 and levels == 1:
-      self.digits = base, places
+      self.digits = base, num_digits
 
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
     """Packs planes, the first as the lowest digit."""
@@ -217,10 +217,10 @@ class Positional(wire.Packing):
       words = tf.reshape(words, [-1, 2])
     word, base = tf.bitcast(words, self._dtype), self._base
     codes = []
-    for place in range(self.elements_per_word):
+    for index in range(self.elements_per_word):
       # Each digit divides the whole word. XLA then computes the digits in
       # parallel instead of storing a chain of quotients.
-      quotient = word // tf.constant(base**place, self._dtype)
+      quotient = word // tf.constant(base**index, self._dtype)
       above = quotient // tf.constant(base, self._dtype)
       digit = quotient - above * tf.constant(base, self._dtype)
       digit = tf.bitcast(tf.cast(digit, tf.uint32), tf.int32)
@@ -240,9 +240,9 @@ class _Base3(Positional):
     word = tf.bitcast(words, tf.uint32)
     high = word // tf.constant(3**10, tf.uint32)
     low = word - high * tf.constant(3**10, tf.uint32)
-    place = np.arange(20)[:, np.newaxis]
-    trits = tf.bitcast(tf.where(place < 10, low, high), tf.int32)
-    inverse = np.float32(1 / 3.0 ** (place % 10))
+    index = np.arange(20)[:, np.newaxis]
+    trits = tf.bitcast(tf.where(index < 10, low, high), tf.int32)
+    inverse = np.float32(1 / 3.0 ** (index % 10))
     quotient = tf.floor((tf.cast(trits, tf.float32) + 0.5) * inverse)
     above = tf.floor((quotient + 0.5) * np.float32(1 / 3))
     return tf.cast(quotient - 3.0 * above, tf.int32) - 1

@@ -97,8 +97,8 @@ def check_length(
     if part.shape[1] not in (num_words, None):
       raise ValueError(
         f'{name}: expected payloads of {num_words} words for '
-        f'{num_elements} elements, received {part.shape[1]}. They are torn, or '
-        'of another bucket.'
+        f'{num_elements} elements, received {part.shape[1]}. They are '
+        'incomplete or from another bucket.'
       )
 
 

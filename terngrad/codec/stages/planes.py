@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 
-def plane(flat: tf.Tensor, place: int, width: int) -> tf.Tensor:
-  """Returns plane `place`, float32 [width], with zeros past the end."""
+def plane(flat: tf.Tensor, index: int, width: int) -> tf.Tensor:
+  """Returns plane `index`, float32 [width], with zeros past the end."""
   size = flat.shape.num_elements()
-  start = min(place * width, size)
+  start = min(index * width, size)
   stop = min(start + width, size)
   values = flat[start:stop]
   missing = width - (stop - start)
@@ -23,21 +23,21 @@ def plane(flat: tf.Tensor, place: int, width: int) -> tf.Tensor:
 
 
 def spread(
-  values: tf.Tensor, sizes: Sequence[int], place: int, width: int
+  values: tf.Tensor, sizes: Sequence[int], index: int, width: int
 ) -> tf.Tensor:
   """Returns each variable's value for the elements of a plane.
 
   Args:
     values: float32 [v].
     sizes: elements of each of the v variables.
-    place: index of the plane.
+    index: index of the plane.
     width: elements of a plane.
 
   Returns:
     float32 [] if the plane lies in one variable, as most do in a model with a
     few large variables; float32 [width] otherwise.
   """
-  start, stop = place * width, min((place + 1) * width, sum(sizes))
+  start, stop = index * width, min((index + 1) * width, sum(sizes))
   counts = [
     min(stop, end) - max(start, end - size)
     for size, end in zip(sizes, itertools.accumulate(sizes), strict=True)

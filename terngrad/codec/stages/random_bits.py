@@ -33,9 +33,9 @@ Integer: TypeAlias = tf.Tensor | int
 _Pair = tuple[tf.Tensor, tf.Tensor]
 
 # The worker index of keys that are common to all workers; no worker has it.
-_EVERYBODY = -(2**31)
+_ALL_WORKERS = -(2**31)
 # Folded into a bucket's key for the order of the workers' strata.
-_ORDER = 1
+_STRATA_ORDER = 1
 # Folded into a bucket's key for the draws of requantization.
 _REQUANTIZING = 2
 
@@ -62,7 +62,7 @@ def fold_in(key: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
   """
   data = tf.cast(data, tf.int64)
   # Run eagerly, the hundred small operations take milliseconds.
-  return (_fold_at_once if tf.executing_eagerly() else _fold)(key, data)
+  return (_fold_traced if tf.executing_eagerly() else _fold)(key, data)
 
 
 def worker_key(seed: Integer, step: Integer, worker: Integer) -> tf.Tensor:
@@ -84,7 +84,7 @@ def common_key(seed: Integer, step: Integer, stream: Integer) -> tf.Tensor:
     step: int64 [], steps taken before this one.
     stream: index of the bucket.
   """
-  return fold_in(worker_key(seed, step, _EVERYBODY), stream)
+  return fold_in(worker_key(seed, step, _ALL_WORKERS), stream)
 
 
 def of_buckets(
@@ -108,12 +108,12 @@ def of_buckets(
   """
   rows = []
   for stream, strata in streams:
-    owner = _EVERYBODY if strata else worker
-    key = fold_in(worker_key(seed, step, owner), stream)
-    share = tf.constant(0, tf.uint32)
+    key_worker = _ALL_WORKERS if strata else worker
+    key = fold_in(worker_key(seed, step, key_worker), stream)
+    start = tf.constant(0, tf.uint32)
     if strata:
-      share = stratum(fold_in(key, _ORDER), worker, strata)
-    rows.append(tf.concat([key, [share]], axis=0))
+      start = stratum(fold_in(key, _STRATA_ORDER), worker, strata)
+    rows.append(tf.concat([key, [start]], axis=0))
   return tf.stack(rows)
 
 
@@ -122,12 +122,12 @@ def folded(key: tf.Tensor, data: Integer) -> tf.Tensor:
   return tf.concat([fold_in(key[:2], data), key[2:]], axis=0)
 
 
-def for_requantizing(key: tf.Tensor) -> tf.Tensor:
+def requantizing_key(key: tf.Tensor) -> tf.Tensor:
   """Derives the key of requantization from a bucket's, uint32 [2] or [3]."""
   return folded(key, _REQUANTIZING)
 
 
-def from_element(key: tf.Tensor, start: int) -> tf.Tensor:
+def advance_key(key: tf.Tensor, start: int) -> tf.Tensor:
   """Advances a bucket's key, so that its index 0 is the element `start`.
 
   Args:
@@ -182,8 +182,8 @@ def stratum(key: tf.Tensor, worker: tf.Tensor, num_workers: int) -> tf.Tensor:
   order = tf.cast(range_bits(key, num_workers), tf.int64)
   index = tf.range(num_workers, dtype=tf.int64)
   worker = tf.cast(worker, tf.int64)
-  mine = tf.gather(order, worker)
-  before = (order < mine) | ((order == mine) & (index < worker))
+  value = tf.gather(order, worker)
+  before = (order < value) | ((order == value) & (index < worker))
   rank = tf.math.count_nonzero(before)
   return tf.cast(rank * 2**32 // num_workers, tf.uint32)
 
@@ -197,7 +197,7 @@ def _fold(key: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
   return tf.stack([first, second], axis=-1)
 
 
-_fold_at_once = tf.function(_fold, autograph=False, reduce_retracing=True)
+_fold_traced = tf.function(_fold, autograph=False, reduce_retracing=True)
 
 
 def _threefry(key: _Pair, counter: _Pair) -> _Pair:

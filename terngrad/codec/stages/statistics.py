@@ -27,8 +27,8 @@ _LARGE = 65536
 _CONSTANT = 2.0**-32
 
 
-_One = Callable[[tf.Tensor], tf.Tensor]
-_Two = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
+_Map = Callable[[tf.Tensor], tf.Tensor]
+_Merge = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class Statistics(NamedTuple):
@@ -66,7 +66,7 @@ def statistics(gradient: tf.Tensor) -> Statistics:
   return _finish(total, squares, largest, size)
 
 
-def in_one_pass(gradient: tf.Tensor) -> Statistics:
+def one_pass_statistics(gradient: tf.Tensor) -> Statistics:
   """Computes `statistics` in one reduction of three numbers, for GPUs.
 
   Three reductions that XLA does not fuse are three loops, and each reads the
@@ -106,7 +106,7 @@ def _finish(
   )
 
 
-def of_groups(gradient: tf.Tensor, group_size: int) -> Statistics:
+def group_statistics(gradient: tf.Tensor, group_size: int) -> Statistics:
   """Computes the statistics of every group of consecutive elements.
 
   Args:
@@ -231,7 +231,7 @@ def _wide_square(values: tf.Tensor) -> tf.Tensor:
 
 
 def _reduce(
-  flat: tf.Tensor, transform: _One, combine: _Two, finish: _One
+  flat: tf.Tensor, transform: _Map, combine: _Merge, finish: _Map
 ) -> tf.Tensor:
   """Combines `transform` of all elements in an order fixed by the size."""
   size = flat.shape.num_elements()
@@ -245,7 +245,7 @@ def _reduce(
   return combine(head, finish(transform(flat[_PLANES * width :])))
 
 
-def _tree(rows: list[tf.Tensor], transform: _One, combine: _Two) -> tf.Tensor:
+def _tree(rows: list[tf.Tensor], transform: _Map, combine: _Merge) -> tf.Tensor:
   """Combines `transform` of rows of equal size pairwise until one is left."""
   rows = [transform(row) for row in rows]
   while len(rows) > 1:

@@ -73,7 +73,7 @@ def _check(
   if dither == 'stratified' and not 1 <= workers < 2**15:
     raise ValueError(
       'dither=stratified: expected a number of workers from 1 to 32767, '
-      f'received {workers}. Say how many there are, as in '
+      f'received {workers}. Set the number, as in '
       'dither=stratified,workers=8.'
     )
   if scaler_rule not in SCALER_RULES:
@@ -84,11 +84,11 @@ def _check(
   if not 0.0 <= clip_factor < float('inf'):
     raise ValueError(
       'clip_factor is in standard deviations: expected a finite number >= 0, '
-      f'received {clip_factor}.'
+      f'received {clip_factor}. Use 2.5.'
     )
   if scaler_rule == 'max_clipped' and clip_factor:
     raise ValueError(
-      'With max_clipped a stage of its own clips: expected clip_factor 0, '
+      'With max_clipped ternarize() does not clip: expected clip_factor 0, '
       f'received {clip_factor}. Put clip_by_stddev({clip_factor:g}) before '
       'ternarize().'
     )
@@ -198,8 +198,8 @@ def gaussian_density(clip_factor: float) -> float:
       scaler of a gradient of a million elements.
   """
   c = clip_factor or _UNCLIPPED
-  inside = math.sqrt(2 / math.pi) * (1 - math.exp(-(c**2) / 2))
-  return inside / c + math.erfc(c / math.sqrt(2))
+  clipped_mean = math.sqrt(2 / math.pi) * (1 - math.exp(-(c**2) / 2))
+  return clipped_mean / c + math.erfc(c / math.sqrt(2))
 
 
 class Ternarize(contract.Quantizer):

@@ -105,8 +105,9 @@ class Packing(InPlanes, Fixed):
     """
     if self.max_workers is None:
       raise ValueError(
-        f'lanes: expected a packing whose words add, received {self.name}. Use '
-        'packing=radix, or gather the payloads and call decode_sum.'
+        'lanes: expected a packing whose words can be added, received '
+        f'{self.name}. Use packing=radix, or gather the payloads and call '
+        'decode_sum.'
       )
     if self.word_bits == 32:
       return words
@@ -130,7 +131,7 @@ class Packing(InPlanes, Fixed):
     if num_workers > most:
       raise ValueError(
         f'{self.name}: expected the payloads of at most {most} '
-        f'workers, received {num_workers}. Make the codec with '
+        f'workers, received {num_workers}. Create the codec with '
         f'workers={num_workers}.'
       )
     words = tf.reshape(tf.bitcast(total, tf.int32), [-1])
@@ -224,7 +225,7 @@ class VariablePacking(InPlanes):
     return self.unpack(words, self.width(num_elements))
 
 
-class OfDensity(VariablePacking):
+class DensityPacking(VariablePacking):
   """A packing of {-1, 0, 1} whose length depends on the density of nonzeros."""
 
   def __init__(self, density: float) -> None:

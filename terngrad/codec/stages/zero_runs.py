@@ -33,7 +33,7 @@ def zero_runs(density: float = 0.3175) -> wire.VariablePacking:
   return _ZeroRuns(density)
 
 
-class _ZeroRuns(wire.OfDensity):
+class _ZeroRuns(wire.DensityPacking):
   name = 'zero_runs'
   elements_per_word = _TRITS
 
@@ -50,18 +50,18 @@ class _ZeroRuns(wire.OfDensity):
 
   def pack_codes(self, planes: list[tf.Tensor]) -> tf.Tensor:
     size = planes[0].shape[0]
-    symbols = sum((plane + 1) * 3**place for place, plane in enumerate(planes))
+    symbols = sum((plane + 1) * 3**digit for digit, plane in enumerate(planes))
     zero = tf.cast(symbols == _ZEROS, tf.int32)
     # The index of each zero symbol in its run, from 1: the zero symbols so far
     # minus those before the last nonzero symbol.
     zeros = tf.cumsum(zero)
     others = tf.cumsum(1 - zero)
-    before = tf.scatter_nd(
+    zeros_before = tf.scatter_nd(
       tf.where(zero == 1, size + 1, others)[:, tf.newaxis], zeros, [size + 2]
     )
-    within = (zeros - tf.gather(before, others) - 1) % _LONGEST
-    last = (within == _LONGEST - 1) | (tf.concat([zero[1:], [0]], axis=0) == 0)
-    runs = tf.where(within == 0, _ZEROS, _RUNS - 1 + within)
+    index = (zeros - tf.gather(zeros_before, others) - 1) % _LONGEST
+    last = (index == _LONGEST - 1) | (tf.concat([zero[1:], [0]], axis=0) == 0)
+    runs = tf.where(index == 0, _ZEROS, _RUNS - 1 + index)
     found = tf.where(zero == 1, runs, symbols)
     sent = (zero == 0) | last
     rank = tf.cumsum(tf.cast(sent, tf.int32)) - 1
@@ -79,4 +79,4 @@ class _ZeroRuns(wire.OfDensity):
     begun = tf.scatter_nd(start, tf.ones_like(length), [width + 1])
     byte = tf.gather(found, tf.cumsum(begun[:-1]) - 1)
     symbols = tf.where(byte < _RUNS, byte, _ZEROS)
-    return [symbols // 3**place % 3 - 1 for place in range(_TRITS)]
+    return [symbols // 3**digit % 3 - 1 for digit in range(_TRITS)]

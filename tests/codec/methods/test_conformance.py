@@ -60,7 +60,7 @@ def codec_of(text, shapes=SHAPES):
 
 
 @functools.cache
-def drawn():
+def worker_gradients():
   """For each worker its gradients, of all scales and heavy tails."""
   rng = conformance.rng()
   return [
@@ -72,7 +72,7 @@ def drawn():
   ]
 
 
-def begun(codec, values, worker, seed=1):
+def begin_worker(codec, values, worker, seed=1):
   """(what `begin` holds, probe, states, turn) of a worker."""
   step = tf.constant(2, tf.int64)
   keys = codec.keys(seed, step, tf.constant(worker))
@@ -86,7 +86,7 @@ def begun(codec, values, worker, seed=1):
 
 def words_of(codec, values, worker, shared=None):
   """(payload, probe) of a worker, by an agreed probe or its own."""
-  held, own, states, turn = begun(codec, values, worker)
+  held, own, states, turn = begin_worker(codec, values, worker)
   turn = turn._replace(own=own, shared=own if shared is None else shared)
   return codec.send(0, codec.carry(held, turn), states, [], turn)[0], own
 
@@ -94,7 +94,7 @@ def words_of(codec, values, worker, shared=None):
 @functools.cache
 def first_words(text):
   """`words_of` the first worker."""
-  return words_of(codec_of(text), drawn()[0], 0)
+  return words_of(codec_of(text), worker_gradients()[0], 0)
 
 
 def bits_of(arrays):
@@ -110,7 +110,7 @@ def step(codec, values, number=2):
 
 @functools.cache
 def means_of(text):
-  return step(codec_of(text), drawn())
+  return step(codec_of(text), worker_gradients())
 
 
 @pytest.fixture(params=TEXTS)
@@ -147,7 +147,7 @@ def test_very_small_and_large_gradients_are_coded_as_others(text, exponent):
   if text.startswith(('fp16', 'threshold')):
     pytest.skip('These look at magnitudes themselves.')
   scale = 2.0**exponent
-  scaled = [[np.float32(v * scale) for v in own] for own in drawn()]
+  scaled = [[np.float32(v * scale) for v in own] for own in worker_gradients()]
   means = step(codec_of(text), scaled)
   for mean, expected in zip(means, means_of(text), strict=True):
     np.testing.assert_allclose(mean / scale, expected, rtol=1e-5, atol=1e-6)
@@ -155,14 +155,14 @@ def test_very_small_and_large_gradients_are_coded_as_others(text, exponent):
 
 def test_an_element_that_is_not_finite_shows_in_the_probe(text):
   codec = codec_of(text)
-  for place, value in zip((0, 1, 3), conformance.NOT_FINITE, strict=True):
-    values = [v.copy() for v in drawn()[0]]
-    values[place].reshape(-1)[-1] = value
-    own = begun(codec, values, 0)[1]
+  for index, value in zip((0, 1, 3), conformance.NOT_FINITE, strict=True):
+    values = [v.copy() for v in worker_gradients()[0]]
+    values[index].reshape(-1)[-1] = value
+    own = begin_worker(codec, values, 0)[1]
     assert not np.isfinite(own).all()
 
 
-def test_words_are_as_many_as_are_declared(text):
+def test_payload_has_the_declared_number_of_words(text):
   codec = codec_of(text)
   words, own = first_words(text)
   assert words.shape == (codec.round_words(0),)
@@ -176,12 +176,14 @@ def test_words_are_as_many_as_are_declared(text):
 
 
 @pytest.mark.gate_every(3)
-def test_draws_are_a_workers_own_if_and_only_if_private(text):
+def test_workers_draw_differently_if_and_only_if_private(text):
   codec = codec_of(text)
   (bucket,) = codec.buckets
   # Equal gradients: what differs is drawn.
   first, own = first_words(text)
-  again, other = (words_of(codec, drawn()[0], w, own)[0] for w in (0, 1))
+  again, other = (
+    words_of(codec, worker_gradients()[0], w, own)[0] for w in (0, 1)
+  )
   np.testing.assert_array_equal(first, again)
   private = bucket.method.traits.randomness == 'private'
   assert private != np.array_equal(first, other)
@@ -244,11 +246,11 @@ def test_parts_of_a_model_give_the_bits_of_the_whole(text):
   cut = parts.cut(codec_of(text), 2**10)
   by_bucket = codec_of(text).buckets[0].method.scope == contract.BUCKET
   assert (len(cut.buckets) == 1) == by_bucket
-  actual = bits_of(step(cut, drawn()))
+  actual = bits_of(step(cut, worker_gradients()))
   np.testing.assert_array_equal(actual, bits_of(means_of(text)))
 
 
-def test_what_a_method_declares_are_values(text):
+def test_declarations_are_plain_values(text):
   made = registry.method(text, WORKERS)
   kinds = (str, int, tuple, type(None))
   assert {
@@ -259,8 +261,8 @@ def test_what_a_method_declares_are_values(text):
 
 
 @pytest.mark.gate_every(3)
-def test_what_is_said_to_lose_nothing_does_and_nothing_else(text):
-  codec, alone = codec_of(text), drawn()[:1]
+def test_lossless_property_matches_exact_means(text):
+  codec, alone = codec_of(text), worker_gradients()[:1]
   loses_nothing = np.array_equal(
     bits_of(step(codec, alone)), bits_of([tf.constant(v) for v in alone[0]])
   )
@@ -288,7 +290,7 @@ def test_the_mean_of_one_worker_is_its_estimate(text):
   )
   sizes = [message.num_words for message in bucket.messages(0)]
   said = bucket.method.estimate(tf.split(words, sizes), context)
-  means = step(codec, drawn()[:1])
+  means = step(codec, worker_gradients()[:1])
   np.testing.assert_array_equal(bits_of(said), bits_of(means))
 
 
@@ -298,23 +300,25 @@ def test_payloads_from_any_number_of_devices_add_in_the_order_of_workers(text):
   (bucket,) = codec.buckets
   if bucket.method.num_rounds > 1:
     pytest.skip('of several rounds')
-  probes = tf.stack([begun(codec, v, 0)[1] for v in drawn()])
+  probes = tf.stack([begin_worker(codec, v, 0)[1] for v in worker_gradients()])
   shared = gradients_lib.agree(probes)
-  rows = [words_of(codec, v, w, shared)[0] for w, v in enumerate(drawn())]
+  rows = [
+    words_of(codec, v, w, shared)[0] for w, v in enumerate(worker_gradients())
+  ]
   turn = gradients_lib.WorkerStep(
     1, tf.constant(2, tf.int64), WORKERS, shared=shared
   )
   found = []
   for devices in (1, 2, 3):
-    dealt = [tf.stack(rows[d::devices]) for d in range(devices)]
-    pieces = [methods.Piece(0, dealt)]
+    device_rows = [tf.stack(rows[d::devices]) for d in range(devices)]
+    pieces = [methods.Piece(0, device_rows)]
     received = [methods.payloads(codec.messages(0), pieces)]
     found.append(bits_of(codec.decode(received, [()], turn)[0]))
   np.testing.assert_array_equal(found[1], found[0])
   np.testing.assert_array_equal(found[2], found[0])
 
 
-def test_any_words_decode_to_something(text):
+def test_any_words_decode_to_the_declared_shapes(text):
   codec = codec_of(text)
   rng = conformance.rng()
   turn = gradients_lib.WorkerStep(
@@ -348,7 +352,7 @@ def unbiased(text):
   ],
 )
 @pytest.mark.gate_every(3)
-def test_the_error_of_a_mean_of_draws_falls_as_their_number(text):
+def test_error_of_the_mean_falls_with_the_number_of_draws(text):
   # What is unbiased errs by its variance over the draws, a bias stays.
   size, draws = 1000, 128
   codec = codec_of(text, [(size,)])
@@ -373,13 +377,13 @@ def test_the_error_of_a_mean_of_draws_falls_as_their_number(text):
 
 @pytest.mark.parametrize('text', TEXTS)
 @pytest.mark.gate_every(3)
-def test_a_method_for_error_feedback_leaves_less_than_there_was(text):
+def test_biased_methods_are_contractive(text):
   method = registry.method(text, WORKERS)
   if method.traits.unbiased:
     pytest.skip('to be used without')
   codec = rounds.codec_of(method, SHAPES)
   for number in range(3):
-    values = drawn()[:1]
+    values = worker_gradients()[:1]
     for mean, value in zip(step(codec, values, number), values[0], strict=True):
       if value.size:
         left = np.sum((mean.astype(np.float64) - value) ** 2)

@@ -70,7 +70,7 @@ def test_name_lists_the_stages(stages, name):
     (
       (CLIP, ternary.ternarize('stddev', 2.0), BASE3),
       r'ternarize\(stddev, 2\) bounds the elements itself.* received '
-      r'clip_by_stddev\(2\.5\)\. Leave one',
+      r'clip_by_stddev\(2\.5\)\. Remove one',
     ),
     (
       (TwoLevels(), BASE3),
@@ -118,9 +118,9 @@ def test_stages_get_planes_in_order_with_positions_and_shared_scaler(compiled):
       seen.append(scaled.shape)
       assert positions.dtype == tf.uint32
       # What bits are drawn from is their sum; the key's other half stays.
-      place = tf.bitcast(positions + key[0] - KEY[0], tf.int32)
+      index = tf.bitcast(positions + key[0] - KEY[0], tf.int32)
       tf.debugging.assert_equal(key[1], KEY[1])
-      return tf.cast(scaled, tf.int32) + 10_000 * place
+      return tf.cast(scaled, tf.int32) + 10_000 * index
 
   class TwoAWord(wire.Packing):
     name, elements_per_word, levels = 'two a word', 2, 1
@@ -137,8 +137,8 @@ def test_stages_get_planes_in_order_with_positions_and_shared_scaler(compiled):
   words = encode(variables, own, shared, KEY)
   # Scaled they are [9 18 21] and [28 35 0], at [0 1 2] and [3 4 5].
   expected = [
-    first + 10_000 * place + 100 * (second + 10_000 * (place + 3))
-    for place, (first, second) in enumerate([(9, 28), (18, 35), (21, 0)])
+    first + 10_000 * index + 100 * (second + 10_000 * (index + 3))
+    for index, (first, second) in enumerate([(9, 28), (18, 35), (21, 0)])
   ]
   np.testing.assert_array_equal(words, expected)
   # A plane at a time needs less memory, all at once fewer eager calls.

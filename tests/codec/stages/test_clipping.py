@@ -15,7 +15,7 @@ def clipped(gradient, *clip_factors):
   """What a chain that only clips delivers."""
   clips = [clipping.clip_by_stddev(c) for c in clip_factors]
   codec = chain.chain(*clips, float_words.float32_words())
-  return conformance.there_and_back(codec, np.asarray(gradient, np.float32))
+  return conformance.round_trip(codec, np.asarray(gradient, np.float32))
 
 
 # Mean 0 and standard deviation 2: 4 * 1 + 4 * 1 + 2 * 16 = 40 = 10 * 2**2.
@@ -25,7 +25,7 @@ TEN = np.array([1, 1, 1, 1, -1, -1, -1, -1, 4, -4], np.float32)
 @pytest.mark.parametrize(
   ('clip_factor', 'largest'), [(1.5, 3), (1, 2), (0.25, 0.5), (2, 4), (9, 4)]
 )
-def test_clips_at_so_many_standard_deviations(clip_factor, largest):
+def test_clips_at_clip_factor_standard_deviations(clip_factor, largest):
   expected = np.clip(TEN, -largest, largest)
   np.testing.assert_array_equal(clipped(TEN, clip_factor), expected)
 
@@ -45,7 +45,7 @@ def test_constant_is_not_clipped(size):
   np.testing.assert_array_equal(clipped(gradient, 2.5), gradient)
 
 
-def test_nearly_constant_is_cut_until_it_counts_as_constant():
+def test_nearly_constant_is_clipped_until_it_counts_as_constant():
   """As the docstring says: at most 26,000-fold, and then not at all."""
 
   def nearly(deviation):
@@ -57,7 +57,7 @@ def test_nearly_constant_is_cut_until_it_counts_as_constant():
   np.testing.assert_array_equal(clipped(nearly(1.4e-5), 2.5), nearly(1.4e-5))
 
 
-def test_of_two_clips_the_tighter_holds():
+def test_tighter_of_two_clips_applies():
   expected = np.clip(TEN, -2, 2)
   np.testing.assert_array_equal(clipped(TEN, 1, 1.5), expected)
   np.testing.assert_array_equal(clipped(TEN, 1.5, 1), expected)

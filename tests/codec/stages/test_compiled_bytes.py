@@ -56,9 +56,9 @@ def bytes_accessed(function, *arguments):
     if kind in _FREE:
       continue
     total += bytes_of(shape)
-    for place, name in enumerate(operands):
+    for index, name in enumerate(operands):
       whole = bytes_of(shapes[name])
-      total += min(whole, bytes_read(bodies.get(called, []), place, whole))
+      total += min(whole, bytes_read(bodies.get(called, []), index, whole))
   return total
 
 
@@ -73,10 +73,10 @@ def parsed(line):
   return name, shape, kind, operands, called
 
 
-def bytes_read(body, place, whole):
+def bytes_read(body, index, whole):
   """Of a computation's parameter: its slices, where it takes nothing else."""
   total = 0
-  names = [one[0] for one in body if one[2:4] == ('parameter', str(place))]
+  names = [one[0] for one in body if one[2:4] == ('parameter', str(index))]
   for _, shape, kind, operands, _ in body:
     if kind != 'parameter' and names and names[0] in operands:
       total += bytes_of(shape) if kind == 'slice' else whole
@@ -119,12 +119,12 @@ def test_decoding_writes_the_gradient_once(packing):
   assert total < 1.3 * LEAST
 
 
-def test_the_count_sees_how_much_of_an_operand_is_taken():
+def test_count_includes_only_the_slices_that_are_read():
   total = bytes_accessed(lambda v: v[:100] + v[900:], tf.zeros([1000]))
   assert total == 4 * 300
 
 
-def test_the_count_sees_what_is_written_and_read_again():
+def test_count_includes_intermediate_results():
   def work(values):
     return tf.cumsum(tf.cumsum(values))
 

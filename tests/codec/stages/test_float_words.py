@@ -64,7 +64,7 @@ def test_float16_words_are_golden():
   np.testing.assert_array_equal(word, expected)
 
 
-def test_float16_payload_deals_elements_in_planes():
+def test_float16_payload_stores_elements_in_planes():
   # Five elements, three words: 0 1 2 stand low, 3 4 and a zero high.
   words, _ = conformance.encode(registry.fp16(), [1, 1, -2, -2, 1])
   expected = [
@@ -92,7 +92,7 @@ def test_float16_payload_deals_elements_in_planes():
   ],
 )
 def test_float16_rounds_to_nearest_even_and_saturates(value, expected):
-  decoded = conformance.there_and_back(registry.fp16(), [value])
+  decoded = conformance.round_trip(registry.fp16(), [value])
   np.testing.assert_array_equal(
     conformance.bits_of(decoded), conformance.bits_of([expected])
   )
@@ -105,7 +105,7 @@ def test_float16_rounds_to_nearest_even_and_saturates(value, expected):
   )
 )
 def test_float16_rounds_like_numpy(values):
-  decoded = conformance.there_and_back(registry.fp16(), values)
+  decoded = conformance.round_trip(registry.fp16(), values)
   expected = np.array(values, np.float32).astype(np.float16)
   np.testing.assert_array_equal(decoded, expected.astype(np.float32))
 
@@ -134,7 +134,7 @@ def test_clipped_floats_are_not_lossless():
   gradient = np.eye(1, 10).ravel()
   clip = registry.clipping.clip_by_stddev(2.0)
   codec = chain.chain(clip, float_words.float32_words())
-  decoded = conformance.there_and_back(codec, gradient)
+  decoded = conformance.round_trip(codec, gradient)
   np.testing.assert_allclose(decoded, 0.6 * gradient, rtol=2.0**-22)
   assert not codec.traits.lossless
 
@@ -152,7 +152,7 @@ NAN = 0x7FC00000
     ('fp16', [0, 1 << 16], 'expected zeros past the last of 3 elements'),
   ],
 )
-def test_words_that_no_gradient_makes_are_refused(name, words, message):
+def test_words_of_invalid_floats_are_refused(name, words, message):
   codec = registry.parse(name)
   with pytest.raises(ValueError, match=message):
     validation.validate(codec, np.array(words, np.int32), 3)

@@ -158,7 +158,7 @@ def test_word_is_golden(name, codes, expected):
     ('two_bit', [1 - 1, 1 + 4**11, 1 + 1]),
   ],
 )
-def test_payload_deals_elements_in_planes_and_pads_with_code_zero(
+def test_payload_stores_elements_in_planes_and_pads_with_code_zero(
   name, expected
 ):
   per_word, base = {'base3': (20, 3), 'two_bit': (16, 4)}[name]
@@ -175,13 +175,13 @@ def test_payload_deals_elements_in_planes_and_pads_with_code_zero(
 
 
 @PACKINGS
-def test_every_code_survives_at_every_place(name):
+def test_all_codes_round_trip_at_every_position(name):
   made = MAKERS[name]()
   size = made.elements_per_word
   # Word i * 3 + d holds code d - 1 at place i, and random codes elsewhere.
   codes = conformance.rng().integers(-1, 2, size=(size, 3 * size))
-  for place in range(size):
-    codes[place, 3 * place : 3 * place + 3] = [-1, 0, 1]
+  for index in range(size):
+    codes[index, 3 * index : 3 * index + 3] = [-1, 0, 1]
   words = made.pack(list(tf.constant(codes, tf.int32)))
   assert words.dtype == tf.int32
   np.testing.assert_array_equal(tf.stack(made.unpack(words)), codes)
@@ -192,9 +192,9 @@ def test_every_code_survives_at_every_place(name):
 @hypothesis.given(
   codes=strategies.lists(strategies.sampled_from([-1, 0, 1]), max_size=90)
 )
-def test_any_list_of_codes_comes_back(name, codes):
+def test_any_codes_round_trip(name, codes):
   codec = codec_of(name)
-  decoded = conformance.there_and_back(codec, np.array(codes, 'f'), own=1.0)
+  decoded = conformance.round_trip(codec, np.array(codes, 'f'), own=1.0)
   np.testing.assert_array_equal(decoded, codes)
 
 
@@ -202,7 +202,7 @@ def test_codes_do_not_depend_on_the_packing():
   # An element draws by its index, wherever it is packed.
   gradient = conformance.rng().normal(size=1003)
   decoded = [
-    conformance.there_and_back(codec_of(name), gradient) for name in MAKERS
+    conformance.round_trip(codec_of(name), gradient) for name in MAKERS
   ]
   for other in decoded[1:]:
     np.testing.assert_array_equal(decoded[0], other)
@@ -258,14 +258,14 @@ def test_more_workers_than_the_digits_hold_are_an_error(word_bits):
     codec.decode_sum([words], tf.ones([1]), [(5,)])
 
 
-def test_lanes_of_payloads_that_do_not_add_are_an_error():
+def test_lanes_of_words_that_cannot_be_added_are_refused():
   base3 = registry.ternary().packing
   assert base3.max_workers is None
   with pytest.raises(ValueError, match='received base3.*packing=radix'):
     base3.lanes(tf.zeros([3], tf.int32))
 
 
-def test_sums_of_words_that_do_not_add_are_refused():
+def test_sums_of_words_that_cannot_be_added_are_refused():
   with pytest.raises(ValueError, match='base3: expected .* at most 0 workers'):
     packing.base3().sums_of_total(tf.zeros([2], tf.int32), 1)
 
@@ -273,7 +273,7 @@ def test_sums_of_words_that_do_not_add_are_refused():
 @pytest.mark.parametrize(
   ('arguments', 'message'),
   [
-    ((0,), r'from 1 to 32767, received 0\. Say.*workers=8'),
+    ((0,), r'from 1 to 32767, received 0\. Set.*workers=8'),
     ((32768,), 'received 32768'),
     ((8, 16), 'word_bits 32 or 64, received 16'),
   ],
@@ -320,16 +320,21 @@ def test_payload_of_the_encoder_is_valid(name):
 @pytest.mark.parametrize(
   ('name', 'words', 'size', 'message'),
   [
-    ('base3', [0], 21, 'base3: expected 2 words for 21 .* received 1.* torn'),
+    (
+      'base3',
+      [0],
+      21,
+      'base3: expected 2 words for 21 .* received 1.* incomplete',
+    ),
     ('base3', [0, 0], 20, 'expected 1 words for 20 elements, received 2'),
     ('base3', [3**20 - 2**32], 20, 'word 0 to be 0x.*received 0xcfd41b91'),
     ('base3', [0], 19, 'expected code 0 past the last of 19 elements'),
-    ('two_bit', [3 * 4**5], 16, 'from -1 to 1, received the digit of 2 .* 5'),
-    ('radix(8)', [3 * 17], 7, 'from -1 to 1, received the digit of 2 .* 1'),
-    ('radix(8)', [-1], 7, 'received the digit of'),
+    ('two_bit', [3 * 4**5], 16, 'from -1 to 1, received code 2 .* 5'),
+    ('radix(8)', [3 * 17], 7, 'from -1 to 1, received code 2 .* 1'),
+    ('radix(8)', [-1], 7, 'received code '),
     ('radix(8)', [17**7], 7, 'from -1 to 1|word 0 to be'),
     ('radix(8, 64)', [0], 15, 'expected 2 words for 15 elements, received 1'),
-    ('radix(8, 64)', [0, -1], 15, 'received the digit of'),
+    ('radix(8, 64)', [0, -1], 15, 'received code '),
     ('base3', [[0]], 20, r'one dimension, received int32 \(1, 1\)'),
     ('base3', [0.5], 20, r'expected int32 words .* received float64 \(1,\)'),
   ],
@@ -348,7 +353,7 @@ def test_malformed_payload_is_refused(name, words, size, message):
   words=strategies.lists(strategies.integers(-(2**31), 2**31 - 1), max_size=4),
   size=strategies.integers(0, 50),
 )
-def test_any_words_are_refused_or_are_what_they_decode_to(name, words, size):
+def test_words_that_are_not_refused_round_trip(name, words, size):
   codec = codec_of(name)
   words = np.array(words, np.int32)
   try:

@@ -15,9 +15,7 @@ from terngrad.codec.stages import planes
     ([1, 0, 2], 4, [1, 3, 3]),
   ],
 )
-def test_the_value_of_a_group_is_that_of_its_elements(
-  sizes, group_size, expected
-):
+def test_elements_get_the_value_of_their_group(sizes, group_size, expected):
   count = max(expected)
   values = tf.range(1.0, count + 1)
   spread = planes.spread_groups(values, sizes, group_size)

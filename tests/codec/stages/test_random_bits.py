@@ -70,7 +70,7 @@ def test_fold_in_broadcasts_over_data_and_keys():
   )
 
 
-def test_fold_in_tells_order_apart():
+def test_fold_in_depends_on_the_order():
   key = random_bits.seed_key(0)
   one_two, two_one = (
     random_bits.fold_in(
@@ -122,7 +122,7 @@ def test_stream_is_golden(key, expected):
   assert tuple(bits.numpy()) == expected
 
 
-def test_bits_depend_on_the_position_alone():
+def test_bits_depend_only_on_the_position():
   key = random_bits.seed_key(5)
   whole = draw(key, 100)
   np.testing.assert_array_equal(draw(key, 30, start=70), whole[70:])
@@ -263,9 +263,9 @@ def test_draws_of_two_elements_are_hardly_correlated(probability):
 
 
 @pytest.mark.parametrize('words', [2, 3])
-def test_draws_after_the_first_have_another_key_and_the_same_stratum(words):
+def test_requantizing_key_differs_and_keeps_the_stratum(words):
   key = tf.constant([3, 5, 7][:words], tf.uint32)
-  again = random_bits.for_requantizing(key).numpy()
+  again = random_bits.requantizing_key(key).numpy()
   assert again.shape == (words,)
   assert list(again[:2]) != [3, 5]
   assert list(again[2:]) == [7][: words - 2]

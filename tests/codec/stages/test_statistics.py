@@ -88,19 +88,19 @@ def test_element_that_is_not_finite_makes_both_nan(size, value):
 def test_one_pass_agrees_with_three(size):
   rng = np.random.default_rng(size)
   values = (rng.normal(size=size) * 1e-3 + 0.3).astype(np.float32)
-  compiled = tf.function(statistics.in_one_pass, jit_compile=True)
-  for function in (statistics.in_one_pass, compiled):
+  compiled = tf.function(statistics.one_pass_statistics, jit_compile=True)
+  for function in (statistics.one_pass_statistics, compiled):
     stddev, max_abs = function(tf.constant(values))
     np.testing.assert_allclose(stddev, of(values)[0], rtol=1e-6)
     assert max_abs == of(values)[1]
 
 
 @pytest.mark.parametrize('value', conformance.NOT_FINITE, ids=str)
-@pytest.mark.parametrize('place', [0, 50_000, 99_999])
-def test_one_pass_sees_every_element_that_is_not_finite(place, value):
+@pytest.mark.parametrize('index', [0, 50_000, 99_999])
+def test_one_pass_is_nan_if_an_element_is_not_finite(index, value):
   values = np.ones(100_000, np.float32)
-  values[place] = value
-  assert np.isnan(statistics.in_one_pass(tf.constant(values))).all()
+  values[index] = value
+  assert np.isnan(statistics.one_pass_statistics(tf.constant(values))).all()
 
 
 def test_shape_does_not_matter():
@@ -152,7 +152,7 @@ def norm_of(values):
 
 
 @pytest.mark.parametrize('size', [0, 1, 2, 1000, 2**16 - 1, 2**16 + 17])
-def test_norm_equals_numpys(size):
+def test_norm_equals_numpy(size):
   values = conformance.rng().normal(size=size).astype(np.float32)
   expected = np.linalg.norm(values.astype(np.float64))
   np.testing.assert_allclose(norm_of(values), expected, rtol=2.0**-23)
@@ -160,7 +160,7 @@ def test_norm_equals_numpys(size):
 
 @pytest.mark.parametrize('value', conformance.NOT_FINITE, ids=str)
 @pytest.mark.parametrize('size', [1, 5, 65_537])
-def test_norm_tells_of_every_element_that_is_not_finite(size, value):
+def test_norm_is_nan_if_an_element_is_not_finite(size, value):
   for index in {0, size // 2, size - 1}:
     values = np.ones(size, np.float32)
     values[index] = value

@@ -62,7 +62,7 @@ class TestDraws(Answers, conformance.DrawConformance):
       conformance.encode(self.make(), [1.0], key=random_bits.seed_key(1))
 
   @pytest.mark.statistical
-  def test_law_is_the_same_in_any_stratum(self):
+  def test_distribution_is_the_same_in_any_stratum(self):
     gradient = self.gradient()
     codec = self.make()
     own = conformance.probe(codec, gradient).numpy()
@@ -101,7 +101,7 @@ def mean_of(code, values, step=1):
 
 @pytest.mark.parametrize('num_workers', [1, 2, 3, 8, 100])
 @pytest.mark.gate_every(3)
-def test_strata_are_equal_shares_in_an_order_that_steps_change(num_workers):
+def test_strata_are_equal_and_change_their_order_each_step(num_workers):
   orders = []
   for step in range(20):
     key = random_bits.fold_in(random_bits.seed_key(1), tf.constant(step))
@@ -141,7 +141,7 @@ def test_mean_of_equal_gradients_is_at_most_one_code_away(num_workers):
   ('common', 'gain'), [(0.0, 1.5), (0.9, 2.3)], ids=('unlike', 'alike')
 )
 @pytest.mark.gate_every(2)
-def test_error_of_the_mean_falls(common, gain):
+def test_stratified_draws_reduce_the_error_of_the_mean(common, gain):
   # Gaussian gradients of 8 workers that share a part of their energy, clipped
   # at 2.5 sigma; known to gain about 1.9 and 2.8.
   rng = np.random.default_rng(3)
@@ -158,7 +158,7 @@ def test_error_of_the_mean_falls(common, gain):
 
 
 @pytest.mark.parametrize('workers', [0, -1, 2**15])
-def test_number_of_workers_is_needed(workers):
+def test_number_of_workers_is_required(workers):
   with pytest.raises(ValueError, match='expected a number of workers from 1'):
     registry.ternary(dither='stratified', workers=workers)
 

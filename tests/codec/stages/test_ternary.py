@@ -117,7 +117,7 @@ def scaled_to(gradient, stddev, largest):
 # Controls: wrong codecs, which the check of the law has to find.
 
 
-def spoilt(quantizer):
+def codec_with(quantizer):
   """The unclipped codec with another quantizer."""
   return chain.chain(quantizer, PLAIN)
 
@@ -181,21 +181,21 @@ CONTROLS = {
 @pytest.mark.statistical
 @pytest.mark.parametrize('name', CONTROLS)
 @pytest.mark.gate_every(3)
-def test_check_of_the_law_finds_wrong_codec(name):
+def test_check_law_finds_wrong_codecs(name):
   quantizer, check = CONTROLS[name]
   gradient = TestUnclipped().gradient()
   own = np.abs(gradient).max()
-  drawn = conformance.sampler(spoilt(quantizer), gradient.size)(
+  drawn = conformance.sampler(codec_with(quantizer), gradient.size)(
     gradient, own, own
   )
   with pytest.raises(AssertionError, match='times the bound|chi-square'):
     check(drawn, gradient.astype(np.float64), float(own))
 
 
-def test_check_of_the_law_passes_the_same_codec_unspoilt():
+def test_check_law_accepts_the_correct_codec():
   gradient = TestUnclipped().gradient()
   own = np.abs(gradient).max()
-  sample = conformance.sampler(spoilt(ternary.ternarize()), gradient.size)
+  sample = conformance.sampler(codec_with(ternary.ternarize()), gradient.size)
   drawn = sample(gradient, own, own)
   conformance.check_law(drawn, gradient.astype(np.float64), float(own))
 
@@ -246,7 +246,7 @@ def test_zero_does_not_fire_at_the_least_draw():
     assert code_at_draw(value, 1.0, 0) == 0
 
 
-def test_least_probability_fires_at_the_least_draw_alone():
+def test_least_probability_fires_only_at_the_least_draw():
   # Half a step of 2**-23 is where rounding to the nearest probability turns.
   assert code_at_draw(2.0**-24, 1.0, 0) == 1
   assert code_at_draw(2.0**-24 * (1 - 2**-20), 1.0, 0) == 0
@@ -312,10 +312,10 @@ def test_clip_factor_with_max_clipped_is_an_error_with_a_remedy():
     ternary.ternarize('max_clipped', 2.5)
 
 
-def test_a_scaler_below_the_least_gives_nothing():
+def test_scaler_below_the_minimum_gives_zeros():
   """As `contract.Traits` says of codes without bias."""
   for size, fires in ((0.99 * ternary.MIN_SCALER, 0), (ternary.MIN_SCALER, 1)):
-    decoded = conformance.there_and_back(registry.ternary(0), [size, -size])
+    decoded = conformance.round_trip(registry.ternary(0), [size, -size])
     np.testing.assert_array_equal(
       decoded, np.float32([fires * size, -fires * size])
     )

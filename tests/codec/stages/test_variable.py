@@ -49,13 +49,13 @@ class Huffman243(BitmapSign):
 class VariableConformance(conformance.TernaryConformance):
   """The claims of packings, in place of those of fixed length."""
 
-  def test_words_are_as_few_as_fit(self):
+  def test_num_words_is_minimal(self):
     for size in (0, 1, 19, 20, 21, 31, 32, 33, 39, 40, 41, 99):
       words, _ = conformance.encode(self.make(), np.ones(size))
       assert words.shape == (self.largest(size),)
 
   @pytest.mark.parametrize('size', [0, 1, 41, 1000])
-  def test_bits_are_what_is_sent(self, size):
+  def test_bits_equal_the_sent_size(self, size):
     # Almost, of one draw; see the tests of lengths below.
     codec = self.make()
     words, _ = conformance.encode(codec, conformance.rng().normal(size=size))
@@ -64,7 +64,7 @@ class VariableConformance(conformance.TernaryConformance):
     assert not words[used:].numpy().any()
     assert abs(codec.bits(size, 2) / 32 - (used + 1)) < 3
 
-  def test_bucket_sends_one_dense_payload_and_a_probe_a_variable(self):
+  def test_bucket_sends_one_payload_and_one_probe_per_variable(self):
     codec, variables = self.make(), self.bucket()
     own = codec.probe(variables)
     words = codec.encode(variables, own, own, conformance.bucket_key())
@@ -155,7 +155,7 @@ def test_huffman243_without_a_code_is_golden():
   # s = 5 symbols, r = 2 words: element p * 5 + j is digit 3**p of symbol j,
   # and symbol q * 2 + i stands at 243**q of word 1 + i.
   symbols, zeros = (5, 100, 242, 17, 200), 121
-  digits = [[s // 3**place % 3 for s in symbols] for place in range(5)]
+  digits = [[s // 3**index % 3 for s in symbols] for index in range(5)]
   expected = [
     3,
     5 + 242 * 243 + 200 * 243**2 + zeros * 243**3,
@@ -245,11 +245,11 @@ def test_gaussian_gradient_clipped_at_two_and_a_half_sigma(name, most):
   assert abs(bits - codec.bits(MILLION, 1)) / MILLION < 6 * 0.0006
   np.testing.assert_array_equal(
     conformance.decode(codec, words, 1.0, (MILLION,)) != 0,
-    conformance.there_and_back(registry.ternary(), gradient) != 0,
+    conformance.round_trip(registry.ternary(), gradient) != 0,
   )
 
 
-def test_bitmap_sign_foretells_a_sign_for_every_code_that_fires():
+def test_bitmap_sign_expects_one_sign_per_nonzero_code():
   # A word with the length, 2 of bits, and signs whose last word is half full.
   foretold = bitmap.bitmap_sign().expected(64)
   assert foretold == pytest.approx(1 + 2 + 64 * 0.3175 / 32 + 31 / 64)
@@ -259,7 +259,7 @@ def test_bitmap_sign_foretells_a_sign_for_every_code_that_fires():
 @pytest.mark.statistical
 @pytest.mark.parametrize('density', [0.02, 0.15, 0.3175, 0.5, 0.9])
 @pytest.mark.parametrize('maker', [bitmap.bitmap_sign, huffman.huffman243])
-def test_mean_length_is_the_formula(maker, density):
+def test_mean_length_equals_the_expected_length(maker, density):
   packing = maker(density)
   size, rng = 40_000, conformance.rng()
   width = packing.width(size)
@@ -318,7 +318,7 @@ def test_size_whose_positions_overflow_is_an_error(name):
 
 
 @NAMES
-def test_payload_without_its_zeros_is_valid_and_gets_them_back(name):
+def test_payload_without_trailing_zeros_is_valid_and_padded(name):
   codec = codec_of(name)
   for size in (0, 1, 31, 5000):
     words, used = payload_of(name, codes_of(size, 0.2))
@@ -331,18 +331,18 @@ def test_payload_without_its_zeros_is_valid_and_gets_them_back(name):
   ('name', 'words', 'size', 'message'),
   [
     ('bitmap_sign', [], 3, 'expected 1 to 3 words for 3 elements.* received 0'),
-    ('bitmap_sign', [2], 3, 'received 1, and it says 2.* torn'),
-    ('bitmap_sign', [0, 0], 3, 'it says 0'),
-    ('bitmap_sign', [-1, 0], 3, 'it says -1'),
+    ('bitmap_sign', [2], 3, 'received 1 and a first word of 2.* incompl'),
+    ('bitmap_sign', [0, 0], 3, 'a first word of 0'),
+    ('bitmap_sign', [-1, 0], 3, 'a first word of -1'),
     ('bitmap_sign', [2, 0, 0, 0], 3, 'expected 1 to 3 words.* received 4'),
     ('bitmap_sign', [2, 0, 1], 3, 'expected zeros after the 2 used words'),
-    ('bitmap_sign', [3, 0, 0], 3, '2 words by its 0 nonzero .* word of 3'),
-    ('bitmap_sign', [2, 1], 3, '3 words by its 1 nonzero .* word of 2'),
+    ('bitmap_sign', [3, 0, 0], 3, '2 words for 0 nonzero .* word of 3'),
+    ('bitmap_sign', [2, 1], 3, '3 words for 1 nonzero .* word of 2'),
     ('bitmap_sign', [3, 8, 0], 3, 'code 0 past the last of 3 elements'),
     ('bitmap_sign', [3, 5, 4], 3, 'word 2 to be 0x00000000, .* 0x00000004'),
     ('huffman243', [2 + 64 * 2**24, 0], 3, 'from 0 to 63 .*, received 64'),
-    ('huffman243', [1], 3, 'expected 2 words without a code, .* says 1'),
-    ('huffman243', [2 + 9 * 2**24, 1], 3, '3 words by the lengths of its 1 bl'),
+    ('huffman243', [1], 3, '2 words without a Huffman .* received 1 in'),
+    ('huffman243', [2 + 9 * 2**24, 1], 3, '3 words for the lengths of its 1 b'),
     ('huffman243', [2, 3**20 - 2**32], 20, 'word 1 to be .* 0xcfd41b91'),
     ('huffman243', [2, 0], 19, 'code 0 past the last of 19'),
   ],
@@ -353,14 +353,14 @@ def test_malformed_payload_is_refused(name, words, size, message):
     validation.validate(codec_of(name), words, size)
 
 
-def test_blocks_of_lengths_that_are_swapped_are_refused():
+def test_swapped_block_lengths_are_refused():
   codes = codes_of(5120, 0.1)
   codes[:2560] *= 0  # symbols of the second block differ from the first's
   words, used = payload_of('huffman243', np.roll(codes, 512))
   first, second = words[1] & 255, words[1] >> 8
   assert first != second
   words[1] = second + (first << 8)
-  with pytest.raises(ValueError, match='as its codes pack to, received'):
+  with pytest.raises(ValueError, match='to which its codes pack, received'):
     validation.validate(codec_of('huffman243'), words[:used], 5120)
 
 
@@ -369,16 +369,16 @@ def test_blocks_of_lengths_that_are_swapped_are_refused():
 @hypothesis.given(
   codes=strategies.lists(strategies.sampled_from([-1, 0, 0, 0, 1]), max_size=90)
 )
-def test_any_list_of_codes_comes_back(name, codes):
+def test_any_codes_round_trip(name, codes):
   codes = np.array(codes, np.float32)
-  decoded = conformance.there_and_back(codec_of(name), codes, own=1.0)
+  decoded = conformance.round_trip(codec_of(name), codes, own=1.0)
   np.testing.assert_array_equal(decoded, codes)
 
 
 @NAMES
 @bounds.few_examples
 @hypothesis.given(data=strategies.data(), size=strategies.integers(0, 200))
-def test_decoding_any_words_ends_in_codes(name, data, size):
+def test_any_words_decode_to_codes(name, data, size):
   codec = codec_of(name)
   word = strategies.integers(-(2**31), 2**31 - 1)
   # First words that lead to every way of decoding.
@@ -409,7 +409,7 @@ def test_decoding_any_words_ends_in_codes(name, data, size):
 def test_payload_of_another_length_is_not_decoded(name, more):
   codec = codec_of(name)
   words = np.ones([codec.num_words(1000) + more], np.int32)
-  with pytest.raises(ValueError, match='torn, or of another bucket'):
+  with pytest.raises(ValueError, match='incomplete or from another bucket'):
     conformance.decode(codec, words, 1.0, (1000,))
 
 

@@ -63,7 +63,7 @@ def plane_rows(codes):
   ),
   strategies.booleans(),
 )
-def test_bytes_are_those_of_the_rule(runs, zeros):
+def test_bytes_equal_those_of_the_reference_encoder(runs, zeros):
   symbols = [s for symbol, count in runs for s in [symbol] * count]
   if zeros:
     symbols = [121] * 31 + symbols + [121] * 29
@@ -81,7 +81,7 @@ def test_bytes_are_those_of_the_rule(runs, zeros):
 
 
 @pytest.mark.parametrize('density', [0.01, 0.3175])
-def test_foretold_length_is_the_mean_for_independent_codes(density):
+def test_expected_length_equals_the_mean_for_independent_codes(density):
   size = 200_000
   rng = conformance.rng()
   codes = (rng.random(size) < density) * rng.choice([-1, 1], size=size)
@@ -98,8 +98,8 @@ def test_damaged_payload_is_refused():
   words = words.numpy()
   np.testing.assert_array_equal(validation.validate(codec, words, 400), words)
   used = words[0]
-  for place, word in ((1, 0), (0, used - 1), (0, used + 1)):
+  for index, word in ((1, 0), (0, used - 1), (0, used + 1)):
     spoilt = words.copy()
-    spoilt[place] = word
+    spoilt[index] = word
     with pytest.raises(ValueError, match='zero_runs: expected'):
       validation.validate(codec, spoilt, 400)

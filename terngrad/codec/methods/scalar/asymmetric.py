@@ -26,7 +26,7 @@ class Asymmetric(grouped.Grouped):
   1.6 bits per element.
   """
 
-  traits = by_variable.DRAWN
+  traits = by_variable.RANDOM
   num_scales = 2
 
   def __init__(self, clip_factor: float = 2.5, group_size: int = 0) -> None:
@@ -51,7 +51,7 @@ class Asymmetric(grouped.Grouped):
     """Computes the scalers and rounds elements at random to -1, 0 or +1."""
     magnitude = tf.abs(rows)
     if self.clip:
-      stats = statistics.of_groups(rows, rows.shape[1])
+      stats = statistics.group_statistics(rows, rows.shape[1])
       magnitude = tf.minimum(magnitude, self.clip.limit(stats)[:, tf.newaxis])
     negative = rows < 0.0
     scalers = [

@@ -34,7 +34,7 @@ class Fp8(grouped.Grouped):
     if kind not in FORMATS:
       raise ValueError(
         f'kind: expected one of {", ".join(FORMATS)}, received {kind!r}. Use '
-        'e4m3, or e5m2 for gradients of very different sizes.'
+        'e4m3, or e5m2 for gradients of very different magnitudes.'
       )
     name = f'fp8({kind}, {group_size})'
     super().__init__(name, packing.unsigned(8), group_size)

@@ -22,7 +22,7 @@ class Minmax(grouped.Grouped):
   Unbiased for magnitudes up to 2**126.
   """
 
-  traits = by_variable.DRAWN
+  traits = by_variable.RANDOM
   num_scales = 2
   signed = True
 
@@ -39,7 +39,8 @@ class Minmax(grouped.Grouped):
     """
     if bits not in (1, 2, 4, 8):
       raise ValueError(
-        f'minmax: expected bits of 1, 2, 4, 8, received {bits}. Use 4.'
+        f'minmax: expected 1, 2, 4 or 8 bits, received {bits}. Use '
+        'minmax:bits=4.'
       )
     name = f'minmax({bits}, {group_size})'
     super().__init__(name, packing.unsigned(bits), group_size)
@@ -65,7 +66,7 @@ class Minmax(grouped.Grouped):
   ) -> tf.Tensor:
     """Multiplies the integers by the steps and adds the minima."""
     least, steps = scales
-    steps = grouped.known_step(steps, self.num_levels)
+    steps = grouped.limit_steps(steps, self.num_levels)
     return tf.cast(codes, tf.float32) * steps + least
 
 

@@ -26,7 +26,7 @@ class Natural(by_variable.ByVariable):
   """
 
   name = 'natural'
-  traits = by_variable.DRAWN
+  traits = by_variable.RANDOM
 
   def num_words(self, num_elements: int) -> int:
     """Returns the number of words of exponents and signs."""
@@ -68,6 +68,6 @@ class Natural(by_variable.ByVariable):
     if words[:count].view(np.uint8).max(initial=0) > _LARGEST:
       raise ValueError(
         f'natural: expected exponents of at most {_LARGEST}, received 255. The '
-        'payload was damaged: send it again.'
+        'payload is corrupted. Send it again.'
       )
     return _SIGNS, words[count:], num_elements

@@ -23,7 +23,7 @@ NORMS = ('l2', 'max')
 class Qsgd(grouped.Grouped):
   """Rounds elements to multiples of the group's norm / levels, unbiased."""
 
-  traits = by_variable.DRAWN
+  traits = by_variable.RANDOM
 
   def __init__(
     self, levels: int = 7, group_size: int = 512, norm: str = 'max'
@@ -41,7 +41,7 @@ class Qsgd(grouped.Grouped):
     """
     if not 1 <= levels <= 255 or norm not in NORMS:
       raise ValueError(
-        'qsgd: expected levels from 1 to 255 and a norm of l2, max, received '
+        'qsgd: expected levels from 1 to 255 and norm l2 or max, received '
         f'{levels} and {norm!r}. Use qsgd:levels=7,norm=max for 4 bits.'
       )
     digits = packing.digits(levels)
@@ -70,7 +70,7 @@ class Qsgd(grouped.Grouped):
     self, scales: Sequence[tf.Tensor], codes: tf.Tensor
   ) -> tf.Tensor:
     """Multiplies the codes by the steps."""
-    steps = grouped.known_step(scales[0], self.num_levels)
+    steps = grouped.limit_steps(scales[0], self.num_levels)
     return tf.cast(codes, tf.float32) * steps
 
 

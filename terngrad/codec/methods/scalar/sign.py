@@ -92,7 +92,7 @@ class Majority(method.Method):
   """The sign that most workers have, times the mean of their scales."""
 
   name = 'sign by majority'
-  traits = by_variable.FIXED
+  traits = by_variable.DETERMINISTIC
   scope = contract.VARIABLE
   agrees = False
   estimates = True
@@ -129,7 +129,7 @@ class Majority(method.Method):
     """Multiplies the majority's signs by the mean of the scales."""
     (messages,) = self.messages(context.shapes)
     pairs = zip(received[0], messages, strict=True)
-    votes, scales = (arrived.sum(message) for arrived, message in pairs)
+    votes, scales = (one.sum(message) for one, message in pairs)
     means = _scaled(tf.sign(votes), scales * context.scale, context)
     return method.shaped(means, context), states
 
@@ -152,7 +152,7 @@ def _scaled(
 ) -> list[tf.Tensor]:
   """Multiplies int32 signs by each variable's scale, list of v float32."""
   signs = tf.split(signs[: sum(context.sizes)], context.sizes)
-  return [tf.cast(own, tf.float32) * scales[i] for i, own in enumerate(signs)]
+  return [tf.cast(part, tf.float32) * scales[i] for i, part in enumerate(signs)]
 
 
 _MAJORITY = Majority()

@@ -60,13 +60,13 @@ def unpack(words: tf.Tensor, number: int, num_elements: int) -> tf.Tensor:
     or more.
   """
   low_bits = _low_bits(number, num_elements)
-  each = _BITS.num_words(number)
+  count = _BITS.num_words(number)
   indices = tf.zeros([number], tf.int32)
   for bit in range(low_bits):
-    plane = _BITS.unpack_flat(words[bit * each : (bit + 1) * each], number)
+    plane = _BITS.unpack_flat(words[bit * count : (bit + 1) * count], number)
     indices = tf.bitwise.bitwise_or(indices, tf.bitwise.left_shift(plane, bit))
   size = _string_bits(number, num_elements)
-  string = _BITS.unpack_flat(words[low_bits * each :], size)
+  string = _BITS.unpack_flat(words[low_bits * count :], size)
   # The rank of each 1 bit. Zero bits and surplus 1 bits go past the end.
   rank = tf.cumsum(string) - 1
   rank = tf.where((string == 1) & (rank < number), rank, number)
@@ -87,9 +87,9 @@ def check(name: str, words: np.ndarray, number: int, num_elements: int) -> None:
     or (pack(indices, num_elements) != words).numpy().any()
   ):
     raise ValueError(
-      f'{name}: expected {number} indices below {num_elements} in order, '
-      'received others. The payload was damaged or made by another codec: send '
-      'it again.'
+      f'{name}: expected {number} indices below {num_elements} in ascending '
+      'order, received others. The payload is corrupted or from another codec. '
+      'Send it again.'
     )
 
 

@@ -49,7 +49,7 @@ class RandomK(method.Method):
       )
     self.ratio, self.unbiased = ratio, unbiased
     self.name = f'randomk({ratio:g}{", unbiased" if unbiased else ""})'
-    self.traits = by_variable.FIXED._replace(
+    self.traits = by_variable.DETERMINISTIC._replace(
       unbiased=bool(unbiased), randomness='shared'
     )
 
@@ -72,8 +72,8 @@ class RandomK(method.Method):
       borders = tf.range(number + 1, dtype=tf.int64) * size // max(1, number)
       lengths = borders[1:] - borders[:-1]
       # The offset in the segment: length * bits / 2**32.
-      places = tf.bitwise.right_shift(tf.cast(bits, tf.int64) * lengths, 32)
-      found.append((tf.cast(borders[:-1] + places, tf.int32), lengths))
+      offsets = tf.bitwise.right_shift(tf.cast(bits, tf.int64) * lengths, 32)
+      found.append((tf.cast(borders[:-1] + offsets, tf.int32), lengths))
     return found
 
   def send(

@@ -86,7 +86,7 @@ class Stc(topk.TopK):
     magnitude = tf.bitcast(words[0], tf.float32)
     indices = self.unpack_indices(words[end:], number, num_elements)
     values = tf.where(negative > 0, -magnitude, magnitude)
-    return few_elements.inside(indices, num_elements), values
+    return few_elements.mask_invalid(indices, num_elements), values
 
   def check(
     self, words: np.ndarray, num_elements: int

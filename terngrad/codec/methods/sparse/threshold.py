@@ -30,7 +30,7 @@ class Threshold(few_elements.FewElements):
   The payload has variable length. Use it with error feedback.
   """
 
-  traits = by_variable.FIXED
+  traits = by_variable.DETERMINISTIC
   scope = contract.BUCKET
 
   def __init__(self, above: float = 0.001, capacity: float = 0.02) -> None:
@@ -43,11 +43,11 @@ class Threshold(few_elements.FewElements):
     Raises:
       ValueError: an option is out of its range.
     """
-    topk.check_ratio('threshold', capacity)
+    topk.check_ratio('threshold', capacity, 'capacity')
     if not 0 <= above < math.inf:
       raise ValueError(
-        f'threshold: expected above >= 0 and finite, received {above}. It is '
-        'in the units of the gradient: try 0.001.'
+        f'threshold: expected above to be finite and >= 0, received {above}. '
+        "It is in the gradient's units. Use threshold:above=0.001."
       )
     self.stages = (_Pairs(above, capacity),)
     self.name = self.packing.name
@@ -76,7 +76,7 @@ class Threshold(few_elements.FewElements):
     key: tf.Tensor,
   ) -> tf.Tensor:
     """Encodes all variables of a bucket together; see `coded.Code`."""
-    number = topk.count(self.packing.part, sum(sizes))
+    number = topk.count(self.packing.fraction, sum(sizes))
     return self.choose(method.flat(pieces), number, self.packing.above)
 
   def bucket_elements(
@@ -96,21 +96,22 @@ class _Pairs(wire.VariablePacking):
   elements_per_word = 1
   levels = None
   domain = (contract.FLOAT, contract.WORDS)
-  traits = by_variable.FIXED
+  traits = by_variable.DETERMINISTIC
 
-  def __init__(self, above: float, part: float) -> None:
-    self.name = f'threshold({above:g}, {part:g})'
-    self.above, self.part = above, part
+  def __init__(self, above: float, fraction: float) -> None:
+    self.name = f'threshold({above:g}, {fraction:g})'
+    self.above, self.fraction = above, fraction
 
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
     (values,) = planes
-    return _encode(values, topk.count(self.part, values.shape[0]), self.above)
+    number = topk.count(self.fraction, values.shape[0])
+    return _encode(values, number, self.above)
 
   def unpack(self, words: tf.Tensor, width: int) -> wire.Planes:
-    return [few_elements.scattered(*_elements(words, width), width)]
+    return [few_elements.to_dense(*_elements(words, width), width)]
 
   def capacity(self, width: int) -> int:
-    return 1 + 2 * topk.count(self.part, width)
+    return 1 + 2 * topk.count(self.fraction, width)
 
   def used(self, first: tf.Tensor) -> tf.Tensor:
     return 1 + 2 * first
@@ -133,11 +134,11 @@ def _encode(values: tf.Tensor, number: int, above: float) -> tf.Tensor:
   # As integers, magnitudes compare alike on all devices. Zeros are not sent.
   least = max(int(np.float32(above).view(np.int32)), 1)
   chosen = tf.bitwise.bitwise_and(bits, topk.MAGNITUDE) >= least
-  places = tf.cumsum(tf.cast(chosen, tf.int32)) - 1
+  ranks = tf.cumsum(tf.cast(chosen, tf.int32)) - 1
   # Elements that are not sent go past the end.
-  where = tf.where(chosen, places, number)[:, tf.newaxis]
+  targets = tf.where(chosen, ranks, number)[:, tf.newaxis]
   pairs = tf.tensor_scatter_nd_update(
-    tf.zeros([number + 1, 2], tf.int32), where, tf.stack([indices, bits], 1)
+    tf.zeros([number + 1, 2], tf.int32), targets, tf.stack([indices, bits], 1)
   )
   total = tf.reduce_sum(tf.cast(chosen, tf.int32))
   return tf.concat([total[tf.newaxis], tf.reshape(pairs[:-1], [-1])], axis=0)
@@ -148,5 +149,5 @@ def _elements(
 ) -> tuple[tf.Tensor, tf.Tensor]:
   indices, values = tf.unstack(tf.reshape(words[1:], [-1, 2]), axis=1)
   used = tf.range(indices.shape[0]) < words[0]
-  indices = few_elements.inside(indices, num_elements)
+  indices = few_elements.mask_invalid(indices, num_elements)
   return tf.where(used, indices, num_elements), tf.bitcast(values, tf.float32)

@@ -69,7 +69,7 @@ class TopK(by_variable.FewElements):
   ) -> tuple[tf.Tensor, tf.Tensor]:
     """Unpacks the indices and values of one variable."""
     indices, values = tf.split(words, 2)
-    indices = few_elements.inside(indices, num_elements)
+    indices = few_elements.mask_invalid(indices, num_elements)
     return indices, tf.bitcast(values, tf.float32)
 
   def check(
@@ -87,12 +87,12 @@ class _OnKernels(few_elements.OnKernels, TopK, twin_of=TopK):
   find = staticmethod(sparse_ops.largest)
 
 
-def check_ratio(name: str, ratio: float) -> None:
+def check_ratio(name: str, ratio: float, option: str = 'ratio') -> None:
   """Raises ValueError unless a ratio of elements is in (0, 1]."""
   if not 0 < ratio <= 1:
     raise ValueError(
-      f'{name}: expected a ratio above 0 and at most 1, received {ratio}. Use '
-      '0.01 to send one element of a hundred.'
+      f'{name}: expected {option} above 0 and at most 1, received {ratio}. Use '
+      '0.01 to send at most one element of a hundred.'
     )
 
 
@@ -119,23 +119,25 @@ def largest(values: tf.Tensor, number: int) -> tf.Tensor:
   magnitudes = tf.bitwise.bitwise_and(tf.bitcast(values, tf.int32), MAGNITUDE)
   size = magnitudes.shape[0]
 
-  def of_all() -> tf.Tensor:
+  def search_all() -> tf.Tensor:
     return tf.math.top_k(magnitudes, number).indices
 
   if size < _SAMPLED or number > size // 4:
-    return of_all()
+    return search_all()
   sample = magnitudes[::_STRIDE]
   # The rank of the threshold in the sample: the expected number of the largest
   # elements that are in the sample, plus six standard deviations.
-  own = number / _STRIDE
-  own = min(math.ceil(own + 6 * own**0.5 + 1), sample.shape[0])
-  found = tf.where(magnitudes >= tf.math.top_k(sample, own).values[-1])[:, 0]
+  rank = number / _STRIDE
+  rank = min(math.ceil(rank + 6 * rank**0.5 + 1), sample.shape[0])
+  least = tf.math.top_k(sample, rank).values[-1]
+  candidates = tf.where(magnitudes >= least)[:, 0]
 
-  def of_found() -> tf.Tensor:
-    indices = tf.math.top_k(tf.gather(magnitudes, found), number).indices
-    return tf.cast(tf.gather(found, indices), tf.int32)
+  def search_candidates() -> tf.Tensor:
+    indices = tf.math.top_k(tf.gather(magnitudes, candidates), number).indices
+    return tf.cast(tf.gather(candidates, indices), tf.int32)
 
-  return tf.cond(tf.shape(found)[0] >= number, of_found, of_all)
+  is_enough = tf.shape(candidates)[0] >= number
+  return tf.cond(is_enough, search_candidates, search_all)
 
 
 def in_order(values: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.Tensor]:

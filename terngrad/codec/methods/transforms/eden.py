@@ -71,12 +71,12 @@ def eden(bits: int = 1) -> coded.Code:
   Raises:
     ValueError: `bits` is out of its range.
   """
-  if bits not in lloyd_max.OF_BITS:
+  if bits not in lloyd_max.LEVELS_BY_BITS:
     raise ValueError(
-      f'eden: expected bits of 1, 2, 3, 4, received {bits}. Use eden:bits=2, '
+      f'eden: expected 1, 2, 3 or 4 bits, received {bits}. Use eden:bits=2, '
       'or eden3 for 1.6 bits.'
     )
-  return Eden(lloyd_max.OF_BITS[bits])
+  return Eden(lloyd_max.LEVELS_BY_BITS[bits])
 
 
 def drive() -> coded.Code:
@@ -114,7 +114,7 @@ class EdenWords(wire.CompositePacking):
     )
     codes = levels.packing.unpack_flat(codes, blocks * block)
     rows = levels.levels(tf.reshape(codes, [blocks, block]))
-    rows *= levels.known_scales(scales)[:, tf.newaxis] / block
+    rows *= levels.limit_scales(scales)[:, tf.newaxis] / block
     return rotation.unrotate(rows, tf.bitcast(key, tf.uint32), num_elements)
 
   def check(
@@ -129,17 +129,17 @@ class EdenWords(wire.CompositePacking):
     code_words = words[_KEY_WORDS + blocks :]
     validation.check_scales(self.name, scales, 'finite scales >= 0')
     codes = levels.packing.unpack_flat(tf.constant(code_words), blocks * block)
-    share = levels.least_square(np.reshape(codes, [blocks, block]))
+    bounds = levels.least_square(np.reshape(codes, [blocks, block]))
     # In units of the probe's power of two, elements have a root mean square of
     # at most 2, or 4 where that power was limited. A norm that overflows
     # float32 fails here. The square of a rotated block is `block` times that
     # of its elements.
-    least = np.sum(scales.astype(np.float64) ** 2 * share)
+    least = np.sum(scales.astype(np.float64) ** 2 * bounds)
     if least > 1.01 * 16 * block * num_elements:
       raise ValueError(
         'eden_words: expected scales of a gradient no larger than the agreed '
-        f'probe, received up to {scales.max():g}. The payload was damaged or '
-        'made by another codec: send it again.'
+        f'probe, received up to {scales.max():g}. The payload is corrupted or '
+        'from another codec. Send it again.'
       )
     return levels.packing, code_words, blocks * block
 
@@ -158,9 +158,9 @@ class Eden(coded.Code):
     self.name, self.levels = f'rotate > {levels.name}', levels
     self.words = EdenWords(levels)
     self.stages = (self.words,)
-    places = levels.packing.elements_per_word
-    base, _ = levels.packing.digits or (2 ** (32 // places), places)
-    self.kernels = rotated_ops.Code(levels.values, base, places)
+    num_digits = levels.packing.elements_per_word
+    base, _ = levels.packing.digits or (2 ** (32 // num_digits), num_digits)
+    self.kernels = rotated_ops.Code(levels.values, base, num_digits)
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns the root mean square of each gradient, float32 [v]."""
@@ -182,7 +182,7 @@ class Eden(coded.Code):
     flat = method.flat(pieces)
     if not sum(sizes):
       return tf.zeros([0], tf.int32)
-    units = _per_element(1.0 / rotation.power_of_two(shared), sizes)
+    units = _repeat(1.0 / rotation.power_of_two(shared), sizes)
     rotated = rotation.rotate(flat * units, key[:_KEY_WORDS])
     square = tf.reduce_sum(tf.square(tf.cast(rotated, tf.float64)), axis=1)
     deviation = tf.sqrt(square / rotated.shape[1])
@@ -219,7 +219,7 @@ class Eden(coded.Code):
     if not sum(sizes):
       return [tf.zeros(shape) for shape in shapes]
     total = wire.sum_planes(self.words, parts, sum(sizes))
-    total *= _per_element(rotation.power_of_two(shared), sizes)
+    total *= _repeat(rotation.power_of_two(shared), sizes)
     return chain.gradients_of(None, total, shared, shapes, scale)
 
 
@@ -256,7 +256,7 @@ class _OnKernels(Eden, twin_of=Eden):
     return rotated_ops.decode_sum(parts, powers, shapes, scale, self.kernels)
 
 
-def _per_element(values: tf.Tensor, sizes: Sequence[int]) -> tf.Tensor:
+def _repeat(values: tf.Tensor, sizes: Sequence[int]) -> tf.Tensor:
   """Repeats each variable's value for its elements, float32 [elements]."""
   return tf.concat(
     [tf.fill([size], values[i]) for i, size in enumerate(sizes)], axis=0

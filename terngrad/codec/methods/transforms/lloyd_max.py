@@ -27,7 +27,7 @@ class Levels(NamedTuple):
   packing: wire.Packing
 
   @property
-  def with_zero(self) -> bool:
+  def has_zero(self) -> bool:
     """Whether 0 is a level. The codes then are -1, 0 and 1."""
     return self.values[0] == 0
 
@@ -38,13 +38,13 @@ class Levels(NamedTuple):
 
   def codes(self, index: tf.Tensor, negative: tf.Tensor) -> tf.Tensor:
     """Returns int32 codes of indices in `values` and of signs."""
-    if self.with_zero:
+    if self.has_zero:
       return tf.where(negative, -index, index)
     return index + tf.where(negative, len(self.values), 0)
 
   def levels(self, codes: tf.Tensor) -> tf.Tensor:
     """Decodes codes to float32 levels; safe for any codes that unpack."""
-    if self.with_zero:
+    if self.has_zero:
       return tf.cast(codes, tf.float32)
     table = np.array([*self.values, *(-v for v in self.values)], np.float32)
     # Codes of three bits are packed in four.
@@ -67,13 +67,13 @@ class Levels(NamedTuple):
       float64 [blocks].
     """
     count = len(self.values)
-    index = np.abs(codes) if self.with_zero else codes & (count - 1)
+    index = np.abs(codes) if self.has_zero else codes & (count - 1)
     reached = np.array(self.values) * np.array([0.0, *self.borders])
     beyond = reached[np.minimum(index, count - 1)].sum(axis=1)
-    first = 1 - self.borders[0] ** 2 if self.with_zero else self.values[0] ** 2
+    first = 1 - self.borders[0] ** 2 if self.has_zero else self.values[0] ** 2
     return np.maximum(first, beyond**2 / codes.shape[1])
 
-  def known_scales(self, words: tf.Tensor) -> tf.Tensor:
+  def limit_scales(self, words: tf.Tensor) -> tf.Tensor:
     """Reads scales from words and limits them to those that encoders make.
 
     For any words, products with levels are then exact and finite, so that all
@@ -86,9 +86,9 @@ class Levels(NamedTuple):
       float32, shape of `words`. Scales that an encoder makes are unchanged,
       except that scales below 2**-100 become 0.
     """
-    kept = 0x7FFFFF00 if self.is_coarse else 0x7FFFFFFF
-    most = int(np.float32(2.0**100).view(np.int32))
-    bits = tf.minimum(tf.bitwise.bitwise_and(words, kept), most)
+    mask = 0x7FFFFF00 if self.is_coarse else 0x7FFFFFFF
+    largest = int(np.float32(2.0**100).view(np.int32))
+    bits = tf.minimum(tf.bitwise.bitwise_and(words, mask), largest)
     scales = tf.bitcast(bits, tf.float32)
     return tf.where(scales >= 2.0**-100, scales, 0.0)
 
@@ -99,7 +99,7 @@ def coarse(scales: tf.Tensor) -> tf.Tensor:
   return tf.bitcast(tf.bitwise.bitwise_and(bits + 0x80, ~0xFF), tf.float32)
 
 
-def _of_bits(
+def _make_levels(
   bits: int, values: tuple[int, ...], borders: tuple[float, ...]
 ) -> Levels:
   # Codes of three bits are packed in four.
@@ -110,11 +110,11 @@ def _of_bits(
 # Max, Quantizing for Minimum Distortion, IRE Transactions on Information Theory
 # 6 (1), 1960, table 1. Levels of two bits and more are in 64ths.
 THREE = Levels('lloyd_max_3 > base3', (0, 1), (0.6120,), packing.base3())
-OF_BITS = {
-  1: _of_bits(1, (1,), ()),
-  2: _of_bits(2, (29, 97), (0.9816,)),
-  3: _of_bits(3, (16, 48, 86, 138), (0.5006, 1.050, 1.748)),
-  4: _of_bits(
+LEVELS_BY_BITS = {
+  1: _make_levels(1, (1,), ()),
+  2: _make_levels(2, (29, 97), (0.9816,)),
+  3: _make_levels(3, (16, 48, 86, 138), (0.5006, 1.050, 1.748)),
+  4: _make_levels(
     4,
     (8, 25, 42, 60, 80, 104, 132, 175),
     (0.2582, 0.5224, 0.7996, 1.099, 1.437, 1.844, 2.401),

@@ -93,8 +93,8 @@ def _factor(
   *outer, columns = shape
   rows = math.prod(outer)
   rank = min(rank, rows, columns)
-  worth = (rows + columns) * rank * min_compression < rows * columns
-  return (rows, columns, rank) if worth else None
+  is_smaller = (rows + columns) * rank * min_compression < rows * columns
+  return (rows, columns, rank) if is_smaller else None
 
 
 def words(values: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -115,7 +115,7 @@ def first_q(shape: Sequence[int]) -> tf.Tensor:
   return normal(shape, random_bits.seed_key(_SEED))
 
 
-def revived(q: tf.Tensor) -> tf.Tensor:
+def replace_zero_columns(q: tf.Tensor) -> tf.Tensor:
   """Replaces columns of zeros in Q by the first Q's columns."""
   return tf.where(tf.reduce_any(q != 0, axis=0), q, first_q(q.shape))
 
@@ -138,14 +138,16 @@ def product(
 ) -> tf.Tensor:
   """Multiplies matrices, with the same bits in every mode."""
   return _compiled(
-    _by_columns if transpose_a else tf.matmul,
+    _multiply_by_column if transpose_a else tf.matmul,
     (tuple(a.shape), tuple(b.shape)),
     transpose_a=transpose_a,
     transpose_b=transpose_b,
   )(a, b)
 
 
-def _by_columns(a: tf.Tensor, b: tf.Tensor, **transposed: bool) -> tf.Tensor:
+def _multiply_by_column(
+  a: tf.Tensor, b: tf.Tensor, **transposed: bool
+) -> tf.Tensor:
   """Multiplies column by column.
 
   XLA has a special loop for a transposed matrix and a vector. A product with
@@ -159,7 +161,7 @@ def orthogonal(matrix: tf.Tensor, epsilon: float) -> tf.Tensor:
   """Orthogonalises the columns by Gram-Schmidt.
 
   Args:
-    matrix: float32 [n, r], of any magnitude: see `_in_range`.
+    matrix: float32 [n, r], of any magnitude: see `_scale_into_range`.
     epsilon: added to the norms that columns are divided by.
   """
   shapes = (tuple(matrix.shape),)
@@ -167,7 +169,7 @@ def orthogonal(matrix: tf.Tensor, epsilon: float) -> tf.Tensor:
 
 
 def _gram_schmidt(matrix: tf.Tensor, epsilon: float) -> tf.Tensor:
-  columns = tf.unstack(_in_range(matrix), axis=1)
+  columns = tf.unstack(_scale_into_range(matrix), axis=1)
   for i, column in enumerate(columns):
     columns[i] = column = column / (tf.norm(column) + epsilon)
     for j in range(i + 1, len(columns)):
@@ -175,7 +177,7 @@ def _gram_schmidt(matrix: tf.Tensor, epsilon: float) -> tf.Tensor:
   return tf.stack(columns, axis=1)
 
 
-def _in_range(matrix: tf.Tensor) -> tf.Tensor:
+def _scale_into_range(matrix: tf.Tensor) -> tf.Tensor:
   """Divides a matrix by a power of two if its squares would leave float32.
 
   Also divides it if epsilon would not be small compared with the norms. Other

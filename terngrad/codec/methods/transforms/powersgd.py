@@ -57,7 +57,8 @@ class PowerSGD(method.Method):
     if rank < 1 or not epsilon >= 0 or warm_start not in (0, 1):
       raise ValueError(
         'powersgd: expected rank >= 1, epsilon >= 0 and warm_start 0 or 1, '
-        f'received {rank}, {epsilon} and {warm_start}. Use powersgd:rank=2.'
+        f'received rank={rank}, epsilon={epsilon} and warm_start={warm_start}. '
+        'Use powersgd:rank=2.'
       )
     self.name = f'powersgd({rank}{"" if warm_start else ", cold"})'
     self.traits = contract.Traits(
@@ -71,7 +72,7 @@ class PowerSGD(method.Method):
 
   def in_float(self, plain: method.Method) -> method.Method:
     """Returns the method of float32 steps, which does not change Q."""
-    return wrapper.WithStates(plain, self)
+    return wrapper.UnchangedStates(plain, self)
 
   def split(self, shapes: method.Shapes) -> low_rank.Matrices:
     """Chooses the variables to factor."""
@@ -122,7 +123,7 @@ class PowerSGD(method.Method):
   ) -> list[tf.Tensor]:
     """Returns Q of each matrix at the start of a step."""
     if self.warm_start:
-      return [low_rank.revived(q) for q in states]
+      return [low_rank.replace_zero_columns(q) for q in states]
     found, starts = self.split(context.shapes), context.starts
     keys = [
       # Keyed by the variable's first element, which cutting does not change.

@@ -113,7 +113,9 @@ class Thc(method.Method):
       ValueError: `span` is not positive.
     """
     if not 0 < span < float('inf'):
-      raise ValueError(f'thc: expected a span above 0, received {span}. Use 3.')
+      raise ValueError(
+        f'thc: expected a finite span above 0, received {span}. Use 3.'
+      )
     self.name, self.span = f'thc({span:g})', span
 
   def num_probes(self, num_elements: int) -> int:
@@ -162,7 +164,7 @@ class Thc(method.Method):
       if size:
         factors, inverses = self.scales(norm)
         factors = tf.repeat(factors, rotation.blocks(size)[1])[:size]
-        key = random_bits.from_element(context.common_key, start)
+        key = random_bits.advance_key(context.common_key, start)
         rows = rotation.rotate(values * factors, key)
         draws = random_bits.fold_in(context.worker_key[:2], tf.constant(start))
         codes.append(self.rounded(rows, inverses, draws))
@@ -184,7 +186,9 @@ class Thc(method.Method):
     unit = self.units(norms / powers)
     return 1.0 / powers, tf.where(unit > 0.0, 2.0**_FRACTION / unit, 0.0)
 
-  def way_back(self, norms: tf.Tensor, size: int, scale: float) -> tf.Tensor:
+  def decoding_factors(
+    self, norms: tf.Tensor, size: int, scale: float
+  ) -> tf.Tensor:
     """Computes the factors of rotated sums of entries, float32 [blocks]."""
     return self.units(norms) * (scale / rotation.blocks(size)[1])
 
@@ -252,8 +256,8 @@ class Thc(method.Method):
       rows = tf.reshape(sums[first : first + count * block], [count, block])
       rows = rotation.hadamard(tf.cast(rows, tf.float32))
       # After all additions, because compilers could fuse a product with a sum.
-      rows *= self.way_back(norm, size, scale)[:, tf.newaxis]
-      key = random_bits.from_element(context.common_key, start)
+      rows *= self.decoding_factors(norm, size, scale)[:, tf.newaxis]
+      key = random_bits.advance_key(context.common_key, start)
       signs = rotation.signs(key, count * block)
       found.append((tf.reshape(rows, [-1]) * signs)[:size])
     return found

@@ -30,11 +30,11 @@ class OnKernels(wrapper.Wrapper):
   def __init__(self, plain: 'thc.Thc', table: np.ndarray) -> None:
     """Wraps `plain`, whose `table` has int [16] entries."""
     super().__init__(plain)
-    wrapper.compile_apart(self, plain, ['begin'])
+    wrapper.compile_separately(self, plain, ['begin'])
     self.entries = [int(entry) for entry in table]
-    self.coding = tf.function(self._coding, jit_compile=True)
-    self.of_sum = tf.function(self._of_sum, jit_compile=True)
-    self.of_words = tf.function(self._of_words, jit_compile=True)
+    self.encoder_inputs = tf.function(self._encoder_inputs, jit_compile=True)
+    self.sum_inputs = tf.function(self._sum_inputs, jit_compile=True)
+    self.word_inputs = tf.function(self._word_inputs, jit_compile=True)
 
   def send(
     self,
@@ -48,7 +48,7 @@ class OnKernels(wrapper.Wrapper):
     if not sum(context.sizes):
       return self.method.send(number, gradients, states, received, context)
     ((message,),) = self.messages(context.shapes)
-    scales, keys = self.coding(context)
+    scales, keys = self.encoder_inputs(context)
     sizes, num_words = context.sizes, message.num_words
     words = rotated_ops.encode_table(
       gradients, sizes, scales, keys, num_words, self.entries
@@ -64,7 +64,7 @@ class OnKernels(wrapper.Wrapper):
     """Decodes the sums of entries to means with one kernel."""
     if not sum(context.sizes):
       return self.method.decode(received, states, context)
-    sums, factors, signs = self.of_sum(received[0][0], context)
+    sums, factors, signs = self.sum_inputs(received[0][0], context)
     shapes = context.shapes
     return rotated_ops.decode_table(sums, factors, signs, shapes), states
 
@@ -74,11 +74,11 @@ class OnKernels(wrapper.Wrapper):
     """Decodes the entries that this worker sent with one kernel."""
     if not sum(context.sizes):
       return self.method.estimate(words, context)
-    sums, factors, signs = self.of_words(words[0], context)
+    sums, factors, signs = self.word_inputs(words[0], context)
     shapes = [[size] for size in context.sizes]
     return rotated_ops.decode_table(sums, factors, signs, shapes)
 
-  def _coding(self, context: methods.Context) -> tuple[_Pair, _Pair]:
+  def _encoder_inputs(self, context: methods.Context) -> tuple[_Pair, _Pair]:
     """Returns the pairs of block scales and of variable keys."""
     norms = [norm for norm, _ in self._norms(context)]
     starts = tf.constant(context.starts)
@@ -86,7 +86,7 @@ class OnKernels(wrapper.Wrapper):
     scales = self.method.scales(tf.concat(norms, axis=0))
     return scales, (self._signs(context), draws)
 
-  def _of_sum(
+  def _sum_inputs(
     self, received: methods.Received, context: methods.Context
   ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Returns sums of entries, factors of blocks and keys of variables."""
@@ -94,10 +94,10 @@ class OnKernels(wrapper.Wrapper):
     factors = self._factors(context, context.scale)
     return received.sum(message), factors, self._signs(context)
 
-  def _of_words(
+  def _word_inputs(
     self, words: tf.Tensor, context: methods.Context
   ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns what `_of_sum` does, from one worker's words."""
+    """Returns what `_sum_inputs` does, from one worker's words."""
     ((message,),) = self.messages(context.shapes)
     # This packing is `thc.entries`.
     packing = cast(wire.Packing, message.packing)
@@ -107,7 +107,8 @@ class OnKernels(wrapper.Wrapper):
   def _factors(self, context: methods.Context, scale: float) -> tf.Tensor:
     """Returns the factors of rotated sums, float32 [blocks]."""
     pairs = self._norms(context)
-    return tf.concat([self.method.way_back(*pair, scale) for pair in pairs], 0)
+    factors = [self.method.decoding_factors(*pair, scale) for pair in pairs]
+    return tf.concat(factors, axis=0)
 
   def _norms(self, context: methods.Context) -> list[tuple[tf.Tensor, int]]:
     """Returns (agreed norms, number of elements) of variables with elements."""
@@ -118,5 +119,5 @@ class OnKernels(wrapper.Wrapper):
     """Returns the key of each variable's rotation, uint32 [v, 2]."""
     common = context.common_key
     return tf.stack(
-      [random_bits.from_element(common, start) for start in context.starts]
+      [random_bits.advance_key(common, start) for start in context.starts]
     )

@@ -12,7 +12,7 @@ from terngrad.codec import method as methods
 from terngrad.codec import wrapper
 
 
-class Keeping(wrapper.Wrapper):
+class StateWrapper(wrapper.Wrapper):
   """A wrapper with a state for each variable and worker.
 
   Attributes:
@@ -23,11 +23,11 @@ class Keeping(wrapper.Wrapper):
 
   def states(self, shapes: methods.Shapes) -> tuple[methods.State, ...]:
     """Declares the wrapper's states, then those of the wrapped method."""
-    own = tuple(
+    outer = tuple(
       methods.State(self.state, methods.WORKER, index, tuple(shape))
       for index, shape in enumerate(shapes)
     )
-    return (*own, *self.method.states(shapes))
+    return (*outer, *self.method.states(shapes))
 
   def split(
     self, states: methods.Tensors, context: methods.Context
@@ -45,14 +45,14 @@ class Keeping(wrapper.Wrapper):
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """Sends the wrapped method's words; round `telling` updates the states."""
-    own, inner = self.split(states, context)
+    outer, inner = self.split(states, context)
     words, after = self.method.send(number, gradients, inner, received, context)
     if number == self.telling % self.num_rounds:
-      own = self.renewed(gradients, states, (words, after), context)
-    return words, [*own, *after]
+      outer = self.update_states(gradients, states, (words, after), context)
+    return words, [*outer, *after]
 
   @abc.abstractmethod
-  def renewed(
+  def update_states(
     self,
     gradients: methods.Tensors,
     states: methods.Tensors,
@@ -76,6 +76,6 @@ class Keeping(wrapper.Wrapper):
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """Decodes with the wrapped method; does not change the wrapper's states."""
-    own, inner = self.split(states, context)
+    outer, inner = self.split(states, context)
     means, inner = self.method.decode(received, inner, context)
-    return means, [*own, *inner]
+    return means, [*outer, *inner]

@@ -35,11 +35,11 @@ from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
 
 RESIDUAL = 'mean_residual'
-_THERE, _BACK = 0, 1
+_SCATTER, _GATHER = 0, 1
 # The stream numbers of buckets are below this.
 _STREAMS = 2**32
 # Folded into a bucket's key; `random_bits` uses 1 and 2.
-_PLACES = 3
+_RANGES = 3
 
 
 def bidirectional(
@@ -61,8 +61,8 @@ def bidirectional(
   """
   if not workers or workers < 1:
     raise ValueError(
-      f'bidirectional: expected how many workers there are, received {workers}.'
-      ' Say bidirectional:workers=4.'
+      f'bidirectional: expected the number of workers, received {workers}. Use '
+      'bidirectional:workers=4.'
     )
   ranges.check(method)
   return Bidirectional(method, workers, residual)
@@ -97,7 +97,7 @@ class Bidirectional(wrapper.Wrapper):
 
   def in_float(self, plain: methods.Method) -> methods.Method:
     """Returns the method of float32 steps, which also sends the residuals."""
-    return float_steps.WithResiduals(plain, self)
+    return float_steps.ResidualSteps(plain, self)
 
   def shapes_of_range(self, shapes: methods.Shapes) -> tuple[tuple[int], ...]:
     """Returns the shape of one range of each variable."""
@@ -125,10 +125,10 @@ class Bidirectional(wrapper.Wrapper):
 
   def messages(self, shapes: methods.Shapes) -> methods.Rounds:
     """Declares two rounds: scatter the ranges, then all-gather their means."""
-    words = sum(m.num_words for m in self._inner(shapes))
+    words = sum(m.num_words for m in self._range_messages(shapes))
     return (
       (methods.Message(methods.SCATTER, self.workers * words),),
-      (methods.gathered(sum(self._counts(shapes)) + words),),
+      (methods.gathered(sum(self._probe_counts(shapes)) + words),),
     )
 
   def begin(
@@ -141,18 +141,20 @@ class Bidirectional(wrapper.Wrapper):
     if context.num_workers != self.workers:
       raise ValueError(
         f'bidirectional: expected {self.workers} workers, received '
-        f'{context.num_workers}. Say workers={context.num_workers} in it.'
+        f'{context.num_workers}. Use '
+        f'bidirectional:workers={context.num_workers}.'
       )
     if not self.method.agrees:
       return gradients, self.method.begin(gradients, (), context)[1]
     rows = ranges.cut(methods.each(gradients, context), self.workers)
 
     def probe(number: tf.Tensor) -> tf.Tensor:
-      own = [row[number] for row in rows]
-      return self.method.begin(own, (), self._at(context, number, _THERE))[1]
+      inner = self._range_context(context, number, _SCATTER)
+      return self.method.begin([row[number] for row in rows], (), inner)[1]
 
     probes = self._map(probe, tf.float32)
-    return gradients, ranges.probes_of_all(probes, self._counts(context.shapes))
+    counts = self._probe_counts(context.shapes)
+    return gradients, ranges.probes_of_all(probes, counts)
 
   def send(
     self,
@@ -164,41 +166,41 @@ class Bidirectional(wrapper.Wrapper):
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """Sends each range to its worker, then the local range's mean to all."""
     if number == 1:
-      return self._send_back(states, received, context)
+      return self._send_mean(states, received, context)
     rows = ranges.cut(methods.each(gradients, context), self.workers)
 
     def encode(number: tf.Tensor) -> tf.Tensor:
-      own = [row[number] for row in rows]
-      where = self._at(context, number, _THERE)
-      return tf.concat(self.method.send(0, own, (), [], where)[0], axis=0)
+      local = [row[number] for row in rows]
+      inner = self._range_context(context, number, _SCATTER)
+      return tf.concat(self.method.send(0, local, (), [], inner)[0], axis=0)
 
     return [tf.reshape(self._map(encode, tf.int32), [-1])], states
 
-  def _send_back(
+  def _send_mean(
     self,
     states: methods.Tensors,
     received: methods.Arrived,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """Encodes the local range's mean for round 1; updates the residual."""
-    ((arrived,),) = received
+    ((payloads,),) = received
     # Of scattered messages `send` receives the parts for this worker.
-    pieces = cast(methods.Payloads, arrived).pieces
-    there = self._at(context, context.worker, _THERE)
-    means = self._decoded(pieces, there, context)
+    pieces = cast(methods.Payloads, payloads).pieces
+    scatter = self._range_context(context, context.worker, _SCATTER)
+    means = self._decode_range(pieces, scatter, context)
     if self.residual:
       means = [m + state for m, state in zip(means, states, strict=True)]
-    where = context.worker, context.sizes, self.workers
-    values = ranges.existing(means, *where)
-    back = self._at(context, context.worker, _BACK)
-    coded, probe = self.method.begin(values, (), back)
-    back = back._replace(own=probe, shared=probe)
-    words, _ = self.method.send(0, coded, (), [], back)
+    arguments = context.worker, context.sizes, self.workers
+    values = ranges.clear_padding(means, *arguments)
+    gather = self._range_context(context, context.worker, _GATHER)
+    coded, probe = self.method.begin(values, (), gather)
+    gather = gather._replace(own=probe, shared=probe)
+    words, _ = self.method.send(0, coded, (), [], gather)
     if self.residual:
       sent = [methods.Piece(0, [tf.concat(words, axis=0)[tf.newaxis]])]
-      said = self._decoded(sent, back, context)
-      left_out = [v - s for v, s in zip(values, said, strict=True)]
-      states = ranges.existing(left_out, *where)
+      decoded = self._decode_range(sent, gather, context)
+      errors = [v - s for v, s in zip(values, decoded, strict=True)]
+      states = ranges.clear_padding(errors, *arguments)
     if self.method.agrees:
       words = [tf.bitcast(probe, tf.int32), *words]
     return [tf.concat(words, axis=0)], states
@@ -210,57 +212,60 @@ class Bidirectional(wrapper.Wrapper):
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """Decodes the means of all ranges and joins them to variables."""
-    _, (arrived,) = received
+    _, (payloads,) = received
     # Round 1 is an all-gather.
-    rows = methods.rows_in_order(cast(methods.Payloads, arrived).parts)
-    num_probes = sum(self._counts(context.shapes))
+    rows = methods.rows_in_order(cast(methods.Payloads, payloads).parts)
+    num_probes = sum(self._probe_counts(context.shapes))
 
     def decoded(number: tf.Tensor) -> list[tf.Tensor]:
       row = rows[number]
       probe = tf.bitcast(row[:num_probes], tf.float32)
-      back = self._at(context, number, _BACK)._replace(shared=probe)
+      inner = self._range_context(context, number, _GATHER)
+      inner = inner._replace(shared=probe)
       sent = [methods.Piece(0, [row[tf.newaxis, num_probes:]])]
-      return self._decoded(sent, back, context)
+      return self._decode_range(sent, inner, context)
 
     means = self._map(decoded, [tf.float32] * len(context.shapes))
-    return methods.shaped(ranges.joined(means, context.sizes), context), states
+    return methods.shaped(ranges.join(means, context.sizes), context), states
 
   def estimate(
     self, words: methods.Tensors, context: methods.Context
   ) -> list[tf.Tensor]:
     """Decodes all ranges that this worker sent in round 0."""
     rows = tf.reshape(words[0], [self.workers, -1])
-    sizes = [m.num_words for m in self._inner(context.shapes)]
+    sizes = [m.num_words for m in self._range_messages(context.shapes)]
 
-    def said(number: tf.Tensor) -> methods.Tensors:
-      where = self._at(context, number, _THERE)
+    def decode(number: tf.Tensor) -> methods.Tensors:
+      inner = self._range_context(context, number, _SCATTER)
       words = tf.split(rows[number], sizes)
-      return methods.each(self.method.estimate(words, where), where)
+      return methods.each(self.method.estimate(words, inner), inner)
 
-    all_said = self._map(said, [tf.float32] * len(context.shapes))
-    return ranges.joined(all_said, context.sizes)
+    rows_of_all = self._map(decode, [tf.float32] * len(context.shapes))
+    return ranges.join(rows_of_all, context.sizes)
 
-  def _inner(self, shapes: methods.Shapes) -> Sequence[methods.Message]:
+  def _range_messages(
+    self, shapes: methods.Shapes
+  ) -> Sequence[methods.Message]:
     """Returns the messages of one range."""
     return self.method.messages(self.shapes_of_range(shapes))[0]
 
-  def _counts(self, shapes: methods.Shapes) -> list[int]:
+  def _probe_counts(self, shapes: methods.Shapes) -> list[int]:
     """Returns how many numbers of a range's probe belong to each variable."""
     if not self.method.agrees:
       return [0] * len(shapes)
     widths = self.shapes_of_range(shapes)
     return [self.method.num_probes(width) for (width,) in widths]
 
-  def _at(
-    self, context: methods.Context, number: tf.Tensor, way: int
+  def _range_context(
+    self, context: methods.Context, number: tf.Tensor, direction: int
   ) -> methods.Context:
     """Returns the `method.Context` of a range for one direction."""
-    place = 2 * number + way
+    index = 2 * number + direction
     key = context.key
     if key is not None:
-      key = random_bits.folded(random_bits.folded(key, _PLACES), place)
-    has_probes = way == _THERE and self.method.agrees
-    counts = self._counts(context.shapes)
+      key = random_bits.folded(random_bits.folded(key, _RANGES), index)
+    has_probes = direction == _SCATTER and self.method.agrees
+    counts = self._probe_counts(context.shapes)
     own, shared = (
       ranges.probes_of(probes, number, counts, self.workers)
       if has_probes and probes is not None
@@ -269,22 +274,22 @@ class Bidirectional(wrapper.Wrapper):
     )
     return context._replace(
       shapes=self.shapes_of_range(context.shapes),
-      num_workers=self.workers if way == _THERE else 1,
-      stream=tf.cast(place + 1, tf.int64) * _STREAMS + context.stream,
+      num_workers=self.workers if direction == _SCATTER else 1,
+      stream=tf.cast(index + 1, tf.int64) * _STREAMS + context.stream,
       key=key,
       own=own,
       shared=shared,
     )
 
-  def _decoded(
+  def _decode_range(
     self,
     pieces: list[methods.Piece],
-    where: methods.Context,
+    inner: methods.Context,
     context: methods.Context,
   ) -> list[tf.Tensor]:
     """Decodes the payloads of a range to a list of float32 [width]."""
-    received = [methods.payloads(self._inner(context.shapes), pieces)]
-    return self.method.decode(received, (), where)[0]
+    received = [methods.payloads(self._range_messages(context.shapes), pieces)]
+    return self.method.decode(received, (), inner)[0]
 
   def _map(self, function: Callable[[tf.Tensor], Any], dtypes: Any) -> Any:
     """Maps a function over the numbers of all ranges and stacks the results."""

@@ -24,7 +24,7 @@ from terngrad.codec.methods.wrappers import around
 RESIDUAL = 'residual'
 
 
-class ErrorFeedback(around.Keeping):
+class ErrorFeedback(around.StateWrapper):
   """Adds residuals to the gradients before a method encodes them.
 
   The residuals are the first states. Float32 steps between compressed steps
@@ -48,12 +48,12 @@ class ErrorFeedback(around.Keeping):
     if not 0 < decay <= 1:
       raise ValueError(
         'error_feedback: expected a decay above 0 and at most 1, received '
-        f'{decay}. Leave it out to forget nothing.'
+        f'{decay}. Remove the option to keep whole residuals.'
       )
     if method.carries:
       raise ValueError(
-        'error_feedback: expected a method that keeps gradients until they are '
-        f'sent, received {method.name}. Leave sharing=requantize out.'
+        'error_feedback: expected a codec that encodes after the workers agree '
+        f'on the probe, received {method.name}. Remove sharing=requantize.'
       )
     super().__init__(method)
     decays = '' if decay == 1 else f'({decay:g})'
@@ -73,7 +73,7 @@ class ErrorFeedback(around.Keeping):
     context: methods.Context,
   ) -> tuple[methods.Tensors, tf.Tensor]:
     """Adds the residuals to the gradients."""
-    residuals, own = self.split(states, context)
+    residuals, inner = self.split(states, context)
     if self.decay != 1:
       residuals = [residual * self.decay for residual in residuals]
     corrected = [
@@ -82,9 +82,9 @@ class ErrorFeedback(around.Keeping):
         methods.each(gradients, context), residuals, strict=True
       )
     ]
-    return self.method.begin(corrected, own, context)
+    return self.method.begin(corrected, inner, context)
 
-  def renewed(
+  def update_states(
     self,
     gradients: methods.Tensors,
     states: methods.Tensors,
@@ -94,7 +94,8 @@ class ErrorFeedback(around.Keeping):
     """Returns the sum minus the estimate of the sent words, if there is one."""
     if not self.estimates:
       return self.split(states, context)[0]
-    return _left_out(gradients, self.method.estimate(sent[0], context), context)
+    estimate = self.method.estimate(sent[0], context)
+    return _new_residuals(gradients, estimate, context)
 
   def finish(
     self,
@@ -107,22 +108,22 @@ class ErrorFeedback(around.Keeping):
 
     Then calls `finish` of the wrapped method, if it has one.
     """
-    residuals, own = self.split(states, context)
+    residuals, inner = self.split(states, context)
     if not self.estimates:
-      said = [tf.reshape(mean, [-1]) for mean in means]
-      residuals = _left_out(gradients, said, context)
+      decoded = [tf.reshape(mean, [-1]) for mean in means]
+      residuals = _new_residuals(gradients, decoded, context)
     if self.method.finishes:
-      own = self.method.finish(gradients, own, means, context)
-    return [*residuals, *own]
+      inner = self.method.finish(gradients, inner, means, context)
+    return [*residuals, *inner]
 
 
-def _left_out(
-  corrected: methods.Tensors, said: methods.Tensors, context: methods.Context
+def _new_residuals(
+  corrected: methods.Tensors, decoded: methods.Tensors, context: methods.Context
 ) -> list[tf.Tensor]:
   """Returns the new residuals, in the shapes of the variables."""
   pairs = zip(
     methods.each(corrected, context),
-    methods.each(said, context),
+    methods.each(decoded, context),
     context.shapes,
     strict=True,
   )

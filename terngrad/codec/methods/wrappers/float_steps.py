@@ -12,14 +12,14 @@ if TYPE_CHECKING:
   from terngrad.codec.methods.wrappers import bidirectional
 
 
-class WithResiduals(wrapper.WithStates):
+class ResidualSteps(wrapper.UnchangedStates):
   """A method of float32 steps that also sends the residuals.
 
   Attributes:
-    remembering: the method of the compressed steps, which declares the states.
+    stateful: the method of the compressed steps, which declares the states.
   """
 
-  remembering: 'bidirectional.Bidirectional'
+  stateful: 'bidirectional.Bidirectional'
 
   def begin(
     self,
@@ -29,14 +29,14 @@ class WithResiduals(wrapper.WithStates):
   ) -> tuple[methods.Tensors, tf.Tensor]:
     """Adds the residuals of the worker's range to the gradients."""
     gradients = methods.each(gradients, context)
-    if self.remembering.residual:
+    if self.stateful.residual:
       # The worker's range in whole variables, with zeros elsewhere. Only one
       # worker adds this residual, so it is multiplied by N for the mean.
-      workers = self.remembering.workers
-      is_own = tf.range(workers)[:, tf.newaxis] == context.worker
-      rows = [tf.where(is_own, state, 0.0) for state in states]
-      pairs = zip(gradients, ranges.joined(rows, context.sizes), strict=True)
-      gradients = [gradient + workers * owed for gradient, owed in pairs]
+      workers = self.stateful.workers
+      is_local = tf.range(workers)[:, tf.newaxis] == context.worker
+      rows = [tf.where(is_local, state, 0.0) for state in states]
+      pairs = zip(gradients, ranges.join(rows, context.sizes), strict=True)
+      gradients = [g + workers * residual for g, residual in pairs]
     return self.method.begin(gradients, (), context)
 
   def send(

@@ -49,19 +49,19 @@ def momentum_correction(
   if not 0 <= momentum < 1 or masking not in (0, 1) or not clip_norm >= 0:
     raise ValueError(
       'momentum: expected a momentum from 0 to below 1, masking 0 or 1 and '
-      f'clip_norm >= 0, received {momentum}, {masking} and {clip_norm}. Use '
-      'momentum:momentum=0.9.'
+      f'clip_norm >= 0, received momentum={momentum}, masking={masking} and '
+      f'clip_norm={clip_norm}. Use momentum:momentum=0.9.'
     )
   if masking and not method.estimates:
     raise ValueError(
-      'momentum: expected a method of which a worker knows what it sent, '
-      f'received {method.name}. Say momentum:masking=0.'
+      'momentum: expected a method that can decode the words of one worker, '
+      f'received {method.name}. Use momentum:masking=0.'
     )
   corrected = error_feedback.ErrorFeedback(method)
   return Momentum(corrected, momentum, masking, clip_norm)
 
 
-class Momentum(around.Keeping):
+class Momentum(around.StateWrapper):
   """Adds momentum to the gradients before error feedback."""
 
   state = VELOCITY
@@ -100,15 +100,15 @@ class Momentum(around.Keeping):
     context: methods.Context,
   ) -> tuple[methods.Tensors, tf.Tensor]:
     """Clips the gradients and adds the velocities to them."""
-    velocities, own = self.split(states, context)
+    velocities, inner = self.split(states, context)
     gradients = methods.each(gradients, context)
     if self.clip_norm:
       gradients = _clipped(gradients, self.clip_norm, context)
     pairs = zip(gradients, velocities, strict=True)
-    moved = [tf.reshape(v, [-1]) * self.momentum + g for g, v in pairs]
-    return self.method.begin(moved, own, context)
+    updated = [tf.reshape(v, [-1]) * self.momentum + g for g, v in pairs]
+    return self.method.begin(updated, inner, context)
 
-  def renewed(
+  def update_states(
     self,
     gradients: methods.Tensors,
     states: methods.Tensors,
@@ -116,12 +116,12 @@ class Momentum(around.Keeping):
     context: methods.Context,
   ) -> methods.Tensors:
     """Computes the velocities after the round `telling`."""
-    _, before = self.split(states, context)
+    _, old_states = self.split(states, context)
     totals = methods.shaped(gradients, context)
     return [
       # Where the residual is the whole sum, the element was not sent.
       tf.where(new == total if self.masking else True, total - old, 0.0)
-      for total, old, new in zip(totals, before, sent[1], strict=False)
+      for total, old, new in zip(totals, old_states, sent[1], strict=False)
     ]
 
   def finish(
@@ -132,8 +132,8 @@ class Momentum(around.Keeping):
     context: methods.Context,
   ) -> methods.Tensors:
     """Updates the states of error feedback, and keeps the velocities."""
-    velocities, own = self.split(states, context)
-    return [*velocities, *self.method.finish(gradients, own, means, context)]
+    velocities, inner = self.split(states, context)
+    return [*velocities, *self.method.finish(gradients, inner, means, context)]
 
 
 def _clipped(

@@ -18,19 +18,19 @@ def check(method: methods.Method) -> None:
   rounds = method.messages(shapes)
   if len(rounds) > 1 or method.finishes or method.states(shapes):
     raise ValueError(
-      'bidirectional: expected a code of one round that remembers nothing, '
-      f'received {method.name}. Put error_feedback+ or momentum+ before '
-      'bidirectional+, and use no method of several rounds.'
+      'bidirectional: expected a codec with one round and no state, received '
+      f'{method.name}. Put error_feedback+ or momentum+ before '
+      'bidirectional+, and use no method with several rounds.'
     )
   if method.carries:
     raise ValueError(
-      'bidirectional: expected a method that keeps gradients until they are '
-      f'sent, received {method.name}. Leave sharing=requantize out.'
+      'bidirectional: expected a codec that encodes after the workers agree '
+      f'on the probe, received {method.name}. Remove sharing=requantize.'
     )
   if any(isinstance(m.packing, wire.VariablePacking) for m in rounds[0]):
     raise ValueError(
-      f'bidirectional: expected a code of fixed length, received {method.name}.'
-      ' Leave its packing out.'
+      'bidirectional: expected payloads of fixed length, received '
+      f'{method.name}. Remove its packing option or choose another codec.'
     )
 
 
@@ -51,13 +51,13 @@ def cut(gradients: methods.Tensors, workers: int) -> list[tf.Tensor]:
   return rows
 
 
-def joined(rows: methods.Tensors, sizes: Sequence[int]) -> list[tf.Tensor]:
+def join(rows: methods.Tensors, sizes: Sequence[int]) -> list[tf.Tensor]:
   """Joins a list of [workers, width] to a list of float32 [n]; undoes `cut`."""
   pairs = zip(rows, sizes, strict=True)
   return [tf.reshape(values, [-1])[:size] for values, size in pairs]
 
 
-def existing(
+def clear_padding(
   values: methods.Tensors,
   number: tf.Tensor,
   sizes: Sequence[int],
@@ -65,9 +65,9 @@ def existing(
 ) -> list[tf.Tensor]:
   """Returns a range, list of [width], zeroed past the ends of variables."""
   found = []
-  for own, size in zip(values, sizes, strict=True):
+  for row, size in zip(values, sizes, strict=True):
     count = width(size, workers)
-    found.append(tf.where(number * count + tf.range(count) < size, own, 0.0))
+    found.append(tf.where(number * count + tf.range(count) < size, row, 0.0))
   return found
 
 

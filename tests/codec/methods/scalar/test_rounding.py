@@ -24,7 +24,7 @@ def draws(bits):
 
 
 def decoded(text, values):
-  return conformance.there_and_back(registry.parse(text), values)
+  return conformance.round_trip(registry.parse(text), values)
 
 
 def groups(values):
@@ -40,7 +40,7 @@ def check_same(actual, expected, step):
 
 @pytest.mark.parametrize('norm', ['l2', 'max'])
 @pytest.mark.parametrize('levels', [1, 7, 255])
-def test_qsgd_rounds_parts_of_the_norm_as_equation_4_says(levels, norm):
+def test_qsgd_rounds_fractions_of_the_norm_as_in_equation_4(levels, norm):
   values = values_of()
   actual = decoded(
     f'qsgd:levels={levels},group_size={GROUP},norm={norm}', values
@@ -78,14 +78,14 @@ def test_minmax_rounds_between_the_least_and_the_largest(bits):
     assert own.min() >= group.min()
 
 
-def test_minmax_sends_one_zero_for_both():
+def test_minmax_encodes_both_zeros_alike():
   values = np.array([-0.0, 1, 2, 3], np.float32)
   words, _ = conformance.encode(registry.parse('minmax'), values)
   positive, _ = conformance.encode(registry.parse('minmax'), np.abs(values))
   np.testing.assert_array_equal(words, positive)
 
 
-def test_one_bit_gives_the_means_of_either_sign():
+def test_one_bit_decodes_to_the_mean_of_each_sign():
   values = values_of()
   actual = decoded(f'one_bit:group_size={GROUP}', values)
   for own, group in zip(groups(actual), groups(values), strict=True):
@@ -94,12 +94,12 @@ def test_one_bit_gives_the_means_of_either_sign():
     np.testing.assert_allclose(own, np.where(wide < 0, down, up), rtol=2**-23)
 
 
-def test_one_bit_of_one_sign_alone_is_its_mean():
+def test_one_bit_of_positive_elements_decodes_to_their_mean():
   actual = decoded('one_bit', np.array([1, 2, 3], np.float32))
   np.testing.assert_array_equal(actual, [2, 2, 2])
 
 
-def test_asymmetric_rounds_each_sign_by_its_own_largest():
+def test_asymmetric_rounds_each_sign_with_a_separate_scaler():
   values = np.where(values_of() < 0, values_of(), 10 * values_of())
   values = values.astype(np.float32)
   actual = decoded(f'asymmetric:clip_factor=0,group_size={GROUP}', values)
@@ -112,14 +112,14 @@ def test_asymmetric_rounds_each_sign_by_its_own_largest():
     check_same(own, expected.astype(np.float32), scaler.max())
 
 
-def test_asymmetric_clips_at_so_many_deviations():
+def test_asymmetric_clips_at_clip_factor_deviations():
   values = values_of()
   actual = decoded('asymmetric:clip_factor=1.5', values)
   limit = 1.5 * values.astype(np.float64).std()
   np.testing.assert_allclose(np.abs(actual).max(), limit, rtol=2.0**-22)
 
 
-def test_natural_rounds_to_the_powers_of_two_beside():
+def test_natural_rounds_to_the_adjacent_powers_of_two():
   values = values_of()
   values[:3] = 0.0, -4.0, 2.0**-126
   actual = decoded('natural', values).astype(np.float64)
@@ -175,7 +175,7 @@ def test_fp8_rounds_as_ml_dtypes_does(kind, dtype):
 
 
 @pytest.mark.parametrize('kind', ['e4m3', 'e5m2'])
-def test_fp8_keeps_what_is_near_the_least_normal_number(kind):
+def test_fp8_preserves_values_near_the_least_normal_number(kind):
   # A scale of their own would be too small to divide by; the least is 2**-120.
   values = np.array([3e-38, -4e-38, 0, 1e-37], np.float32)
   actual = decoded(f'fp8:kind={kind}', values)
@@ -183,7 +183,7 @@ def test_fp8_keeps_what_is_near_the_least_normal_number(kind):
 
 
 @pytest.mark.parametrize(
-  ('text', 'place', 'word', 'message'),
+  ('text', 'index', 'word', 'message'),
   [
     ('qsgd', 0, np.float32(-1).view(np.int32), 'expected finite scales >= 0'),
     ('qsgd', 5, -1, r'digits\(7\): expected'),
@@ -194,10 +194,10 @@ def test_fp8_keeps_what_is_near_the_least_normal_number(kind):
     ('natural', -1, -1, r'unsigned\(1\): expected code 0 past the last'),
   ],
 )
-def test_damaged_payload_is_refused(text, place, word, message):
+def test_damaged_payload_is_refused(text, index, word, message):
   codec = registry.parse(text)
-  conformance.check_damage_is_refused(
-    codec, values_of(70), place, word, message
+  conformance.check_corruption_is_refused(
+    codec, values_of(70), index, word, message
   )
 
 
@@ -206,13 +206,14 @@ def test_damaged_payload_is_refused(text, place, word, message):
   [
     ('qsgd:levels=0', 'levels from 1 to 255 .* received 0'),
     ('qsgd:levels=256', 'levels from 1 to 255 .* received 256'),
-    ('qsgd:norm=l1', "norm of l2, max, received 7 and 'l1'"),
-    ('qsgd:group_size=-1', 'group_size: expected elements, or 0'),
-    ('minmax:bits=3', 'expected bits of 1, 2, 4, 8, received 3'),
+    ('qsgd:norm=l1', "norm l2 or max, received 7 and 'l1'"),
+    ('qsgd:group_size=-1', 'group_size: expected a number of elements, or 0'),
+    ('minmax:bits=3', 'expected 1, 2, 4 or 8 bits, received 3'),
     ('fp8:kind=e3m4', "expected one of e4m3, e5m2, received 'e3m4'"),
-    ('eden:bits=5', 'expected bits of 1, 2, 3, 4, received 5'),
+    ('eden:bits=5', 'expected 1, 2, 3 or 4 bits, received 5'),
     ('three_lc:sparsity=2', 'sparsity from 1 to below 2, received 2.0'),
-    ('threshold:above=-1', 'expected above >= 0 and finite'),
+    ('threshold:above=-1', 'expected above to be finite and >= 0'),
+    ('threshold:capacity=0', 'expected capacity above 0 and at most 1'),
     ('asymmetric:clip_factor=-1', '>= 0, received -1.0'),
   ],
 )

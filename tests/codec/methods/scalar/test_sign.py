@@ -30,28 +30,28 @@ class TestSign(conformance.CodecConformance):
   def make(self):
     return registry.parse('sign')
 
-  def arrives(self, variable):
+  def expected_values(self, variable):
     return scaled(variable)
 
   def representable(self, size):
     signs = conformance.rng().choice([-1, 1], size=size)
     return (signs * np.float32(0.1)).astype(np.float32), np.float32(1)
 
-  def test_words_are_as_few_as_fit(self):
+  def test_num_words_is_minimal(self):
     words = [self.make().num_words(size) for size in range(97)]
     assert words == [0] + [2] * 32 + [3] * 32 + [4] * 32
 
 
 def test_one_bit_words_are_golden():
-  planes = [tf.constant([1 if place % 3 else -1]) for place in range(32)]
+  planes = [tf.constant([1 if index % 3 else -1]) for index in range(32)]
   words = packing.one_bit().pack(planes)
-  expected = sum(2**place for place in range(0, 32, 3))
+  expected = sum(2**index for index in range(0, 32, 3))
   np.testing.assert_array_equal(words.numpy().view(np.uint32), [expected])
   unpacked = packing.one_bit().unpack(words)
   np.testing.assert_array_equal(unpacked, planes)
 
 
-def test_places_past_the_last_element_must_be_positive():
+def test_positions_past_the_last_element_must_be_positive():
   codec = registry.parse('sign')
   words, _ = conformance.encode(codec, np.full(5, -1.0))
   words = words.numpy()
@@ -62,7 +62,7 @@ def test_places_past_the_last_element_must_be_positive():
     validation.validate(codec, words, 5)
 
 
-def test_signs_are_no_scales():
+def test_words_of_signs_are_not_checked_as_scales():
   codec = registry.parse('sign')
   words, _ = conformance.encode(codec, np.full(32, -1.0))
   words = words.numpy()
@@ -72,7 +72,7 @@ def test_signs_are_no_scales():
 
 
 @pytest.mark.parametrize('scale', [-1.0, np.inf, np.nan])
-def test_scale_that_is_no_magnitude_is_refused(scale):
+def test_invalid_scale_is_refused(scale):
   codec = registry.parse('sign')
   words = np.array([np.float32(scale).view(np.int32), 0], np.int32)
   with pytest.raises(ValueError, match='expected a finite scale >= 0'):
@@ -116,7 +116,7 @@ def test_majority_decides_and_ties_are_zero(num_workers):
     assert not all(np.all(mean) for mean in means)
 
 
-def test_what_a_voter_says_is_its_own_signs_and_scale():
+def test_estimate_of_majority_decodes_local_signs_and_scales():
   rng = np.random.default_rng(2)
   own = [rng.normal(size=s).astype(np.float32) for s in SHAPES]
   code, (words,), _ = majority_of([own])

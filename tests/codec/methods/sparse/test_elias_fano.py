@@ -9,28 +9,28 @@ import tensorflow as tf
 from terngrad.codec.methods.sparse import elias_fano
 
 
-def there_and_back(chosen, size):
+def round_trip(chosen, size):
   words = elias_fano.pack(tf.constant(chosen, tf.int32), size)
   assert words.shape == (elias_fano.num_words(len(chosen), size),)
   return elias_fano.unpack(words, len(chosen), size).numpy()
 
 
-def test_every_set_of_places_below_five_comes_back():
+def test_all_sets_of_indices_below_five_round_trip():
   for size in range(1, 6):
     for number in range(1, size + 1):
       for chosen in itertools.combinations(range(size), number):
-        np.testing.assert_array_equal(there_and_back(chosen, size), chosen)
+        np.testing.assert_array_equal(round_trip(chosen, size), chosen)
 
 
 @pytest.mark.parametrize(
   ('number', 'size'), [(1, 10**6), (10**4, 10**6), (999_999, 10**6), (33, 4097)]
 )
-def test_many_places_come_back(number, size):
+def test_many_indices_round_trip(number, size):
   rng = np.random.default_rng(3)
   chosen = np.sort(rng.choice(size, number, replace=False))
-  np.testing.assert_array_equal(there_and_back(chosen, size), chosen)
+  np.testing.assert_array_equal(round_trip(chosen, size), chosen)
   ends = np.arange(size - number, size)
-  np.testing.assert_array_equal(there_and_back(ends, size), ends)
+  np.testing.assert_array_equal(round_trip(ends, size), ends)
 
 
 def test_words_are_golden():
@@ -40,11 +40,11 @@ def test_words_are_golden():
   np.testing.assert_array_equal(words, [1, 1, 0b1001])
 
 
-def test_a_hundredth_takes_less_than_nine_bits_a_place():
+def test_one_percent_takes_less_than_nine_bits_per_index():
   assert 32 * elias_fano.num_words(10**4, 10**6) < 8.6 * 10**4
 
 
-def test_any_words_give_numbers_that_are_no_place_twice_below_the_end():
+def test_any_words_unpack_to_nonnegative_numbers():
   rng = np.random.default_rng(4)
   for number, size in ((1, 1), (7, 7), (5, 100), (40, 4000)):
     for _ in range(10):

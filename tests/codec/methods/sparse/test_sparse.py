@@ -18,7 +18,7 @@ def largest(values, number):
 
 
 def decoded(text, values):
-  return conformance.there_and_back(registry.parse(text), values)
+  return conformance.round_trip(registry.parse(text), values)
 
 
 @pytest.mark.parametrize('size', [1, 2, 99, 1003])
@@ -33,35 +33,35 @@ def test_stc_is_the_sign_times_the_mean_of_the_largest(size):
   assert np.count_nonzero(actual) == len(chosen)
 
 
-def test_stc_takes_a_zero_for_positive():
+def test_stc_encodes_zero_as_positive():
   values = np.array([-4, 0, 4, -0.0], np.float32)
   actual = decoded('stc:ratio=1', values)
   np.testing.assert_array_equal(actual, [-2, 2, 2, -2])
 
 
-def test_stc_takes_ten_bits_an_element_that_is_sent():
+def test_stc_takes_less_than_ten_bits_per_sent_element():
   codec = registry.parse('stc')
   assert codec.bits(10**6, 2) < 9.7e4
 
 
 @pytest.mark.parametrize(
-  ('place', 'word', 'message'),
+  ('index', 'word', 'message'),
   [
     (0, np.float32(-1).view(np.int32), 'expected a finite magnitude >= 0'),
     (0, np.float32(np.nan).view(np.int32), 'expected a finite magnitude >= 0'),
     (1, -1, r'unsigned\(1\): expected code 0 past the last'),
-    (-1, 0, 'expected 10 indices below 200 in order'),
-    (-1, -1, 'expected 10 indices below 200 in order'),
+    (-1, 0, 'expected 10 indices below 200 in ascending order'),
+    (-1, -1, 'expected 10 indices below 200 in ascending order'),
   ],
 )
-def test_damaged_stc_payload_is_refused(place, word, message):
+def test_damaged_stc_payload_is_refused(index, word, message):
   codec = registry.parse('stc:ratio=0.05')
-  conformance.check_damage_is_refused(
-    codec, values_of(200), place, word, message
+  conformance.check_corruption_is_refused(
+    codec, values_of(200), index, word, message
   )
 
 
-def test_threshold_sends_what_is_above_it_and_no_more_words():
+def test_threshold_sends_only_elements_above_it():
   values = values_of(1000)
   codec = registry.parse('threshold:above=2,capacity=0.5')
   words, _ = conformance.encode(codec, values)
@@ -77,7 +77,7 @@ def test_threshold_sends_the_first_element_alone():
   np.testing.assert_array_equal(actual, [5, 0, 0, 0, 0, 0, 0, 0])
 
 
-def test_threshold_leaves_the_smallest_out_where_there_is_no_room():
+def test_threshold_drops_the_smallest_above_the_capacity():
   values = values_of(1000)
   actual = decoded('threshold:above=0.01,capacity=0.1', values)
   chosen = largest(values, 100)
@@ -85,24 +85,24 @@ def test_threshold_leaves_the_smallest_out_where_there_is_no_room():
 
 
 @pytest.mark.parametrize(
-  ('place', 'word', 'message'),
+  ('index', 'word', 'message'),
   [
-    (1, 100, 'expected indices below 100'),
-    (3, -1, 'expected indices below 100'),
+    (1, 100, 'expected distinct indices below 100'),
+    (3, -1, 'expected distinct indices below 100'),
     (2, np.float32(np.nan).view(np.int32), 'threshold'),
-    (1, 99, 'in rising order'),
+    (1, 99, 'in ascending order'),
   ],
 )
-def test_damaged_threshold_payload_is_refused(place, word, message):
+def test_damaged_threshold_payload_is_refused(index, word, message):
   text = 'threshold:above=1,capacity=0.5'
   codec = registry.parse(text)
-  conformance.check_damage_is_refused(
-    codec, values_of(100), place, word, message
+  conformance.check_corruption_is_refused(
+    codec, values_of(100), index, word, message
   )
 
 
 @pytest.mark.parametrize('unbiased', [0, 1])
-def test_randomk_sends_the_same_places_of_all_workers(unbiased):
+def test_randomk_sends_the_same_indices_from_all_workers(unbiased):
   shapes = ((30, 10), (7,))
   text = f'randomk:ratio=0.1,unbiased={unbiased}'
   codec = rounds.codec_of(registry.method(text), shapes)
@@ -126,7 +126,7 @@ def test_randomk_sends_the_same_places_of_all_workers(unbiased):
 
 @pytest.mark.statistical
 @pytest.mark.parametrize('unbiased', [0, 1])
-def test_randomk_draws_every_place_as_often(unbiased):
+def test_randomk_draws_the_indices_of_a_segment_equally_often(unbiased):
   # 15 stretches of 3 elements or 4.
   size, draws = 50, 400
   text = f'randomk:ratio=0.3,unbiased={unbiased}'

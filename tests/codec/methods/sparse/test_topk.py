@@ -28,14 +28,14 @@ class TestTopk(conformance.CodecConformance):
   def make(self):
     return topk.TopK(self.ratio)
 
-  def arrives(self, variable):
+  def expected_values(self, variable):
     return largest(variable, self.ratio)
 
   def representable(self, size):
     values = conformance.rng().normal(size=size).astype(np.float32)
     return largest(values, self.ratio), np.float32(1)
 
-  def test_words_are_as_few_as_fit(self):
+  def test_num_words_is_minimal(self):
     words = [self.make().num_words(size) for size in range(10)]
     assert words == [0] + [2] * 4 + [4] * 4 + [6]
 
@@ -54,7 +54,7 @@ def test_words_are_golden():
 
 
 @pytest.mark.parametrize('mode', ['eager', 'graph', 'xla'])
-def test_ties_are_the_first_ones_in_every_mode(mode):
+def test_first_of_equal_magnitudes_is_sent_in_every_mode(mode):
   codec = registry.parse('topk:ratio=0.1')
   values = conformance.rng().integers(-3, 4, size=5000).astype(np.float32)
   values[:9] = [1e-40, -1e-44, 0.0, -0.0, 3e-39, 5.0, -5.0, 5.0, 4.0]
@@ -72,7 +72,7 @@ def test_ties_are_the_first_ones_in_every_mode(mode):
 @pytest.mark.parametrize(
   'kind', ['heavy', 'ties', 'zeros', 'few', 'periodic', 'hidden']
 )
-def test_the_largest_of_many_are_those_of_a_sort(kind):
+def test_largest_of_many_equal_a_sort(kind):
   size = 2**16 + 7
   rng = conformance.rng()
   values = {
@@ -91,7 +91,7 @@ def test_the_largest_of_many_are_those_of_a_sort(kind):
 
 
 @pytest.mark.parametrize('compiled', [False, True])
-def test_places_outside_are_passed_over(compiled):
+def test_indices_out_of_range_are_ignored(compiled):
   codec = registry.parse('topk:ratio=0.5')
   one = np.float32(1).view(np.int32)
   words = np.array([[-1, 10, 2**31 - 1, -(2**31), 3, *[one] * 5]], np.int32)
@@ -104,28 +104,28 @@ def test_places_outside_are_passed_over(compiled):
 
 
 @pytest.mark.parametrize(
-  ('place', 'word', 'message'),
+  ('index', 'word', 'message'),
   [
-    (0, -1, 'expected indices below 20, each once'),
-    (0, 20, 'expected indices below 20, each once'),
-    (2, 1, 'in rising order'),
-    (2, 5, 'in rising order'),
+    (0, -1, 'expected distinct indices below 20'),
+    (0, 20, 'expected distinct indices below 20'),
+    (2, 1, 'in ascending order'),
+    (2, 5, 'in ascending order'),
     (5, np.float32(np.inf).view(np.int32), 'expected finite values'),
     (5, np.float32(np.nan).view(np.int32), 'expected finite values'),
   ],
 )
-def test_damaged_payload_is_refused(place, word, message):
+def test_damaged_payload_is_refused(index, word, message):
   codec = registry.parse('topk:ratio=0.25')
   words = words_of(codec, np.linspace(1, 2, 20)[::-1])
   np.testing.assert_array_equal(validation.validate(codec, words, 20), words)
-  words[place] = word
+  words[index] = word
   with pytest.raises(ValueError, match=message):
     validation.validate(codec, words, 20)
 
 
-def test_a_place_that_stands_twice_is_refused():
+def test_repeated_index_is_refused():
   codec = registry.parse('topk:ratio=0.25')
   words = words_of(codec, np.ones(8))
   words[:2] = 3
-  with pytest.raises(ValueError, match='each once'):
+  with pytest.raises(ValueError, match='expected distinct'):
     validation.validate(codec, words, 8)

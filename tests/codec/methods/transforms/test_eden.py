@@ -39,7 +39,7 @@ def error(decoded, gradient):
 
 
 @pytest.mark.parametrize('draw', ['normal', 'heavy', 'sparse'])
-def test_error_is_theorys_for_any_gradient(draw):
+def test_error_agrees_with_theory_for_any_gradient(draw):
   values = {
     'normal': lambda: rng().normal(size=40_960),
     'heavy': lambda: rng().standard_t(3, size=40_960),
@@ -49,7 +49,7 @@ def test_error_is_theorys_for_any_gradient(draw):
   np.testing.assert_allclose(error(decoded, values), THEORY, rtol=0.06)
 
 
-def test_ternary_loses_four_times_as_much_at_the_same_bits():
+def test_ternary_has_four_times_the_error_at_the_same_bits():
   values = rng().normal(size=40_960).astype(np.float32)
   losses, bits = [], []
   for text in ('eden3', 'ternary'):
@@ -62,7 +62,7 @@ def test_ternary_loses_four_times_as_much_at_the_same_bits():
 
 
 @pytest.mark.statistical
-def test_mean_over_keys_comes_back_as_theory_lets_it():
+def test_error_of_the_mean_over_keys_agrees_with_theory():
   # Unbiased: the error of the mean of n falls as 1 / n. A bias would stay.
   values = rng().standard_t(3, size=4096).astype(np.float32)
   draws = 256
@@ -96,7 +96,7 @@ def test_words_are_a_key_scales_and_base3_codes(size):
 
 
 @pytest.mark.parametrize('values', [[3.0], [0.0] * 5, [1e30, -1e30]], ids=str)
-def test_these_come_back_as_they_are(values):
+def test_simple_gradients_round_trip(values):
   values = np.array(values, np.float32)
   _, (decoded,) = run(eden.eden3(), [values])
   np.testing.assert_allclose(decoded, values, rtol=1e-6)
@@ -137,7 +137,7 @@ def test_modes_agree_to_the_bit():
       )
 
 
-def test_sum_is_that_of_the_workers_in_order():
+def test_sum_equals_the_sum_of_decoded_payloads():
   values = rng().normal(size=(3, 5000)).astype(np.float32)
   codec = eden.eden3()
   shared = codec.probe([tf.constant(values[0])])
@@ -160,7 +160,7 @@ def test_element_that_is_not_finite_shows_in_the_probe(value):
 
 
 @pytest.mark.parametrize(
-  ('place', 'word', 'message'),
+  ('index', 'word', 'message'),
   [
     (2, np.float32(-1).view(np.int32), 'expected finite scales >= 0'),
     (2, np.float32(np.nan).view(np.int32), 'expected finite scales >= 0'),
@@ -169,9 +169,9 @@ def test_element_that_is_not_finite_shows_in_the_probe(value):
     (5, -1, 'base3: expected word'),
   ],
 )
-def test_damaged_payload_is_refused(place, word, message):
+def test_damaged_payload_is_refused(index, word, message):
   words, _ = run(eden.eden3(), [rng().normal(size=5000)])
-  words[place] = word
+  words[index] = word
   with pytest.raises(ValueError, match=message):
     validation.validate(eden.eden3(), words, 5000)
 
@@ -205,7 +205,7 @@ def test_every_payload_of_the_encoder_is_valid(size, factor):
 
 
 @pytest.mark.parametrize('fired', [1, 64, 4096])
-def test_valid_payloads_decode_to_nothing_far_beyond_the_probe(fired):
+def test_valid_payloads_decode_to_at_most_40_times_the_probe(fired):
   """To less than 40 times its root mean square; it had no bound."""
   size, width = 4096, packing.base3().width(4096)
   codes = (np.arange(20 * width) < fired).astype(np.int32).reshape(20, -1)
@@ -244,7 +244,7 @@ def test_bias_is_bounded_for_few_elements(values, largest):
 
 @pytest.mark.parametrize('bits', [2, 3, 4])
 def test_levels_are_the_centroids_between_borders_to_a_64th(bits):
-  values, borders = lloyd_max.OF_BITS[bits][1:3]
+  values, borders = lloyd_max.LEVELS_BY_BITS[bits][1:3]
   ends = np.array([0.0, *borders, np.inf])
   density = np.exp(-(ends**2) / 2) / math.sqrt(2 * math.pi)
   below = np.array([math.erf(end / math.sqrt(2)) for end in ends]) / 2

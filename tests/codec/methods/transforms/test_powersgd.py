@@ -71,7 +71,7 @@ class Hook:
 @pytest.mark.parametrize('rank', [1, 3])
 @pytest.mark.parametrize('feedback', [False, True])
 @pytest.mark.gate_every(2)
-def test_steps_are_those_of_the_hook(rank, feedback):
+def test_steps_equal_those_of_the_pytorch_hook(rank, feedback):
   text = f'powersgd:rank={rank},min_compression=1'
   method = registry.method('error_feedback+' * feedback + text)
   codec = rounds.codec_of(method, SHAPES)
@@ -97,7 +97,7 @@ def test_steps_are_those_of_the_hook(rank, feedback):
 
 
 @pytest.mark.parametrize('warm_start', [0, 1])
-def test_a_matrix_of_low_rank_arrives_whole(warm_start):
+def test_matrix_of_low_rank_decodes_exactly(warm_start):
   rng = np.random.default_rng(1)
   low = rng.normal(size=(30, 2)) @ rng.normal(size=(2, 20))
   method = registry.method(f'powersgd:rank=2,warm_start={warm_start}')
@@ -128,7 +128,7 @@ def test_very_small_and_large_gradients_are_coded_as_others(
   np.testing.assert_allclose(found[1], found[0], rtol=1e-3, atol=1e-5)
 
 
-def test_words_are_those_of_p_and_q_and_of_what_is_not_worth_it():
+def test_words_hold_p_and_q_and_uncompressed_variables():
   codec = rounds.codec_of(
     registry.method('powersgd:rank=2,min_compression=1'), SHAPES
   )
@@ -151,11 +151,11 @@ def test_words_are_those_of_p_and_q_and_of_what_is_not_worth_it():
     ((100, 100), 400, None),
   ],
 )
-def test_a_variable_is_compressed_if_it_is_worth_it(shape, rank, expected):
+def test_variable_is_compressed_only_if_it_saves_enough(shape, rank, expected):
   assert low_rank.split([shape], rank, 2.0).factors == (expected,)
 
 
-def test_a_gradient_of_zeros_is_not_the_end():
+def test_gradient_of_zeros_does_not_affect_later_steps():
   method = registry.method('powersgd')
   codec = rounds.codec_of(method, [(20, 20)])
   workers = rounds.Workers(codec, 1)
@@ -166,7 +166,7 @@ def test_a_gradient_of_zeros_is_not_the_end():
   np.testing.assert_allclose(mean, values, rtol=1e-5)
 
 
-def test_a_cold_start_is_another_each_step_and_does_not_depend_on_parts():
+def test_cold_start_depends_only_on_the_step():
   rng = np.random.default_rng(1)
   values = [[rng.normal(size=(20, 20)).astype(np.float32)] for _ in range(2)]
   codec = rounds.codec_of(registry.method('powersgd:warm_start=0'), [(20, 20)])
@@ -178,7 +178,7 @@ def test_a_cold_start_is_another_each_step_and_does_not_depend_on_parts():
   assert np.any(first != other)
 
 
-def test_steps_in_float_remember_the_same():
+def test_float_steps_keep_q():
   method = registry.method('error_feedback+powersgd:rank=2')
   codec = rounds.codec_of(method, SHAPES)
   plain = bucketing.in_float(codec, registry.method('identity'))

@@ -40,9 +40,9 @@ def error(decoded, gradient):
     ('eden:bits=4', 1 / (1 - 0.009497) - 1),
   ],
 )
-def test_eden_errs_as_theory_says_for_any_gradient(text, theory, kind):
+def test_eden_error_agrees_with_theory_for_any_gradient(text, theory, kind):
   values = draws_of(kind)
-  decoded = conformance.there_and_back(registry.parse(text), values)
+  decoded = conformance.round_trip(registry.parse(text), values)
   np.testing.assert_allclose(error(decoded, values), theory, rtol=0.08)
 
 
@@ -52,22 +52,22 @@ def thc_loss(values=None):
   weight = np.exp(-(x**2) / 2) / np.exp(-(x**2) / 2).sum()
   scaled = np.clip(x * 15 / 3, -15, 15)
   values = thc.table(3.0) if values is None else values
-  place = np.clip(np.searchsorted(values, scaled, side='right') - 1, 0, 14)
-  low, high = values[place], values[place + 1]
+  index = np.clip(np.searchsorted(values, scaled, side='right') - 1, 0, 14)
+  low, high = values[index], values[index + 1]
   variance = (scaled - low) * (high - scaled) * (3 / 15) ** 2
   clipped = (x - scaled * 3 / 15) ** 2
   return np.sum((variance + clipped) * weight)
 
 
 @pytest.mark.parametrize('kind', ['normal', 'heavy', 'sparse'])
-def test_thc_errs_as_its_table_does(kind):
+def test_thc_error_agrees_with_its_table(kind):
   values = draws_of(kind)
   codec = rounds.codec_of(registry.method('thc'), [(SIZE,)])
   (decoded,) = rounds.Workers(codec, 1).step(codec, [[values]], 0)
   np.testing.assert_allclose(error(decoded, values), thc_loss(), rtol=0.08)
 
 
-def test_no_other_table_of_thc_that_is_tried_loses_less():
+def test_thc_table_has_less_error_than_other_tables():
   table = thc.table(3.0)
   assert (len(table), table[0], table[-1]) == (16, -15, 15)
   assert np.all(np.diff(table) > 0)
@@ -83,7 +83,7 @@ def test_no_other_table_of_thc_that_is_tried_loses_less():
     assert thc_loss(np.sort([-15, *inner, 15])) > best
 
 
-def test_thc_entries_come_back_and_any_words_are_entries():
+def test_thc_entries_round_trip_and_any_words_are_entries():
   packing = thc.entries(3.0)
   rng = conformance.rng()
   codes = tf.constant(rng.choice(thc.table(3.0), size=1003), tf.int32)
@@ -94,7 +94,7 @@ def test_thc_entries_come_back_and_any_words_are_entries():
   assert set(wire.join(packing.unpack(anything)).numpy()) <= {*thc.table(3.0)}
 
 
-def test_thc_mean_of_equal_workers_errs_less_as_there_are_more():
+def test_thc_error_falls_with_the_number_of_workers():
   values = draws_of('heavy')
   codec = rounds.codec_of(registry.method('thc:span=4'), [(SIZE,)])
   (one,) = rounds.Workers(codec, 1).step(codec, [[values]], 0)
@@ -108,7 +108,7 @@ def test_thc_mean_of_equal_workers_errs_less_as_there_are_more():
 @pytest.mark.parametrize(
   ('size', 'is_kept'), [(2.0**-90, True), (2.0**-110, False)]
 )
-def test_thc_of_what_is_too_small_for_its_table_is_0(size, is_kept):
+def test_thc_decodes_tiny_gradients_to_zero(size, is_kept):
   values = (conformance.rng().normal(size=64) * size).astype(np.float32)
   codec = rounds.codec_of(registry.method('thc'), [(64,)])
   (decoded,) = rounds.Workers(codec, 1).step(codec, [[values]], 0)

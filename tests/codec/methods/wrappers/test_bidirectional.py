@@ -43,10 +43,10 @@ class Traced(wrapper.Wrapper):
 def states(workers, codec, name):
   """For each variable what all workers remember, float64 of its shape."""
   found = []
-  for place, state in enumerate(codec.states()[0]):
+  for index, state in enumerate(codec.states()[0]):
     if state.name != name:
       continue
-    rows = np.stack([own[0][place].numpy() for own in workers.own])
+    rows = np.stack([own[0][index].numpy() for own in workers.own])
     size = int(np.prod(SHAPES[state.variable]))
     if state.dealt == methods.RANGES:
       assert not np.any(rows.ravel()[size:])
@@ -113,7 +113,7 @@ class SparseTernary:
     (False, False),
   ],
 )
-def test_steps_are_those_of_sparse_ternary_compression(feeds_back, residual):
+def test_steps_equal_those_of_sparse_ternary_compression(feeds_back, residual):
   before = 'error_feedback+' if feeds_back else ''
   codec = codec_of(f'{before}bidirectional:residual={residual}+stc:ratio=0.2')
   workers = rounds.Workers(codec, WORKERS)
@@ -141,7 +141,7 @@ def test_steps_are_those_of_sparse_ternary_compression(feeds_back, residual):
     pytest.param('identity', marks=pytest.mark.slow),
   ],
 )
-def test_what_was_sent_and_what_all_owe_is_what_there_was(text):
+def test_sent_means_plus_residuals_equal_the_gradients(text):
   codec = codec_of(f'error_feedback+bidirectional+{text}')
   workers = rounds.Workers(codec, WORKERS)
   sent, were = workers.totals(codec, map(some_gradients, range(STEPS)))
@@ -160,7 +160,7 @@ def test_what_was_sent_and_what_all_owe_is_what_there_was(text):
   'text',
   ['stc:ratio=0.1', pytest.param('ternary', marks=pytest.mark.slow)],
 )
-def test_a_step_in_float_sends_what_is_owed_and_leaves_nothing(text):
+def test_float_step_sends_and_clears_all_residuals(text):
   codec = codec_of(f'error_feedback+bidirectional+{text}')
   plain = bucketing.in_float(codec, registry.method('identity'))
   workers = rounds.Workers(codec, WORKERS)
@@ -199,7 +199,7 @@ def test_without_residuals_an_unbiased_code_stays_unbiased():
 
 
 @pytest.mark.parametrize('text', ['ternary', 'stc', 'qsgd', 'sign'])
-def test_what_a_worker_sends_does_not_grow_with_their_number(text):
+def test_sent_words_do_not_grow_with_the_number_of_workers(text):
   sent = {}
   for count in (2, 4, 8, 64):
     codec = codec_of(f'bidirectional+{text}', count, [(1024, 1024)])
@@ -221,7 +221,7 @@ def test_what_a_worker_sends_does_not_grow_with_their_number(text):
   assert sent[64] < 2.4 * sent[2]
 
 
-def test_ranges_are_sent_to_their_workers_alone():
+def test_ranges_are_sent_only_to_their_workers():
   codec = codec_of('bidirectional+stc', 4, [(1024,)])
   (message,) = codec.messages(0)
   assert message.combine == methods.SCATTER
@@ -229,7 +229,7 @@ def test_ranges_are_sent_to_their_workers_alone():
   assert algorithms.choices([message], 4, 2, 'two_shot') == ['scatter']
 
 
-def test_ranges_are_cut_anew_for_other_workers():
+def test_ranges_are_split_again_for_another_number_of_workers():
   state = methods.State('r', methods.WORKER, 0, (3,), dealt=methods.RANGES)
   rows = np.array([[1, 2, 3, 4], [5, 6, 7, 0]], np.float32)
   np.testing.assert_array_equal(
@@ -244,26 +244,26 @@ def test_ranges_are_cut_anew_for_other_workers():
 @pytest.mark.parametrize(
   ('text', 'workers', 'said'),
   [
-    ('bidirectional+stc', 0, 'expected how many workers there are'),
+    ('bidirectional+stc', 0, 'expected the number of workers'),
     ('bidirectional+powersgd', 2, 'one round'),
     ('bidirectional+error_feedback+stc', 2, 'Put error_feedback'),
     ('bidirectional+ternary:sharing=requantize', 2, 'sharing=requantize'),
     ('bidirectional+ternary:packing=huffman243', 2, 'fixed length'),
   ],
 )
-def test_what_ranges_cannot_be_coded_by_is_refused(text, workers, said):
+def test_unsupported_methods_are_refused(text, workers, said):
   with pytest.raises(ValueError, match=said):
     registry.method(text, workers)
 
 
-def test_another_number_of_workers_than_it_was_made_for_is_refused():
+def test_wrong_number_of_workers_is_refused():
   codec = codec_of('bidirectional:workers=4+stc')
   with pytest.raises(ValueError, match='4 workers'):
     rounds.Workers(codec, WORKERS).step(codec, some_gradients(0), 0)
 
 
 @pytest.mark.parametrize(('text', 'probes'), [('stc', 2), ('ternary', 8)])
-def test_ranges_have_probes_of_their_own_where_they_are_of_use(text, probes):
+def test_ranges_have_separate_probes_only_if_the_method_uses_them(text, probes):
   codec = codec_of(f'bidirectional+{text}', 4, [(1024,), (12,)])
   plain = codec_of(text, 4, [(256,), (3,)])
   assert codec.num_probes == probes

@@ -45,7 +45,7 @@ def codec_of(text):
     pytest.param('eden3', marks=pytest.mark.slow),
   ],
 )
-def test_what_was_sent_and_what_is_left_is_what_there_was(text):
+def test_sent_means_plus_residuals_equal_the_gradients(text):
   codec = codec_of(text)
   workers = rounds.Workers(codec, WORKERS)
   sent, were = workers.totals(codec, map(some_gradients, range(STEPS)))
@@ -58,7 +58,7 @@ def test_what_was_sent_and_what_is_left_is_what_there_was(text):
 
 
 @pytest.mark.parametrize('text', ['topk:ratio=0.1', 'sign', 'ternary'])
-def test_a_worker_keeps_what_its_own_words_leave_out(text):
+def test_residual_is_the_error_of_the_local_words(text):
   codec = codec_of(text)
   workers = rounds.Workers(codec, WORKERS)
   values = some_gradients(0)
@@ -76,7 +76,7 @@ def test_a_worker_keeps_what_its_own_words_leave_out(text):
 @pytest.mark.parametrize(
   'text', ['topk:ratio=0.1', 'sign:decide=majority', 'ternary']
 )
-def test_a_step_in_float_sends_the_residual_and_leaves_none(text):
+def test_float_step_sends_and_clears_the_residual(text):
   codec = codec_of(text)
   plain = bucketing.in_float(codec, registry.method('identity'))
   workers = rounds.Workers(codec, WORKERS)
@@ -91,7 +91,7 @@ def test_a_step_in_float_sends_the_residual_and_leaves_none(text):
   assert not any(np.any(r) for own in residuals(workers) for r in own)
 
 
-def test_residuals_are_of_the_variables_and_unbiasedness_is_gone():
+def test_residuals_have_variable_shapes_and_the_method_is_biased():
   codec = codec_of('ternary')
   (states,) = codec.states()
   assert [s.name for s in states] == [error_feedback.RESIDUAL] * len(SHAPES)
@@ -114,7 +114,7 @@ def shares_left(text, steps, size=16_384):
   return shares
 
 
-def test_ternary_clipped_at_one_deviation_is_a_contraction():
+def test_ternary_clipped_at_one_deviation_is_contractive():
   # Of a normal number x the code leaves E |x| - x**2 + P(|x| > 1) and the like:
   # 0.2659 of the square in the mean, by integration.
   shares = shares_left('ternary:clip_factor=1', 40)
@@ -123,7 +123,7 @@ def test_ternary_clipped_at_one_deviation_is_a_contraction():
   assert max(shares) < 1.2 * 0.2659 / (1 - 0.2659)
 
 
-def test_ternary_clipped_at_two_and_a_half_is_none_and_residuals_grow():
+def test_residuals_of_ternary_clipped_at_2_5_deviations_grow():
   shares = shares_left('ternary', 40)
   np.testing.assert_allclose(shares[0], 1.0095, rtol=0.05)
   # All that is left stays, and more comes with each step.

@@ -52,7 +52,7 @@ class Reference:
   ('options', 'masking', 'clip_norm'),
   [('', True, 0), (':masking=0', False, 0), (':clip_norm=5', True, 5)],
 )
-def test_steps_are_those_of_the_paper(options, masking, clip_norm):
+def test_steps_equal_those_of_the_paper(options, masking, clip_norm):
   text = f'momentum{options}+topk:ratio=0.1'
   codec = rounds.codec_of(registry.method(text), SHAPES)
   workers = rounds.Workers(codec, WORKERS)
@@ -68,7 +68,7 @@ def test_steps_are_those_of_the_paper(options, masking, clip_norm):
       )
 
 
-def test_a_code_that_looks_at_the_mean_goes_on_with_the_velocity():
+def test_momentum_of_powersgd_equals_error_feedback_of_velocities():
   alone, corrected = (
     rounds.codec_of(registry.method(text), SHAPES)
     for text in (
@@ -90,7 +90,7 @@ def test_a_code_that_looks_at_the_mean_goes_on_with_the_velocity():
       np.testing.assert_allclose(mean, other, rtol=1e-4, atol=1e-5)
 
 
-def test_steps_in_float_go_on_with_the_velocity():
+def test_float_steps_keep_the_velocity():
   codec = rounds.codec_of(registry.method('dgc:ratio=0.1'), SHAPES)
   plain = bucketing.in_float(codec, registry.method('identity'))
   workers = rounds.Workers(codec, WORKERS)
@@ -104,7 +104,7 @@ def test_steps_in_float_go_on_with_the_velocity():
       np.testing.assert_allclose(mean, velocity[i], rtol=1e-5, atol=1e-5)
 
 
-def test_decay_of_residuals_is_theirs():
+def test_decay_multiplies_the_residuals():
   codec = rounds.codec_of(
     registry.method('error_feedback:decay=0.5+topk:ratio=0.1'), [(20,)]
   )
