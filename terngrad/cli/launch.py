@@ -33,13 +33,13 @@ USAGE = """\
       --batch_size=64 --codec=ternary
   {program} --num_workers=2 --num_ps=1 -- train mnist ...
 
-Without parameter servers the workers are equal and exchange codes with each
-other; with --num_ps=1 or more they push to them and pull sums. Behind `--`
-stands a command `train` with its flags; hosts and numbers are filled in. Every
-line of the log says whose it is. Where a process fails the others are stopped,
-and its exit code is this program's; signals are passed on, and what has not
-ended 27 seconds after one is killed. Parameter servers on GPUs of their own, or
-several machines: below.
+Without parameter servers the workers exchange codes with each other; with
+--num_ps=1 or more they push codes to the servers and pull sums. After `--`
+comes a command `train` with its flags; hosts and task numbers are added to it.
+Every line of the log begins with the name of its process. If a process fails,
+the others are stopped, and this program exits with its exit code. Signals are
+passed on; processes that have not ended 27 seconds later are killed. For
+parameter servers on separate GPUs, or several machines, see below.
 """
 
 # Seconds that a process has to write a checkpoint and end after SIGTERM.
@@ -51,10 +51,12 @@ class Flags(launch_flags.Hosts):
   """The flags, and the training command after `--`."""
 
   num_workers: int = options.option(
-    2, 'Worker processes, on this machine.', 'cluster'
+    2, 'Number of worker processes on this machine.', 'cluster'
   )
   num_ps: int = options.option(
-    0, 'Parameter servers; 0: workers exchange with each other.', 'cluster'
+    0,
+    'Number of parameter servers; 0: workers exchange with each other.',
+    'cluster',
   )
   command: tuple[str, ...] = ()
 
@@ -67,7 +69,7 @@ def launch(values: Flags) -> int:
       command does not train on several processes.
     terngrad.errors.ConfigError: a value is invalid; nothing was started.
   """
-  if launch_flags.is_asked(values):
+  if launch_flags.uses_hosts(values):
     if values.hosts and not options.is_default(values, 'num_workers'):
       raise flags.UsageError(
         '--num_workers: expected none beside --hosts, each of which is a '
@@ -81,10 +83,12 @@ def launch(values: Flags) -> int:
   with contextlib.ExitStack() as stack:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     stack.enter_context(
-      children.handling(numbers, lambda number: events.put((None, number)))
+      children.signal_handlers(
+        numbers, lambda number: events.put((None, number))
+      )
     )
     processes = [
-      stack.enter_context(_started(label, arguments, events))
+      stack.enter_context(_run_task(label, arguments, events))
       for label, arguments in tasks(values)
     ]
     return _wait(processes, events)
@@ -103,11 +107,11 @@ def tasks(values: Flags) -> list[tuple[str, list[str]]]:
   free = ports.free(values.num_workers + values.num_ps)
   hosts = [f'localhost:{port}' for port in free]
   workers, servers = hosts[: values.num_workers], hosts[values.num_workers :]
-  found = launch_hosts.assigned(
+  assigned = launch_hosts.assign(
     values.command, ','.join(workers), ','.join(servers)
   )
   # Servers first; within each job, task 0 is the last.
-  ordered = sorted(found, key=lambda task: (task[0], -task[1]))
+  ordered = sorted(assigned, key=lambda task: (task[0], -task[1]))
   return [(f'{job} {index}', words) for job, index, words in ordered]
 
 
@@ -133,7 +137,7 @@ _Events = queue.SimpleQueue[tuple[_Process | None, int]]
 
 
 @contextlib.contextmanager
-def _started(
+def _run_task(
   label: str, arguments: Sequence[str], events: _Events
 ) -> Iterator[_Process]:
   """Runs a task during a block, and prints its output with its label.
@@ -202,10 +206,10 @@ def _wait(running: list[_Process], events: _Events) -> int:
   code = exit_codes.decisive(ended)
   if stopped or not code:
     return stopped
-  return command.complain(
+  return command.report_error(
     'error',
-    f'{ended[code].label} ended with exit code {code}: expected 0 of all, so '
-    'that the others are stopped. Its last lines say why.',
+    f'{ended[code].label} ended with exit code {code}: expected 0, so the '
+    'other processes are stopped. Its last lines in the log say why.',
     code,
   )
 
