@@ -249,10 +249,10 @@ def build_config(
     names: maps flags to fields, where they differ.
     **changes: values of fields that no flag sets.
   """
-  known = {field.name for field in options.fields(config_class)}
+  field_names = {field.name for field in options.fields(config_class)}
   fields = {
     name: value
     for flag, value in options.by_name(values).items()
-    if (name := names.get(flag, flag)) in known
+    if (name := names.get(flag, flag)) in field_names
   }
   return options.build(config_class, **(fields | changes))

@@ -132,26 +132,26 @@ def act(values: Flags) -> None:
   fitted = _read_steps(values.fitted_to, shapes)
   others = _read_steps(values.beside, shapes)
   measured = [*fitted, *others]
-  known = _parameters(values, [one.text for one in measured])
+  parameters = _parameters(values, [one.text for one in measured])
   if fitted:
-    known = parameters_lib.fit(known, fitted, shapes)._replace(
-      source=f'{known.source}; fitted to {", ".join(values.fitted_to)}'
+    parameters = parameters_lib.fit(parameters, fitted, shapes)._replace(
+      source=f'{parameters.source}; fitted to {", ".join(values.fitted_to)}'
     )
     command.say(
-      f'fitted: {known.computing:.4g} s of computing, overlap '
-      f'{known.overlap:.2f}, efficiency {known.efficiency:.3f}, coding '
-      f'{known.coding:.2f} times the timed seconds'
+      f'fitted: {parameters.computing:.4g} s of computing, overlap '
+      f'{parameters.overlap:.2f}, efficiency {parameters.efficiency:.3f}, '
+      f'coding {parameters.coding:.2f} times the timed seconds'
     )
-  _report_errors('fitted to', known, fitted, shapes)
-  _report_errors('beside', known, others, shapes)
-  network = known.network(values.bandwidth, values.workers)
+  _report_errors('fitted to', parameters, fitted, shapes)
+  _report_errors('beside', parameters, others, shapes)
+  network = parameters.network(values.bandwidth, values.workers)
   arguments = (
     values.codecs,
     shapes,
-    known.computing,
+    parameters.computing,
     network,
-    known.costs,
-    known.overlap,
+    parameters.costs,
+    parameters.overlap,
   )
   table = model.table(*arguments)
   command.say(table.to_string(index=False, float_format='{:.4g}'.format))
@@ -163,7 +163,7 @@ def act(values: Flags) -> None:
   if values.output:
     path = tables.write(values.output, 'plan', table, chart.draw(*arguments))
     parameters_path = parameters_lib.default_path(values.output)
-    parameters_lib.write(parameters_path, known)
+    parameters_lib.write(parameters_path, parameters)
     command.say(f'plot: {path}; parameters: {parameters_path}')
 
 
@@ -185,9 +185,9 @@ def _parameters(
 ) -> 'parameter_types.Parameters':
   """Returns parameters with the costs of --codecs and of further codecs."""
   if values.parameters:
-    known = parameters_lib.read(values.parameters)
+    parameters = parameters_lib.read(values.parameters)
   else:
-    known = parameters_lib.Parameters(
+    parameters = parameters_lib.Parameters(
       f'--seconds and other flags; codes timed in {values.rounds} rounds on '
       f'{platform.processor() or platform.machine()}, {os.cpu_count()} cores',
       values.seconds,
@@ -201,20 +201,20 @@ def _parameters(
     timed = {
       text: coding.measure(text, values.rounds)
       for text in dict.fromkeys([model.FLOAT32, *values.codecs, *more])
-      if text not in known.codes
+      if text not in parameters.codes
     }
-  return known._replace(codes=known.codes | timed)
+  return parameters._replace(codes=parameters.codes | timed)
 
 
 def _report_errors(
   name: str,
-  known: 'parameter_types.Parameters',
+  parameters: 'parameter_types.Parameters',
   measured: 'Sequence[parameter_types.Measured]',
   shapes: Sequence[Sequence[int]],
 ) -> None:
   if not measured:
     return
-  table = parameters_lib.beside(known, measured, shapes)
+  table = parameters_lib.beside(parameters, measured, shapes)
   command.say(f'{name}:')
   command.say(table.to_string(index=False, float_format='{:.4g}'.format))
   magnitudes = table['error'].abs()

@@ -133,18 +133,18 @@ def _has_same_names(names: dict[int, str] | None, path: pathlib.Path) -> bool:
   Raises:
     slim.errors.DataError: it has another name for a label.
   """
-  known = labels.read(path.parent, first_label=0)
+  stored = labels.read(path.parent, first_label=0)
   names = names or {}
-  if known and any(
-    known.get(label, name) != name for label, name in names.items()
+  if stored and any(
+    stored.get(label, name) != name for label, name in names.items()
   ):
     raise errors.DataError(
       f'{path}: expected the classes of the images, {labels.listed(names)}; '
-      f'received {labels.listed(known)}. Readers would confuse classes: put '
+      f'received {labels.listed(stored)}. Readers would confuse classes: put '
       'databases of other classes into other folders, or remove the file if '
       'no database there needs it.'
     )
-  return bool(known)
+  return bool(stored)
 
 
 COMMAND = writing.converter(
