@@ -162,7 +162,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
         'terngrad.cli.report.gradients:COMMAND',
       ),
       'histograms': Entry(
-        'what clipping and codes do to gradients, by variable',
+        'the effect of clipping and codes on gradients, by variable',
         'terngrad.cli.report.histograms:COMMAND',
       ),
       'net': Entry(

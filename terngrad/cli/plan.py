@@ -157,7 +157,7 @@ def act(values: Flags) -> None:
   command.say(table.to_string(index=False, float_format='{:.4g}'.format))
   best = table.iloc[0]
   command.say(
-    f'fastest: {best["codec"]}, {best["step"]:.3g} s a step, '
+    f'fastest: {best["codec"]}, {best["step"]:.3g} s per step, '
     f'{best["over float32"]:.2f} times as fast as float32'
   )
   if values.output:

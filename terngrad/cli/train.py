@@ -40,8 +40,8 @@ _SERVERS_USAGE = """\
       --clip_factor=2.5
 
 Start one process for every host of the two lists. Workers push codes of -1, 0
-and +1 and pull their sums; worker 0 writes the checkpoints. --batch_size is
-that of one worker. The same commands continue a run that was stopped.
+and +1 and pull their sums; worker 0 writes the checkpoints. --batch_size is for
+one worker. The same commands continue a run that was stopped.
 """
 
 

@@ -224,21 +224,21 @@ class ServerConfig(configs.TrainConfig):
     """Refuses options that need all workers to be in the same step."""
     options.refuse(
       self.codes.floating_grad_epoch != 0,
-      'floating_grad_epoch: expected 0 where a step does not wait for all '
+      'floating_grad_epoch: expected 0 if a step does not wait for all '
       f'workers, received {self.codes.floating_grad_epoch}: they are not in '
       'the same epoch. Use --grad_bits=32 for float32 gradients, or leave it '
       'out.',
     )
     options.refuse(
       self.devices.local_steps > 1,
-      'local_steps: expected 1 where a step does not wait for all workers, '
+      'local_steps: expected 1 if a step does not wait for all workers, '
       f'received {self.devices.local_steps}: only the mean of all workers '
       'makes their parameters equal again. Leave it out, or use a synchronous '
       'run.',
     )
     options.refuse(
       self.model.dtype == 'float16',
-      'dtype: expected float32 or bfloat16 where a step does not wait for '
+      'dtype: expected float32 or bfloat16 if a step does not wait for '
       'all workers, received float16: loss scaling needs all workers in the '
       'same step. Use --dtype=bfloat16.',
     )
@@ -246,7 +246,7 @@ class ServerConfig(configs.TrainConfig):
       _check_asynchronous_code(code)
     options.refuse(
       self.codes.codec_warm_up != '',
-      'codec_warm_up: expected none where a step does not wait for all '
+      'codec_warm_up: expected none if a step does not wait for all '
       f'workers, received {self.codes.codec_warm_up!r}: they are not in the '
       'same step. Leave it out, or use a synchronous run.',
     )
@@ -256,7 +256,7 @@ def _check_asynchronous_code(code: 'methods.Method') -> None:
   """Refuses a code whose workers depend on each other within a step."""
   options.refuse(
     code.carries,
-    'codec: expected sharing=probe where a step does not wait for all '
+    'codec: expected sharing=probe if a step does not wait for all '
     f'workers, received {code.name}: each process encodes with its local '
     'scaler, and there is no shared one to requantize to. Leave sharing out, '
     'or use a synchronous run.',
@@ -267,7 +267,7 @@ def _check_asynchronous_code(code: 'methods.Method') -> None:
   waits = code.num_rounds > 1 or code.finishes or code.draws_in_decode
   options.refuse(
     waits or not owners <= {method.WORKER},
-    'codec: expected a code of one round where a step does not wait for all '
+    'codec: expected a code of one round if a step does not wait for all '
     f'workers, received {code.name}, whose workers wait for each other, store '
     'the mean of all or draw the same random numbers in a step. Use a '
     'synchronous run, or another code.',

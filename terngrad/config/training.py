@@ -76,7 +76,7 @@ class TrainConfig:
     options.refuse(
       (devices.fragments > 1 or devices.overlap_steps > 0 or has_state)
       and self.model.dtype == 'float16',
-      'dtype: expected float32 or bfloat16 where nodes keep a state between '
+      'dtype: expected float32 or bfloat16 if nodes keep a state between '
       'exchanges, received float16: a step that loss scaling skips would not '
       'restore the state. Use --dtype=bfloat16.',
     )

@@ -107,7 +107,7 @@ def test_an_asynchronous_run_has_one_gradient_per_update_of_one_kind():
   assert message.startswith('num_replicas_to_aggregate: expected it to be left')
   for pace in ({'sync': False}, {'num_replicas_to_aggregate': 1}):
     message = refused(floating_grad_epoch=2, **pace)
-    assert 'expected 0 where a step does not wait for all workers' in message
+    assert 'expected 0 if a step does not wait for all workers' in message
   make(floating_grad_epoch=2).validate()
   assert '--max_staleness=-1 or more' in refused(sync=False, max_staleness=-2)
 
@@ -148,7 +148,7 @@ def test_loss_scaling_needs_steps_of_all_workers(pace):
   make(dtype='float16').validate()
   make(dtype='bfloat16', **pace).validate()
   message = refused(dtype='float16', **pace)
-  assert message.startswith('dtype: expected float32 or bfloat16 where a step')
+  assert message.startswith('dtype: expected float32 or bfloat16 if a step')
   assert '--dtype=bfloat16' in message
 
 
@@ -170,7 +170,7 @@ def test_requantizing_needs_steps_of_all_workers(pace):
   codec = 'ternary:sharing=thin'
   make(codec=codec).validate()
   message = refused(codec=codec, **pace)
-  assert message.startswith('codec: expected sharing=probe where a step does')
+  assert message.startswith('codec: expected sharing=probe if a step does')
   assert f'received {registry.method(codec).name}: ' in message
 
 
@@ -187,7 +187,7 @@ def test_requantizing_needs_steps_of_all_workers(pace):
 def test_several_rounds_need_steps_of_all_workers(codec, pace):
   make(codec=codec).validate()
   message = refused(codec=codec, **pace)
-  assert message.startswith('codec: expected a code of one round where a step')
+  assert message.startswith('codec: expected a code of one round if a step')
   assert f'received {registry.method(codec).name}, ' in message
   # A rule's code is one of the run.
   rule = refused(codec_rules=f'rank>1 -> {codec}', **pace)

@@ -215,11 +215,11 @@ def test_flags_choose_the_code(options, expected):
     ),
     (
       {'local_steps': 2, 'inner_optimizer': 'adamw', 'dtype': 'float16'},
-      'dtype: expected float32 or bfloat16 where nodes keep a state',
+      'dtype: expected float32 or bfloat16 if nodes keep a state',
     ),
     (
       {'local_steps': 2, 'fragments': 2, 'dtype': 'float16'},
-      'dtype: expected float32 or bfloat16 where nodes keep a state',
+      'dtype: expected float32 or bfloat16 if nodes keep a state',
     ),
     (
       {'local_steps': 5, 'fragments': 3},

@@ -69,7 +69,7 @@ def run_kind(values: Any) -> RunKind:
   if values.replicas_to_aggregate != workers:
     raise flags.UsageError(
       f'--replicas_to_aggregate: expected all {workers} of --worker_replicas, '
-      'for which a step without parameter servers waits; received '
+      'because without parameter servers every step waits for all; received '
       f'{values.replicas_to_aggregate}. Use --replicas_to_aggregate={workers}.'
     )
   if is_one_task:

@@ -99,7 +99,7 @@ class Flags(_Options):
     0.0, 'Share of each label that is spread over all classes.', 'model'
   )
   max_number_of_steps: int = option(
-    0, 'Steps to train; 0: until it is stopped.', 'run'
+    0, 'Steps to train; 0: train until stopped.', 'run'
   )
   checkpoint_path: str = option(
     '', 'Checkpoint, or folder of checkpoints, to start from.', 'run'
