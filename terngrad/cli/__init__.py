@@ -6,7 +6,7 @@ import sys
 if importlib.util.find_spec('absl') is None:
   sys.stderr.write(
     'error: expected a Python with the packages of terngrad, received '
-    f'{sys.executable} without absl. Use that of the environment in which it '
-    'is installed: source .venv/bin/activate; scripts/setup.sh makes one.\n'
+    f'{sys.executable} without absl. Activate the environment that has them: '
+    'source .venv/bin/activate; scripts/setup.sh makes one.\n'
   )
   raise SystemExit(2)

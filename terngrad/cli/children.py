@@ -59,7 +59,7 @@ def run(
 
 
 @contextlib.contextmanager
-def handling(
+def signal_handlers(
   numbers: Iterable[int], act: Callable[[int], None]
 ) -> Iterator[None]:
   """Replaces the handlers of signals during a block.

@@ -60,7 +60,7 @@ class Command(NamedTuple):
     required: names of options that must not be empty; checked before anything
       is loaded.
     rest: name of a tuple field that takes the arguments after `--`.
-    own_names: maps options to this command's flags, so that error messages
+    flag_names: maps options to this command's flags, so that error messages
       name the flags of the command line.
     needs_tensorflow: whether `act` uses TensorFlow.
     is_converter: True prefixes errors with the program's name, and returns
@@ -77,7 +77,7 @@ class Command(NamedTuple):
   words: tuple[str, ...] = ()
   required: tuple[str, ...] = ()
   rest: str = ''
-  own_names: dict[str, str] = {}
+  flag_names: dict[str, str] = {}
   needs_tensorflow: bool = True
   is_converter: bool = False
   ends_process: bool = False
@@ -132,27 +132,27 @@ def _act(command: Command, program: str, arguments: Sequence[str]) -> int:
       logging.set_verbosity(logging.INFO)
     return command.act(parsed.values) or DONE
   except (flags.UsageError, errors.ConfigError, data_errors.DataError) as error:
-    is_of_data = isinstance(error, data_errors.DataError) and not isinstance(
+    is_data_error = isinstance(error, data_errors.DataError) and not isinstance(
       error, data_errors.UnknownNameError
     )
-    code = FAILED if command.is_converter and is_of_data else REFUSED
-    return complain(label, _in_own_words(command, error), code)
+    code = FAILED if command.is_converter and is_data_error else REFUSED
+    return report_error(label, _use_flag_names(command, error), code)
   except ModuleNotFoundError as error:
     if message := extras.advice(error, program):
-      return complain(label, message, REFUSED)
+      return report_error(label, message, REFUSED)
     raise
   except errors.TrainingError as error:
-    return complain(label, _in_own_words(command, error), FAILED)
+    return report_error(label, _use_flag_names(command, error), FAILED)
   except KeyboardInterrupt as error:
     if command.is_converter:
-      complain(label, 'stopped; the same command continues.', 0)
+      report_error(label, 'stopped; the same command continues.', 0)
     return SIGNALLED + getattr(error, 'number', signal.SIGINT)
 
 
-def _in_own_words(command: Command, error: Exception) -> str:
+def _use_flag_names(command: Command, error: Exception) -> str:
   """Returns an error's message, with the command's names of the options."""
   return re.sub(
-    r'\w+', lambda found: command.own_names.get(found[0], found[0]), str(error)
+    r'\w+', lambda found: command.flag_names.get(found[0], found[0]), str(error)
   )
 
 
@@ -162,7 +162,7 @@ def say(line: object) -> None:
   sys.stdout.flush()
 
 
-def complain(label: str, error: object, code: int) -> int:
+def report_error(label: str, error: object, code: int) -> int:
   """Prints an error with a label; returns the exit code."""
   sys.stderr.write(f'{label}: {error}\n')
   return code
@@ -217,7 +217,7 @@ def named_path(
   return name, path
 
 
-def without(config: type, names: Collection[str]) -> Any:
+def drop_options(config: type, names: Collection[str]) -> Any:
   """Copies a configuration class without some options, as a base class.
 
   Args:
@@ -240,7 +240,7 @@ def without(config: type, names: Collection[str]) -> Any:
   )
 
 
-def renamed(
+def build_config(
   values: Any,
   config_class: 'type[_Config]',
   names: Mapping[str, str],
@@ -254,10 +254,10 @@ def renamed(
     names: maps flags to fields, where they differ.
     **changes: values of fields that no flag sets.
   """
-  known = {field.name for field in options.fields(config_class)}
-  given = {
+  field_names = {field.name for field in options.fields(config_class)}
+  fields = {
     name: value
     for flag, value in options.by_name(values).items()
-    if (name := names.get(flag, flag)) in known
+    if (name := names.get(flag, flag)) in field_names
   }
-  return options.build(config_class, **(given | changes))
+  return options.build(config_class, **(fields | changes))

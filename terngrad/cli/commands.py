@@ -18,13 +18,13 @@ class Entry(NamedTuple):
 
   Attributes:
     summary: one line that says what the command is for.
-    home: `module:name` of a `command.Command`, or of a function that makes one
-      from a preset.
+    location: `module:name` of a `command.Command`, or of a function that makes
+      one from a preset.
     preset: the name of that preset, or ''.
   """
 
   summary: str
-  home: str
+  location: str
   preset: str = ''
 
 
@@ -40,10 +40,10 @@ class Group(NamedTuple):
   members: Mapping[str, Entry]
 
 
-def _of_presets(home: str) -> dict[str, Entry]:
+def _data_set_entries(location: str) -> dict[str, Entry]:
   """Returns one entry per data set."""
   return {
-    name: Entry(preset.title, home, name)
+    name: Entry(preset.title, location, name)
     for name, preset in presets.PRESETS.items()
   }
 
@@ -53,11 +53,11 @@ COMMANDS: Mapping[str, Entry | Group] = {
     'Write a data set in the form that the trainers read.',
     {
       'dataset': Entry(
-        'MNIST, Fashion-MNIST, CIFAR-10 or flowers, fetched where they are not',
+        'MNIST, Fashion-MNIST, CIFAR-10 or flowers, downloaded if missing',
         'terngrad.cli.convert.dataset:COMMAND',
       ),
       'images': Entry(
-        'a folder of your own images, one folder a class',
+        'a folder of your own images, one folder per class',
         'terngrad.cli.convert.images:COMMAND',
       ),
       'flowers': Entry(
@@ -69,7 +69,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
         'terngrad.cli.convert.imagenet:COMMAND',
       ),
       'download_imagenet': Entry(
-        'ImageNet from its archives, fetched where they are not',
+        'ImageNet from its archives, downloaded if missing',
         'terngrad.cli.convert.download_imagenet:COMMAND',
       ),
       'imagenet_boxes': Entry(
@@ -81,19 +81,19 @@ COMMANDS: Mapping[str, Entry | Group] = {
         'terngrad.cli.convert.imagenet_validation:COMMAND',
       ),
       'tfds': Entry(
-        'lets tensorflow-datasets read what was written',
+        'lets tensorflow-datasets read a converted data set',
         'terngrad.cli.convert.tfds:COMMAND',
       ),
       'database': Entry(
-        "an image database, as Caffe2's trainer read it",
+        "an image database, as Caffe2's trainer reads it",
         'terngrad.cli.convert.database:COMMAND',
       ),
     },
   ),
   'train': Group(
-    'Train a net with compressed gradients, on one machine or between equals.',
+    'Train a net with compressed gradients, in one process or several.',
     {
-      **_of_presets('terngrad.cli.train:alone'),
+      **_data_set_entries('terngrad.cli.train:trainer'),
       'slim': Entry(
         "any data set, with TF-Slim's flags",
         'terngrad.cli.slim.train:COMMAND',
@@ -109,13 +109,13 @@ COMMANDS: Mapping[str, Entry | Group] = {
     },
   ),
   'distributed_train': Group(
-    'Be one task of a training run with parameter servers.',
-    _of_presets('terngrad.cli.train:with_servers'),
+    'Run one task of a training run with parameter servers.',
+    _data_set_entries('terngrad.cli.train:server_trainer'),
   ),
   'eval': Group(
     'Score the checkpoints of a training run.',
     {
-      **_of_presets('terngrad.cli.evaluate:of'),
+      **_data_set_entries('terngrad.cli.evaluate:scorer'),
       'slim': Entry(
         "any data set, with TF-Slim's flags",
         'terngrad.cli.slim.evaluate:COMMAND',
@@ -127,11 +127,11 @@ COMMANDS: Mapping[str, Entry | Group] = {
     'terngrad.cli.sweep:COMMAND',
   ),
   'plan': Entry(
-    'which code makes the fastest step on a network',
+    'Find the gradient code with the fastest step on a network.',
     'terngrad.cli.plan:COMMAND',
   ),
   'predict': Entry(
-    'Say what a trained net sees in image files.',
+    'Classify image files with a trained net.',
     'terngrad.cli.predict:COMMAND',
   ),
   'export': Entry(
@@ -139,11 +139,11 @@ COMMANDS: Mapping[str, Entry | Group] = {
     'terngrad.cli.export:COMMAND',
   ),
   'launch': Entry(
-    'Start all processes of a run on this machine.',
+    'Start all processes of a run, on one machine or several.',
     'terngrad.cli.launch:COMMAND',
   ),
   'report': Group(
-    'Look at runs that have been made.',
+    'Report on training runs.',
     {
       'compare': Entry(
         'a table and curves of several runs',
@@ -166,7 +166,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
         'terngrad.cli.report.gradients:COMMAND',
       ),
       'histograms': Entry(
-        'what clipping and codes do to gradients, by variable',
+        'the effect of clipping and codes on gradients, by variable',
         'terngrad.cli.report.histograms:COMMAND',
       ),
       'net': Entry(
@@ -174,23 +174,23 @@ COMMANDS: Mapping[str, Entry | Group] = {
         'terngrad.cli.report.net:COMMAND',
       ),
       'versions': Entry(
-        'what the hosts of a run must have in common',
+        'the versions that all hosts of a run must share',
         'terngrad.cli.report.versions:COMMAND',
       ),
     },
   ),
   'measure': Group(
-    'Measure speed, bytes and quality, as ratios in one run.',
+    'Measure speed, bytes and quality, as ratios within one run.',
     {
       'bytes': Entry(
-        'what a worker sends, counted', 'terngrad.cli.measure.bytes:COMMAND'
+        'bytes that a worker sends', 'terngrad.cli.measure.bytes:COMMAND'
       ),
       'codec': Entry(
         'codecs: speed and quality', 'terngrad.cli.measure.codec:COMMAND'
       ),
       'data': Entry('the converters', 'terngrad.cli.measure.data:COMMAND'),
       'eval': Entry(
-        'an evaluation beside a bare forward pass',
+        'an evaluation, relative to a bare forward pass',
         'terngrad.cli.measure.evaluation:COMMAND',
       ),
       'exchange': Entry(
@@ -198,7 +198,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
         'terngrad.cli.measure.exchange:COMMAND',
       ),
       'fit': Entry(
-        "steps of Keras's fit beside those without compression",
+        "steps of Keras's fit, relative to those without compression",
         'terngrad.cli.measure.fit:COMMAND',
       ),
       'pipeline': Entry(
@@ -206,15 +206,15 @@ COMMANDS: Mapping[str, Entry | Group] = {
         'terngrad.cli.measure.pipeline:COMMAND',
       ),
       'scaling': Entry(
-        'training on more and more devices and processes',
+        'training speed by the number of devices and processes',
         'terngrad.cli.measure.scaling:COMMAND',
       ),
       'step': Entry(
-        'a training step beside one without compression',
+        'a training step, relative to one without compression',
         'terngrad.cli.measure.step:COMMAND',
       ),
       'variance': Entry(
-        "what codes add to the gradients' variance",
+        'the variance that codes add to gradients',
         'terngrad.cli.measure.variance:COMMAND',
       ),
     },
@@ -224,7 +224,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
 
 def load(entry: Entry) -> command.Command:
   """Loads the command of an entry."""
-  found = pkgutil.resolve_name(entry.home)
+  found = pkgutil.resolve_name(entry.location)
   return found(presets.PRESETS[entry.preset]) if entry.preset else found
 
 

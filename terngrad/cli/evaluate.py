@@ -12,11 +12,11 @@ _USAGE = """\
 
   {{program}} --data_dir=D --checkpoint_dir=T --eval_dir=E --run_once
 
-Without --run_once it scores every new checkpoint until the last step's.
+Without --run_once it scores every new checkpoint up to the last step.
 """
 
 
-def of(preset: presets.Preset) -> command.Command:
+def scorer(preset: presets.Preset) -> command.Command:
   """Declares the evaluation command of a data set."""
   return command.Command(
     _USAGE.format(title=preset.title, scored=preset.scored),

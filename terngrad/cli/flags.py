@@ -65,8 +65,8 @@ class _Values(flags.FlagValues):
     if os.path.exists(name):
       return name
     # absl does not annotate this method.
-    before = super()._extract_filename
-    return str(before(flagfile_str))  # type: ignore[no-untyped-call]
+    extract = super()._extract_filename
+    return str(extract(flagfile_str))  # type: ignore[no-untyped-call]
 
 
 class _ListParser(flags.ListParser):
@@ -107,17 +107,17 @@ def asks_for_help(arguments: Sequence[str], rest: str = '') -> bool:
     arguments: the arguments.
     rest: name of the field for arguments after `--`, as for `parse`.
   """
-  own, _ = _cut(arguments, rest)
-  return any(word in _HELP for word in own)
+  words, _ = _split(arguments, rest)
+  return any(word in _HELP for word in words)
 
 
-def _cut(arguments: Sequence[str], rest: str) -> tuple[list[str], list[str]]:
+def _split(arguments: Sequence[str], rest: str) -> tuple[list[str], list[str]]:
   """Splits arguments at `--`, if the command takes the arguments after it."""
   words = list(arguments)
   if not rest or '--' not in words:
     return words, []
-  place = words.index('--')
-  return words[:place], words[place + 1 :]
+  index = words.index('--')
+  return words[:index], words[index + 1 :]
 
 
 def define(
@@ -150,13 +150,13 @@ def define(
       f'{config_class.__name__} has no field {", ".join(defaults)}.'
     )
   flags.DEFINE_multi_string(
-    'flagfile', [], 'Read flags from a file, one a line.', flag_values=values
+    'flagfile', [], 'Read flags from a file, one per line.', flag_values=values
   )
   flags.DEFINE_integer('verbosity', 0, _VERBOSITY, flag_values=values)
   return values
 
 
-_VERBOSITY = 'Above 0: show what TensorFlow says while it starts.'
+_VERBOSITY = "Above 0: show TensorFlow's start-up messages."
 
 
 def _maker(field: options.Option) -> Callable[..., Any]:
@@ -198,26 +198,26 @@ def parse(
   """
   values = define(config_class, defaults)
   booleans = {name for name in values if isinstance(values[name].value, bool)}
-  own, others = _cut(arguments, rest)
+  flag_words, rest_words = _split(arguments, rest)
   words = join_booleans(
-    _read_flagfiles(values, _named(own, positional)), booleans
+    _read_flagfiles(values, _name_positional(flag_words, positional)), booleans
   )
   _check_names(words)
   try:
-    left = values(['program', *words])
+    remaining = values(['program', *words])
   except flags.UnrecognizedFlagError as error:
-    raise UsageError(_unknown(error.flagname, values)) from error
+    raise UsageError(_unknown_message(error.flagname, values)) from error
   except flags.Error as error:
     raise UsageError(
-      f'Flags: expected values of their types, received: {error}. --help says '
-      'the type of each.'
+      f'Flags: expected a value of the type of the flag, received: {error}. '
+      '--help lists the types.'
     ) from error
-  if len(left) > 1:
-    raise UsageError(_stray(left[1], values))
-  given = {f.name: _value(values, f) for f in options.fields(config_class)}
-  parsed: Any = options.build(config_class, **given)
+  if len(remaining) > 1:
+    raise UsageError(_stray_message(remaining[1], values))
+  fields = {f.name: _value(values, f) for f in options.fields(config_class)}
+  parsed: Any = options.build(config_class, **fields)
   if rest:
-    parsed = dataclasses.replace(parsed, **{rest: tuple(others)})
+    parsed = dataclasses.replace(parsed, **{rest: tuple(rest_words)})
   return Parsed(parsed, values['verbosity'].value or 0)
 
 
@@ -227,8 +227,8 @@ def _check_names(words: Iterable[str]) -> None:
     size = len(word.partition('=')[0])
     if word.startswith('-') and size > _LONGEST_NAME:
       raise UsageError(
-        f'Flags: {word[:30]!r} has a name of {size} characters, expected at '
-        f'most {_LONGEST_NAME}. See --help.'
+        f'Flags: expected names of at most {_LONGEST_NAME} characters, '
+        f'received {word[:30]!r}..., a name of {size} characters. See --help.'
       )
 
 
@@ -237,12 +237,14 @@ def _value(values: flags.FlagValues, field: options.Option) -> Any:
   if isinstance(value, int) and not -_MOST <= value < _MOST:
     raise UsageError(
       f'{field.name}: expected a number from {-_MOST} to {_MOST - 1}, received '
-      f'{value}. Set --{field.name} within.'
+      f'{value}. Set --{field.name} to a number in this range.'
     )
   return tuple(value) if isinstance(field.default, tuple) else value
 
 
-def _named(arguments: Sequence[str], positional: Sequence[str]) -> list[str]:
+def _name_positional(
+  arguments: Sequence[str], positional: Sequence[str]
+) -> list[str]:
   """Turns the positional arguments before the first flag into flags."""
   words = list(arguments)
   for i, name in enumerate(positional[: len(words)]):
@@ -299,9 +301,9 @@ def help_text(
       shown = (_help_line(f, defaults) for f in members)
       lines += [f'{title}:', *shown, '']
   lines += [
-    'Also --flagfile=FILE, a file with one flag a line, --help, and '
-    '--verbosity=1',
-    'to see what TensorFlow says while it starts, such as why it uses no GPU.',
+    'Also --help, --flagfile=FILE, a file with one flag per line, and '
+    '--verbosity=1,',
+    "which shows TensorFlow's start-up messages, such as why it uses no GPU.",
   ]
   return '\n'.join(lines)
 
@@ -334,23 +336,27 @@ def _read_flagfiles(
     return values.read_flags_from_files(list(arguments), force_gnu=False)
   except (flags.Error, OSError, UnicodeDecodeError) as error:
     raise UsageError(
-      f'flagfile: expected a file of UTF-8 with one flag a line, received: '
+      f'flagfile: expected a file in UTF-8 with one flag per line, received: '
       f'{error}. Check the path.'
     ) from error
 
 
-def _unknown(name: str, values: flags.FlagValues) -> str:
+def _unknown_message(name: str, values: flags.FlagValues) -> str:
   # 'nofoo' may be the negation of a boolean flag.
   hint = _hint(values, name, name.removeprefix('no'))
-  return f'--{name}: expected a flag of this program, received none. {hint}'
+  return (
+    f'--{name}: expected a flag of this program, received an unknown name. '
+    f'{hint}'
+  )
 
 
-def _stray(word: str, values: flags.FlagValues) -> str:
+def _stray_message(word: str, values: flags.FlagValues) -> str:
   hint = _hint(values, word.strip('-'))
   return f'Expected flags only, received the word {word!r}. {hint}'
 
 
 def _hint(values: flags.FlagValues, *words: str) -> str:
   """Suggests a flag with a name similar to one of the words."""
-  near = next(filter(None, (slim_errors.nearest(w, values) for w in words)), '')
-  return f'Did you mean --{near}?' if near else 'See --help.'
+  matches = (slim_errors.nearest(word, values) for word in words)
+  similar = next(filter(None, matches), '')
+  return f'Did you mean --{similar}?' if similar else 'See --help.'

@@ -35,13 +35,13 @@ USAGE = """\
   {program} -n 2 --num_ps=1 -- train mnist ...
   {program} -n 2 -- python my_program.py
 
-Without parameter servers the workers are equal and exchange codes with each
-other; with --num_ps=1 or more they push to them and pull sums. Behind `--`
-stands a command `train` with its flags; hosts and numbers are filled in. Every
-line of the log says whose it is. Where a process fails the others are stopped,
-and its exit code is this program's; signals are passed on, and what has not
-ended 27 seconds after one is killed. Parameter servers on GPUs of their own, or
-several machines: below.
+Without parameter servers the workers exchange codes with each other; with
+--num_ps=1 or more they push codes to the servers and pull sums. After `--`
+comes a command `train` with its flags; hosts and task numbers are added to it.
+Every line of the log begins with the name of its process. If a process fails,
+the others are stopped, and this program exits with its exit code. Signals are
+passed on; processes that have not ended 27 seconds later are killed. For
+parameter servers on separate GPUs, or several machines, see below.
 """
 
 # Command line of `terngrad`, without its arguments.
@@ -55,10 +55,12 @@ class Flags(launch_flags.Hosts):
   """The flags, and the training command after `--`."""
 
   num_workers: int = options.option(
-    2, 'Worker processes, on this machine.', 'cluster', short='n'
+    2, 'Number of worker processes on this machine.', 'cluster', short='n'
   )
   num_ps: int = options.option(
-    0, 'Parameter servers; 0: workers exchange with each other.', 'cluster'
+    0,
+    'Number of parameter servers; 0: workers exchange with each other.',
+    'cluster',
   )
   command: tuple[str, ...] = ()
 
@@ -71,7 +73,7 @@ def launch(values: Flags) -> int:
       command does not train on several processes.
     terngrad.errors.ConfigError: a value is invalid; nothing was started.
   """
-  if launch_flags.is_asked(values):
+  if launch_flags.uses_hosts(values):
     if values.hosts and not options.is_default(values, 'num_workers'):
       raise flags.UsageError(
         '--num_workers: expected none beside --hosts, each of which is a '
@@ -79,7 +81,7 @@ def launch(values: Flags) -> int:
       )
     if values.rank == launch_flags.EVERY_RANK:
       return launch_hosts.launch(values, values.command, values.num_ps)
-    launch_hosts.check_promise(
+    launch_hosts.check_network(
       values, launch_hosts.worker_addresses(values.hosts)
     )
   command.at_least(1, values, 'num_workers')
@@ -89,10 +91,12 @@ def launch(values: Flags) -> int:
   with contextlib.ExitStack() as stack:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     stack.enter_context(
-      children.handling(numbers, lambda number: events.put((None, number)))
+      children.signal_handlers(
+        numbers, lambda number: events.put((None, number))
+      )
     )
     processes = [
-      stack.enter_context(_started(task, events)) for task in tasks(values)
+      stack.enter_context(_run_task(task, events)) for task in tasks(values)
     ]
     return _wait(processes, events)
 
@@ -123,7 +127,7 @@ def _trainers(
 ) -> list[launch_program.Task]:
   """Returns the processes that train with the command."""
   given = ['--allow_insecure_network'] if values.allow_insecure_network else []
-  found = launch_hosts.assigned(
+  found = launch_hosts.assign(
     values.command, ','.join(workers), ','.join(servers)
   )
   return [
@@ -160,7 +164,7 @@ _Events = queue.SimpleQueue[tuple[_Process | None, int]]
 
 
 @contextlib.contextmanager
-def _started(task: launch_program.Task, events: _Events) -> Iterator[_Process]:
+def _run_task(task: launch_program.Task, events: _Events) -> Iterator[_Process]:
   """Runs a task during a block, and prints its output with its label.
 
   When the task ends, it is put into `events` with its exit code.
@@ -228,10 +232,10 @@ def _wait(running: list[_Process], events: _Events) -> int:
   code = exit_codes.decisive(ended)
   if stopped or not code:
     return stopped
-  return command.complain(
+  return command.report_error(
     'error',
-    f'{ended[code].label} ended with exit code {code}: expected 0 of all, so '
-    'that the others are stopped. Its last lines say why.',
+    f'{ended[code].label} ended with exit code {code}: expected 0, so the '
+    'other processes are stopped. Its last lines in the log say why.',
     code,
   )
 

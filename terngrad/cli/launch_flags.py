@@ -17,25 +17,26 @@ On several machines:
   {program} --hosts=node1,node2 --workspace=~/results \\
       --allow_insecure_network -- train mnist --data_dir=D --train_dir=T ...
 
-starts each task on its host, by ssh, and returns. First it asks every host
-whether its tasks can start; where one cannot, none is started. Hosts have the
-same project and interpreter at the same path. --config names a file of hosts
-and folders like scripts/config_dist.sh, which is read and never executed; flags
-behind `--` go to all workers, after those of WORKER_SCRIPT. With --hosts the
-command behind `--` is the task, one a host. Logs, PID files and checkpoints are
-in WORKSPACE/ID of each host: ps_0.log, worker_0.log, and worker_0/ for the
-checkpoints of a configuration's chief.
+starts each task on its host over ssh, and returns. First it checks on every
+host whether its tasks can start; if one cannot, none is started. All hosts need
+the same project and interpreter at the same path. --config names a file of
+hosts and folders like scripts/config_dist.sh, which is read and never executed;
+flags after `--` are passed to all workers, after those of WORKER_SCRIPT. With
+--hosts the command after `--` is the task, one per host. Logs, PID files and
+checkpoints are in WORKSPACE/ID of each host: ps_0.log, worker_0.log, and
+worker_0/ for the checkpoints of a configuration's chief.
 
-Status 2: refused before anything was started. Status 1: a task did not start,
-and those that did were stopped; of --status, not all run; of --stop, a host
-could not be reached. --stop ends what was started for one experiment and
-nothing else: what the PID files name, if it still is that process; tunnels end
-last, on the machine that opened them.
+Exit code 2: refused before anything was started. Exit code 1: a task did not
+start, and the started ones were stopped; with --status, not all tasks run; with
+--stop, a host could not be reached. --stop ends only the processes of one
+experiment: those that its PID files name, if they still are these processes.
+Tunnels end last, on the machine that opened them.
 
-With --restart the status is that of the run: 0 all tasks came to their end; 75
-one was lost, and there was no restart left or possible; 143 somebody stopped
-it; 1, 2 and others: that of a task that failed, whose log says why. These are
-not restarted. A signal to this program ends the tasks: 128 and its number.
+With --restart the exit code is that of the run: 0, all tasks finished; 75, a
+task was lost, and no restart was left or possible; 143, the run was stopped; 1,
+2 and others, the exit code of a failed task, whose log says why. Failed tasks
+are not restarted. A signal to this program ends the tasks, with exit code 128 +
+its number.
 """
 
 # Defaults that are no file name, experiment name or number of restarts.
@@ -58,9 +59,9 @@ class Hosts:
   )
   hosts: tuple[str, ...] = options.option(
     (),
-    'In place of --config: the host of each worker, or host:port '
-    f'({WORKER_PORT} where none is given). --num_ps servers are on the first '
-    f'ones, at port {PS_PORT}.',
+    'Instead of --config: the host of each worker, or host:port (default port '
+    f'{WORKER_PORT}). The --num_ps servers run on the first hosts, at port '
+    f'{PS_PORT}.',
     'cluster',
   )
   rank: int = options.option(
@@ -71,83 +72,81 @@ class Hosts:
   )
   workspace: str = options.option(
     '',
-    'With --hosts: a folder that exists on all hosts, for logs and PID files. '
-    "~/ begins one in each host's home.",
+    'With --hosts: a folder that exists on all hosts, for logs and PID files; '
+    '~/ is the home folder on each host.',
     'cluster',
   )
   allow_insecure_network: bool = options.option(
     False,
-    "With --hosts: promises that nobody else reaches the hosts' ports, whose "
-    'servers have no authentication (docs/security.md).',
+    "With --hosts: confirms that nobody else can connect to the hosts' ports, "
+    'since the servers have no authentication (docs/security.md).',
     'cluster',
   )
   experiment: str = options.option(
     BY_TIME,
-    'Names the folder in WORKSPACE. That of an earlier run continues it. The '
-    'default is the time; with --status and --stop, what was started last.',
+    'Name of the folder in WORKSPACE; the name of an earlier run continues it. '
+    'Default: the time; with --status and --stop, the experiment started last.',
     'cluster',
   )
   restart: str = options.option(
     NEVER,
-    'A number: stay until the run ends. Where a task was killed, or lost '
-    'another one, stop all and start all again, from the last checkpoint; so '
-    'often at most, 0 for never. First the others have '
-    'TERNGRAD_SETTLE_SECONDS (30) to end: where one of them fails, that '
-    'decides.',
+    'Largest number of restarts, 0 for none: wait until the run ends. If a '
+    'task is killed, or loses another one, all are stopped and started again '
+    'from the last checkpoint. Before, the others have TERNGRAD_SETTLE_SECONDS '
+    '(30) to end; if one of them fails, there is no restart.',
     'cluster',
   )
   split_dataset: str = options.option(
     '',
-    'With --config, of tasks on this machine: a converted data set, which '
-    'scripts/split_dataset.sh splits between the workers. It replaces '
-    'DATA_DIR. The tasks get a network that no one else reaches, where the '
-    'kernel allows it. '
-    "--workspace then replaces the file's.",
+    'With a --config whose tasks are all on this machine: a converted data '
+    'set, which scripts/split_dataset.sh splits between the workers. It '
+    'replaces DATA_DIR, and --workspace replaces WORKSPACE. The tasks get a '
+    'private network, if the kernel allows it.',
     'cluster',
   )
   worker_devices: str = options.option(
     '',
-    "With --split_dataset: the GPUs of each worker, as '0 1' or '0,1 2,3'; '' "
-    'for none.',
+    "With --split_dataset: the GPUs of each worker, such as '0 1' or '0,1 "
+    "2,3'; '' for none.",
     'cluster',
   )
   tunnel: bool = options.option(
     False,
-    'Carry what tasks say to each other by ssh through this machine, so that '
+    'Tunnel the traffic between tasks by ssh through this machine, so that '
     'hosts need no private network; implies --restart=0.',
     'cluster',
   )
   check: bool = options.option(
     False,
-    'Ask the hosts and start nothing; also print the versions and GPUs that '
-    'each task would have, and refuse versions that differ and GPUs that are '
-    'not there; with --tunnel, open every tunnel and close it again.',
+    'Check the hosts and start nothing; also print the versions and GPUs of '
+    'each task, and refuse different versions and missing GPUs; with --tunnel, '
+    'open every tunnel and close it again.',
     'cluster',
   )
   status: bool = options.option(
-    False, 'Say which tasks run; the status is 1 unless all do.', 'cluster'
+    False, 'Print which tasks run; exit code 1 unless all do.', 'cluster'
   )
   dry_run: bool = options.option(
-    False, 'Print each host and command, and reach no host.', 'cluster'
+    False, 'Print each host and command; connect to no host.', 'cluster'
   )
   stop: bool = options.option(
     False, 'End the tasks of an experiment on all hosts.', 'cluster'
   )
   seconds: str = options.option(
     '60',
-    'With --stop: what has not ended then is killed. The chief saves a '
-    'checkpoint when it is asked to end.',
+    'With --stop: seconds after which tasks that have not ended are killed. '
+    'The chief saves a checkpoint before it ends.',
     'cluster',
   )
   scripts: str = options.option(
     str(pathlib.Path(__file__).resolve().parents[2] / 'scripts'),
-    'Folder of WORKER_SCRIPT and PS_SCRIPT that are names alone, and of what '
-    'runs on hosts; at the same path on all of them.',
+    'Folder of WORKER_SCRIPT and PS_SCRIPT, if these are names without a path, '
+    'and of the scripts that run on hosts; the same path on all hosts.',
     'cluster',
   )
 
 
-def is_asked(values: Hosts) -> bool:
+def uses_hosts(values: Hosts) -> bool:
   """Returns whether the flags ask for a run on several machines.
 
   Raises:
@@ -159,28 +158,28 @@ def is_asked(values: Hosts) -> bool:
     raise flags.UsageError(
       'Expected --config or --hosts, received both. Leave one out.'
     )
-  wanted = from_file or bool(values.hosts)
+  is_remote = from_file or bool(values.hosts)
   changed = _changed(values, Hosts)
-  if changed and not wanted:
+  if changed and not is_remote:
     raise flags.UsageError(
       f'--{changed[0]}: expected --config=FILE or --hosts=A,B beside it, '
       'received neither. See --help.'
     )
-  if wanted and 'seconds' in changed and not values.stop:
+  if is_remote and 'seconds' in changed and not values.stop:
     raise flags.UsageError(
       '--seconds: expected --stop beside it, received none. Leave it out.'
     )
   _check_rank(values, changed)
-  _check_deal(values, changed)
-  said = [name for name in _changed(values, type(values)) if name in _IN_FILE]
-  if values.split_dataset and 'workspace' in said:
-    said.remove('workspace')
-  if from_file and said:
+  _check_split(values, changed)
+  extra = [name for name in _changed(values, type(values)) if name in _IN_FILE]
+  if values.split_dataset and 'workspace' in extra:
+    extra.remove('workspace')
+  if from_file and extra:
     raise flags.UsageError(
-      f'--{said[0]}: expected none beside --config, whose file says it, '
-      f'received {getattr(values, said[0])!r}. Write it into the file.'
+      f'--{extra[0]}: expected none beside --config, whose file sets it, '
+      f'received {getattr(values, extra[0])!r}. Set it in the file.'
     )
-  return wanted
+  return is_remote
 
 
 def _check_rank(values: Hosts, changed: Sequence[str]) -> None:
@@ -201,7 +200,7 @@ def _check_rank(values: Hosts, changed: Sequence[str]) -> None:
       )
 
 
-def _check_deal(values: Hosts, changed: Sequence[str]) -> None:
+def _check_split(values: Hosts, changed: Sequence[str]) -> None:
   """Refuses flags that would be ignored with or without --split_dataset."""
   if values.split_dataset and values.config == NO_FILE:
     raise flags.UsageError(
@@ -213,14 +212,14 @@ def _check_deal(values: Hosts, changed: Sequence[str]) -> None:
     if name in changed:
       raise flags.UsageError(
         f'--{name}: expected {"no" if folder else "a"} --split_dataset beside '
-        f'it, received {folder or "none"}. Leave one out.'
+        f'it, received {folder or "none"}. Leave --{name} out.'
       )
 
 
-def _changed(values: Hosts, known: type[Hosts]) -> list[str]:
+def _changed(values: Hosts, flags_class: type[Hosts]) -> list[str]:
   """Returns the names of a class's flags that differ from their defaults."""
   return [
     o.name
-    for o in options.fields(known)
+    for o in options.fields(flags_class)
     if getattr(values, o.name) != o.default
   ]

@@ -45,17 +45,17 @@ def launch(
   if from_file:
     config = configuration.read(values.config, values.scripts)
     if values.split_dataset:
-      config = launch_local.with_flags(values, config)
+      config = launch_local.apply_flags(values, config)
   else:
     if starts:
       _refuse_program(command)
-    config = _of_hosts(values, servers)
+    config = _build_configuration(values, servers)
     if starts:
-      check_promise(values, config.all_addresses)
+      check_network(values, config.all_addresses)
 
   def tasks(name: str) -> list[tasks_lib.Task]:
     if starts and not from_file:
-      return _of_command(config, values.tunnel, command)
+      return _build_tasks(config, values.tunnel, command)
     return tasks_lib.of_scripts(config, name, values.tunnel, command)
 
   if values.split_dataset and action in (launcher.START, launcher.CHECK):
@@ -96,19 +96,20 @@ def _action(values: launch_flags.Hosts) -> str:
   return asked[0] if asked else launcher.START
 
 
-def _of_hosts(
+def _build_configuration(
   values: launch_flags.Hosts, servers: int
 ) -> configuration.Configuration:
   """Builds the configuration that --hosts and --num_ps describe."""
   if not 0 <= servers <= len(values.hosts):
     raise flags.UsageError(
-      f'--num_ps: expected 0 to {len(values.hosts)}, as many as --hosts, '
-      f'received {servers}.'
+      f'--num_ps: expected 0 to {len(values.hosts)}, the number of --hosts, '
+      f'received {servers}. Use fewer, or more --hosts.'
     )
   if not values.workspace.startswith(('/', '~/')):
     raise flags.UsageError(
-      '--workspace: expected a folder of all hosts, a path from / or ~/, '
-      f'received {values.workspace!r}. Give it beside --hosts.'
+      '--workspace: expected a folder on all hosts, whose path begins with / '
+      f'or ~/, received {values.workspace!r}. Give for example '
+      '--workspace=~/results.'
     )
   workers = worker_addresses(values.hosts)
   first = [each.rpartition(':')[0] for each in workers[:servers]]
@@ -128,7 +129,7 @@ def _of_hosts(
   )
 
 
-def check_promise(values: launch_flags.Hosts, hosts: Sequence[str]) -> None:
+def check_network(values: launch_flags.Hosts, hosts: Sequence[str]) -> None:
   """Refuses hosts on a network that others may reach, naming the flags."""
   outside = [each for each in hosts if not addresses.is_loopback(each)]
   if outside and not (values.allow_insecure_network or values.tunnel):
@@ -149,7 +150,7 @@ def worker_addresses(hosts: Sequence[str]) -> tuple[str, ...]:
   )
 
 
-def assigned(
+def assign(
   command: Sequence[str], workers: str, servers: str
 ) -> list[tuple[str, int, list[str]]]:
   """Adds the cluster flags of each process to a training command.
@@ -164,30 +165,30 @@ def assigned(
     List of ('ps' or 'worker', task index, arguments of `terngrad`).
   """
   words = list(command)
-  given = [f'--worker_hosts={workers}']
+  added = [f'--worker_hosts={workers}']
   if servers:
     words[0] = 'distributed_train'
-    given.append(f'--ps_hosts={servers}')
+    added.append(f'--ps_hosts={servers}')
   else:
     words[0] = 'train'
-    given.append('--exchange=collective')
+    added.append('--exchange=collective')
   counts = {
     'ps': servers.count(',') + 1 if servers else 0,
     'worker': workers.count(',') + 1,
   }
   return [
-    (job, index, [*words, *given, f'--job_name={job}', f'--task_id={index}'])
+    (job, index, [*words, *added, f'--job_name={job}', f'--task_id={index}'])
     for job, count in counts.items()
     for index in range(count)
   ]
 
 
-def _of_command(
+def _build_tasks(
   config: configuration.Configuration, tunnel: bool, command: tuple[str, ...]
 ) -> list[tasks_lib.Task]:
   """Returns the tasks of the command after `--`, one per host."""
-  vouched = config.allow_insecure_network == 'true' and not tunnel
-  found = assigned(
+  is_insecure = config.allow_insecure_network == 'true' and not tunnel
+  assigned = assign(
     command,
     tasks_lib.seen(config.worker_hosts, tunnel),
     tasks_lib.seen(config.ps_hosts, tunnel),
@@ -200,8 +201,8 @@ def _of_command(
       hosts[job][index],
       '',
       '',
-      (*program, *words, *(['--allow_insecure_network'] if vouched else [])),
+      (*program, *words, *(['--allow_insecure_network'] * is_insecure)),
       is_python=True,
     )
-    for job, index, words in found
+    for job, index, words in assigned
   ]

@@ -21,7 +21,7 @@ from terngrad.launching import output
 _NETWORK = ('unshare', '--map-root-user', '--net')
 
 
-def with_flags(
+def apply_flags(
   values: launch_flags.Hosts, config: configuration.Configuration
 ) -> configuration.Configuration:
   """Applies the flags for data, workspace and GPUs to a configuration.
@@ -43,7 +43,7 @@ def with_flags(
   for address in changed.all_addresses:
     if not addresses.is_loopback(address):
       raise changed.refusal(
-        'localhost alone beside --split_dataset',
+        'only localhost beside --split_dataset',
         address,
         'leave --split_dataset out',
       )
@@ -75,7 +75,7 @@ def start(
 
   Args:
     values: the flags.
-    config: from `with_flags`.
+    config: from `apply_flags`.
     words: additional arguments of the workers.
   """
   name = values.experiment
@@ -124,8 +124,8 @@ def _network(config: configuration.Configuration) -> list[str]:
   ports = ', '.join(map(addresses.port, config.all_addresses))
   output.warn(
     [
-      'launch: no network of its own: expected unshare --net and ip to work; '
-      f'the ports {ports} are open to this network'
+      'launch: no private network: expected unshare --net and ip to work; the '
+      f'ports {ports} are open to the network of this machine'
     ]
   )
   return []

@@ -56,7 +56,7 @@ def is_program(command: Sequence[str]) -> bool:
       remedy = f'Start a Python file with `-- python {first}`.'
     raise flags.UsageError(
       'Expected `-- train DATASET --flag=value ...` or `-- PROGRAM argument '
-      f'...` behind the flags, received {" ".join(command) or "nothing"!r}. '
+      f'...` after the flags, received {" ".join(command) or "nothing"!r}. '
       f'{remedy}'
     )
   return True

@@ -37,7 +37,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
   while words and not words[0].startswith('-'):
     name = words.pop(0)
     if name not in members:
-      return _unknown(path, name, members)
+      return _refuse_unknown(path, name, members)
     path.append(name)
     found = members[name]
     if isinstance(found, commands.Entry):
@@ -45,7 +45,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
       return command.run(commands.load(found), program, words)
     members = found.members
   if words and not flags.asks_for_help(words):
-    return _unknown(path, words[0], members)
+    return _refuse_unknown(path, words[0], members)
   command.say(_listing(path, members))
   return command.DONE if words or not path else command.REFUSED
 
@@ -86,12 +86,15 @@ def _listing(
   return '\n'.join(lines)
 
 
-def _unknown(path: Sequence[str], name: str, members: Collection[str]) -> int:
-  said = ' '.join(('terngrad', *path))
-  hint = data_errors.did_you_mean(name, members, f' See {said} --help.')
-  return command.complain(
+def _refuse_unknown(
+  path: Sequence[str], name: str, members: Collection[str]
+) -> int:
+  program = ' '.join(('terngrad', *path))
+  hint = data_errors.did_you_mean(name, members, f' See {program} --help.')
+  return command.report_error(
     'error',
-    f'{said}: expected one of {", ".join(members)}, received {name!r}.{hint}',
+    f'{program}: expected one of {", ".join(members)}, received {name!r}.'
+    f'{hint}',
     command.REFUSED,
   )
 

@@ -22,7 +22,7 @@ parameters_lib = lazy.module('terngrad.measure.planning.parameters')
 tables = lazy.module('terngrad.measure.tables')
 
 USAGE = """\
-{program}: which gradient code makes the fastest step on a network.
+{program}: finds the gradient code with the fastest step on a network.
 
   {program} --net=alexnet --seconds=0.25 --bandwidth=1e9 --workers=4
   {program} --elements=25.6e6 --seconds=0.4 --bandwidth=1e8 --workers=8 \\
@@ -32,15 +32,16 @@ USAGE = """\
   {program} --net=alexnet --parameters=plans/parameters.json \\
       --bandwidth=1e7 --beside=slowest/exchange.csv@1e7
 
---seconds is what a worker's step takes without any exchange, as training on one
-machine shows. Coding is timed here, on a million elements; bytes are those that
-the exchanges count; every hop waits --latency. The table has the parts of a
-step for each code, the fastest first, what it gains over float32, over fp16 and
-over PowerSGD, and up to which bandwidth it gains at all; --output writes it
-with a plot over bandwidth and workers, and all that was known as
-parameters.json, which --parameters reads. --fitted_to fits computing, overlap,
-efficiency and the speed of coding to steps that `terngrad measure exchange
---real` measured; it and --beside show how far such steps are from the plan.
+--seconds is the time of a worker's step without any exchange, as training on
+one machine shows it. Encoding and decoding are timed here, on a million
+elements; bytes are counted as the exchanges count them; every hop takes
+--latency. The table lists the parts of a step for each code, the fastest first,
+its speed-up over float32, fp16 and PowerSGD, and the bandwidth up to which it
+is faster at all. --output writes the table, a plot over bandwidth and workers,
+and all parameters as parameters.json, which --parameters reads. --fitted_to
+fits computing, overlap, efficiency and the speed of coding to steps measured by
+`terngrad measure exchange --real`. It and --beside print the errors of the plan
+for such steps.
 """
 
 option = options.option
@@ -52,42 +53,51 @@ class Flags:
 
   net: str = option('', 'Net whose variables are coded.', 'model')
   elements: float = option(
-    0.0, 'In place of --net: parameters, as matrices of 1,024 rows.', 'model'
+    0.0,
+    'Instead of --net: number of parameters, as a matrix of 1,024 rows.',
+    'model',
   )
   seconds: float = option(
-    0.0, 'Seconds of computing in a step of one worker.', 'run'
+    0.0, 'Seconds that one worker computes in a step.', 'run'
   )
-  bandwidth: float = option(1e9, 'Bits a second of a worker.', 'cluster')
+  bandwidth: float = option(
+    1e9, 'Bandwidth of a worker in bits per second.', 'cluster'
+  )
   latency: float = option(
-    5e-5, 'Seconds from one worker to another.', 'cluster'
+    5e-5, 'Latency between two workers in seconds.', 'cluster'
   )
-  workers: int = option(2, 'Workers, each on a machine.', 'cluster')
+  workers: int = option(
+    2, 'Number of workers, each on a separate machine.', 'cluster'
+  )
   overlap: float = option(
     0.0,
-    'Part of the computing during which messages travel, 0 to 1: some 0.6 with '
-    '--bytes_per_bucket.',
+    'Share of the computing time that overlaps with messages, 0 to 1: some 0.6 '
+    'with --bytes_per_bucket.',
     'cluster',
   )
   efficiency: float = option(
     1.0,
-    'Part of the bandwidth that carries payload: 0.95 of TCP over Ethernet.',
+    'Share of the bandwidth that carries payload: 0.95 for TCP over Ethernet.',
     'cluster',
   )
   parameters: str = option(
     '',
-    'parameters.json of an earlier plan, in place of --seconds, --latency, '
-    '--overlap, --efficiency and of timing its codes again.',
+    'parameters.json of an earlier plan. It replaces --seconds, --latency, '
+    '--overlap and --efficiency, and its codes are not timed again.',
     'run',
   )
   fitted_to: tuple[str, ...] = option(
     (),
-    'Table of measure exchange and the bits a second it was measured at, as '
-    'FILE.csv@1e9; repeat for several.',
+    'Table of `terngrad measure exchange` to fit the plan to, and the bits per '
+    'second of its network, as FILE.csv@1e9; repeat for several.',
     'run',
     repeated=True,
   )
   beside: tuple[str, ...] = option(
-    (), 'Likewise, to compare the plan with.', 'run', repeated=True
+    (),
+    'The same for a table that is only compared with the plan.',
+    'run',
+    repeated=True,
   )
   codecs: tuple[str, ...] = option(
     (
@@ -106,7 +116,7 @@ class Flags:
     'codes',
     repeated=True,
   )
-  rounds: int = option(5, 'Rounds of timing each code.', 'run')
+  rounds: int = option(5, 'Rounds in which each code is timed.', 'run')
   output: str = option('', 'Folder for plan.csv and plan.png.', 'run')
 
 
@@ -119,63 +129,65 @@ def act(values: Flags) -> None:
     shapes = exchanges.subject(values.net, real=False).shapes
   else:
     shapes = [(1024, max(1, round(values.elements / 1024)))]
-  fitted = _measured(values.fitted_to, shapes)
-  others = _measured(values.beside, shapes)
+  fitted = _read_steps(values.fitted_to, shapes)
+  others = _read_steps(values.beside, shapes)
   measured = [*fitted, *others]
-  known = _known(values, [one.text for one in measured])
+  parameters = _parameters(values, [one.text for one in measured])
   if fitted:
-    known = parameters_lib.fit(known, fitted, shapes)._replace(
-      source=f'{known.source}; fitted to {", ".join(values.fitted_to)}'
+    parameters = parameters_lib.fit(parameters, fitted, shapes)._replace(
+      source=f'{parameters.source}; fitted to {", ".join(values.fitted_to)}'
     )
     command.say(
-      f'fitted: {known.computing:.4g} s of computing, overlap '
-      f'{known.overlap:.2f}, efficiency {known.efficiency:.3f}, coding '
-      f'{known.coding:.2f} times what was timed'
+      f'fitted: {parameters.computing:.4g} s of computing, overlap '
+      f'{parameters.overlap:.2f}, efficiency {parameters.efficiency:.3f}, '
+      f'coding {parameters.coding:.2f} times the timed seconds'
     )
-  _tell_errors('fitted to', known, fitted, shapes)
-  _tell_errors('beside', known, others, shapes)
-  network = known.network(values.bandwidth, values.workers)
-  what = (
+  _report_errors('fitted to', parameters, fitted, shapes)
+  _report_errors('beside', parameters, others, shapes)
+  network = parameters.network(values.bandwidth, values.workers)
+  arguments = (
     values.codecs,
     shapes,
-    known.computing,
+    parameters.computing,
     network,
-    known.costs,
-    known.overlap,
+    parameters.costs,
+    parameters.overlap,
   )
-  table = model.table(*what)
+  table = model.table(*arguments)
   command.say(table.to_string(index=False, float_format='{:.4g}'.format))
   best = table.iloc[0]
   command.say(
-    f'fastest: {best["codec"]}, {best["step"]:.3g} s a step, '
+    f'fastest: {best["codec"]}, {best["step"]:.3g} s per step, '
     f'{best["over float32"]:.2f} times as fast as float32'
   )
   if values.output:
-    path = tables.write(values.output, 'plan', table, chart.draw(*what))
-    kept = parameters_lib.default_path(values.output)
-    parameters_lib.write(kept, known)
-    command.say(f'plot: {path}; parameters: {kept}')
+    path = tables.write(values.output, 'plan', table, chart.draw(*arguments))
+    parameters_path = parameters_lib.default_path(values.output)
+    parameters_lib.write(parameters_path, parameters)
+    command.say(f'plot: {path}; parameters: {parameters_path}')
 
 
-def _measured(
+def _read_steps(
   texts: Sequence[str], shapes: Sequence[Sequence[int]]
 ) -> 'list[parameter_types.Measured]':
   """Returns the measured steps in some files; logs the cases it excludes."""
   found: list[parameter_types.Measured] = []
   for text in texts:
-    steps, left_out = parameters_lib.read_measured(text, shapes)
+    steps, excluded = parameters_lib.read_measured(text, shapes)
     found += steps
-    if left_out:
-      command.say(f'left out of {text}: {", ".join(left_out)}')
+    if excluded:
+      command.say(f'left out of {text}: {", ".join(excluded)}')
   return found
 
 
-def _known(values: Flags, more: Sequence[str]) -> 'parameter_types.Parameters':
+def _parameters(
+  values: Flags, more: Sequence[str]
+) -> 'parameter_types.Parameters':
   """Returns parameters with the costs of --codecs and of further codecs."""
   if values.parameters:
-    known = parameters_lib.read(values.parameters)
+    parameters = parameters_lib.read(values.parameters)
   else:
-    known = parameters_lib.Parameters(
+    parameters = parameters_lib.Parameters(
       f'--seconds and other flags; codes timed in {values.rounds} rounds on '
       f'{platform.processor() or platform.machine()}, {os.cpu_count()} cores',
       values.seconds,
@@ -189,34 +201,34 @@ def _known(values: Flags, more: Sequence[str]) -> 'parameter_types.Parameters':
     timed = {
       text: coding.measure(text, values.rounds)
       for text in dict.fromkeys([model.FLOAT32, *values.codecs, *more])
-      if text not in known.codes
+      if text not in parameters.codes
     }
-  return known._replace(codes=known.codes | timed)
+  return parameters._replace(codes=parameters.codes | timed)
 
 
-def _tell_errors(
+def _report_errors(
   name: str,
-  known: 'parameter_types.Parameters',
+  parameters: 'parameter_types.Parameters',
   measured: 'Sequence[parameter_types.Measured]',
   shapes: Sequence[Sequence[int]],
 ) -> None:
   if not measured:
     return
-  table = parameters_lib.beside(known, measured, shapes)
+  table = parameters_lib.beside(parameters, measured, shapes)
   command.say(f'{name}:')
   command.say(table.to_string(index=False, float_format='{:.4g}'.format))
-  size = table['error'].abs()
-  worst = table.loc[size.idxmax()]
+  magnitudes = table['error'].abs()
+  worst = table.loc[magnitudes.idxmax()]
   command.say(
-    f'median error {size.median():.1%}; the worst {worst["error"]:+.1%}, of '
-    f'{worst["codec"]} at {worst["Mbit/s"]:g} Mbit/s'
+    f'median error {magnitudes.median():.1%}; the worst '
+    f'{worst["error"]:+.1%}, of {worst["codec"]} at {worst["Mbit/s"]:g} Mbit/s'
   )
 
 
 def _check(values: Flags) -> None:
   if bool(values.net) == bool(values.elements):
     raise errors.ConfigError(
-      f'net: expected it or --elements, received {values.net!r} and '
+      f'net: expected either --net or --elements, received {values.net!r} and '
       f'{values.elements:g}. Give --net=alexnet, or --elements=61e6.'
     )
   command.at_least(0, values, 'elements', 'seconds', 'latency')
@@ -225,8 +237,9 @@ def _check(values: Flags) -> None:
   options.in_range('efficiency', values.efficiency, 0.01, 1)
   if not (values.seconds or values.parameters or values.fitted_to):
     raise errors.ConfigError(
-      'seconds: expected those of a step of one worker without exchange, '
-      'received 0. Train a few steps on one machine and read sec/batch.'
+      'seconds: expected the seconds of a step of one worker without exchange, '
+      'received 0. Train a few steps on one machine and take sec/batch from '
+      'the log.'
     )
 
 

@@ -20,13 +20,13 @@ tf = lazy.module('tensorflow')
 trained = lazy.module('terngrad.checkpoint.trained')
 
 USAGE = """\
-{program}: says what a trained net sees in image files.
+{program}: classifies image files with a trained net.
 
   {program} --checkpoint_dir=T --dataset_name=flowers --data_dir=D \\
       --images=a.jpg,b.png
 
-The net is that of the checkpoint. The data set says how images are prepared;
-labels.txt in --data_dir says how the classes are called, or of an image_folder
+The checkpoint defines the net, and the data set the preprocessing. The names of
+the classes are read from labels.txt in --data_dir; for an image_folder they are
 the folders of its training split.
 """
 
@@ -41,17 +41,23 @@ class Flags:
     '', 'Image files, separated by commas: JPEG, PNG, GIF, BMP, WebP.', 'data'
   )
   checkpoint_dir: str = option(
-    '', 'Checkpoint prefix, or a folder: its newest.', 'run'
+    '', 'Checkpoint prefix, or folder whose newest checkpoint is read.', 'run'
   )
-  dataset_name: str = option('imagenet', 'Data set it was trained on.', 'data')
-  data_dir: str = option('', 'Folder with labels.txt; empty: numbers.', 'data')
+  dataset_name: str = option('imagenet', 'Data set of the training.', 'data')
+  data_dir: str = option(
+    '', 'Folder with labels.txt; empty: print class numbers.', 'data'
+  )
   labels_offset: int = option(0, 'As in training.', 'data')
   image_size: int = option(
-    0, "Height and width of the input; 0: the net's own.", 'data'
+    0, 'Height and width of the input; 0: the default of the net.', 'data'
   )
   preprocessing: str = option('', 'As in training.', 'data')
-  top: int = option(5, 'Classes to name for each image.', 'run')
-  tower: int = option(-1, "Read this node's parameters.", 'devices')
+  top: int = option(5, 'Number of classes to print for each image.', 'run')
+  tower: int = option(
+    -1,
+    "Read the parameters of this node's device; -1: of the first one stored.",
+    'devices',
+  )
   device: str = option('/gpu:0', 'Device to run on.', 'devices')
   restore_avg_var: bool = option(
     True, 'Read the moving averages of the parameters.', 'model'
@@ -68,15 +74,15 @@ def act(values: Flags) -> None:
   )
   dataset = catalog.find(values.dataset_name)
   devices.grow_memory()
-  wanted = trained.Options(
+  load_options = trained.Options(
     checkpoint_dir=values.checkpoint_dir,
     image_size=values.image_size,
     tower=values.tower,
     restore_avg_var=values.restore_avg_var,
     device=values.device,
   )
-  net = trained.load(wanted, dataset.channels)
-  names = names_of(values, dataset)
+  net = trained.load(load_options, dataset.channels)
+  names = class_names(values, dataset)
   target = single_images.Target(
     values.dataset_name,
     net.layout.net,
@@ -88,11 +94,11 @@ def act(values: Flags) -> None:
     paths, trained.probabilities(net.model, images).numpy(), strict=True
   ):
     found = guesses.best(row, names, values.top)
-    said = ', '.join(f'{g.name} {100 * g.confidence:.2f} %' for g in found)
-    command.say(f'{path}: {said}')
+    text = ', '.join(f'{g.name} {100 * g.confidence:.2f} %' for g in found)
+    command.say(f'{path}: {text}')
 
 
-def names_of(
+def class_names(
   values: Flags, dataset: 'catalog_types.Dataset'
 ) -> dict[int, str] | None:
   """Returns class names by logit, or None if the names are unknown."""

@@ -95,7 +95,7 @@ PRESETS = {
     'a folder of your own images',
     '--net=alexnet --num_gpus=2 \\\n      --batch_size=64 --grad_bits=1 '
     '--clip_factor=2.5',
-    'The number of classes is what D says: label 0 is the background. Fill D '
+    'The data set in D defines the classes; label 0 is the background. Fill D '
     'with:\n  terngrad convert images --train_directory=... '
     '--validation_directory=... \\\n      --output_directory=D',
     {'dataset_name': 'images'},

@@ -33,7 +33,7 @@ def import_tensorflow(show: bool = False) -> None:
     _import()
     return
   os.environ.setdefault(_LEVEL, '2')
-  with held_back():
+  with suppressed_stderr():
     _import()
 
 
@@ -42,15 +42,15 @@ def _import() -> None:
 
 
 @contextlib.contextmanager
-def held_back() -> Iterator[None]:
+def suppressed_stderr() -> Iterator[None]:
   """Suppresses output to standard error, including that of C++ libraries.
 
   The output is written after all if the block raises, and dropped otherwise.
   """
   sys.stderr.flush()
   shown = os.dup(2)
-  with tempfile.TemporaryFile() as held:
-    os.dup2(held.fileno(), 2)
+  with tempfile.TemporaryFile() as buffer:
+    os.dup2(buffer.fileno(), 2)
     raised = True
     try:
       yield
@@ -60,6 +60,6 @@ def held_back() -> Iterator[None]:
       os.dup2(shown, 2)
       os.close(shown)
       if raised:
-        held.seek(0)
+        buffer.seek(0)
         with open(os.dup(2), 'wb') as stderr:
-          shutil.copyfileobj(held, stderr)
+          shutil.copyfileobj(buffer, stderr)

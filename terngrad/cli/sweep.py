@@ -42,18 +42,18 @@ USAGE = """\
   {program} experiments/lenet_codecs --data_dir=D --work_dir=W --steps=500 \\
       --seeds=1,2 --only='ternary*' --jobs=2 -- --batch_size=128
 
-The file sweep.ini says what differs: variants, seeds, flags of all runs; see
-terngrad/sweep/definition.py. What is finished is not run again, what was
-stopped continues: give the same command. After every run results.csv has a row
-more, with flags, commit, versions and machine; at the end, or with --report,
-there are sweep.csv, sweep.md, sweep.png and sweep.html beside it: means,
-spreads, paired differences by seed, plots. With --eval_subsets=test in [flags]
-there are curves over steps as well, and curves.csv. A run that fails, as by
-diverging, has a row in failures.csv, and is run again by the same command; the
-report counts such rows. All go to --output: where nothing is changed on the
-command line the sweep's own folder, else --work_dir. Words behind `--` are
-further flags of every training run. Runs share XLA's compiled functions and a
-process that has TensorFlow imported.
+The file sweep.ini defines the variants, the seeds and the flags of all runs;
+see terngrad/sweep/definition.py. The same command continues an experiment: it
+skips finished runs, continues stopped runs and repeats failed runs. A finished
+run adds a row to results.csv, with flags, commit, versions and machine. At the
+end, or with --report, the command writes sweep.csv, sweep.md, sweep.png and
+sweep.html: means, spreads, paired differences by seed, plots. With
+--eval_subsets=test in [flags] there are curves over steps too, and curves.csv.
+A run that fails, for example because it diverges, adds a row to failures.csv;
+the report counts these rows. The files are written to --output. Its default is
+the folder of sweep.ini, or --work_dir if the command line changes steps, seeds,
+variants or flags. Words after `--` are flags of every training run. Runs share
+XLA's compiled functions and a process that has imported TensorFlow.
 """
 
 option = options.option
@@ -67,28 +67,28 @@ class Flags:
   definition: str = option('', 'sweep.ini, or the folder that holds it.', 'run')
   data_dir: str = option('', 'Folder of the data set.', 'data')
   work_dir: str = option('', 'Folder for the runs.', 'run')
-  output: str = option('', 'Folder of table, plot and page.', 'run')
-  steps: int = option(0, "Updates of a run, in place of the file's.", 'run')
-  seeds: tuple[str, ...] = option((), "Seeds in place of the file's.", 'run')
+  output: str = option('', 'Folder for table, plot and page.', 'run')
+  steps: int = option(0, "Steps per run, instead of the file's.", 'run')
+  seeds: tuple[str, ...] = option((), "Seeds, instead of the file's.", 'run')
   only: tuple[str, ...] = option(
     (),
-    'Variants to run, as patterns; repeat for several.',
+    'Pattern for the names of the variants to run; repeat for several.',
     'run',
     repeated=True,
   )
-  jobs: int = option(1, 'Runs side by side.', 'run')
-  report: bool = option(False, 'Only report what is finished.', 'run')
+  jobs: int = option(1, 'Number of runs at the same time.', 'run')
+  report: bool = option(False, 'Only report the finished runs.', 'run')
   bandwidth: float = option(
     0.0,
-    'Bits a second of each worker on a network for which the report models '
-    'seconds, as `terngrad plan` does; 0 models nothing.',
+    'Bandwidth of each worker in bits per second, for a network on which the '
+    'report models the seconds, as `terngrad plan` does; 0: no model.',
     'cluster',
   )
   latency: float = option(
-    5e-5, 'Seconds from one worker to another there.', 'cluster'
+    5e-5, 'Latency of that network in seconds.', 'cluster'
   )
   computing: float = option(
-    0.0, "Seconds of a worker's step there without any exchange.", 'cluster'
+    0.0, 'Seconds of a step on that network without any exchange.', 'cluster'
   )
   more: tuple[str, ...] = ()
 
@@ -109,8 +109,8 @@ def act(values: Flags) -> int:
   sweep = runs.Sweep(found, values.data_dir, values.work_dir, output)
   sweep.write()
   if sweep.missing and not values.report:
-    stop_request, tell = multiprocessing.Pipe(duplex=False)
-    with children.handling((signal.SIGINT, signal.SIGTERM), tell.send):
+    stop_request, sender = multiprocessing.Pipe(duplex=False)
+    with children.signal_handlers((signal.SIGINT, signal.SIGTERM), sender.send):
       if not _run(sweep, values.jobs, len(found.cells), stop_request):
         command.say('stopped; the same command continues')
         return command.SIGNALLED + stop_request.recv()
@@ -118,7 +118,7 @@ def act(values: Flags) -> int:
   if values.report or sweep.table.exists():
     _report(sweep.table, found, values, configs)
   for name in sweep.failed:
-    command.complain('failed', name, command.FAILED)
+    command.report_error('failed', name, command.FAILED)
   return command.FAILED if sweep.failed else command.DONE
 
 
@@ -128,16 +128,16 @@ def _run(
   total: int,
   stop_request: connection.Connection,
 ) -> bool:
-  done = total - len(sweep.missing)
+  start = total - len(sweep.missing)
   # disable=None draws the bar on terminals only.
-  with tqdm.tqdm(total=total, initial=done, unit='run', disable=None) as bar:
+  with tqdm.tqdm(total=total, initial=start, unit='run', disable=None) as bar:
 
-    def finished(line: str) -> None:
+    def show(line: str) -> None:
       with bar.external_write_mode():
         command.say(line)
       bar.update()
 
-    return sweep.run(jobs, finished, stop_request)
+    return sweep.run(jobs, show, stop_request)
 
 
 def _report(
@@ -147,12 +147,12 @@ def _report(
   configs: 'Mapping[str, training.TrainConfig]',
 ) -> None:
   """Prints the table and writes the report."""
-  rows, baselines = _finished(table, found)
+  rows, baselines = _read_results(table, found)
   if values.bandwidth:
     steps = rows.groupby('variant')['steps'].last()
     # With several processes, the chief's flags do not give their number.
     seconds = {
-      variant: steps[variant] * _modelled(config, values)
+      variant: steps[variant] * _model_seconds(config, values)
       for variant, config in configs.items()
       if variant in steps and not found.cells[0].launch
     }
@@ -161,7 +161,7 @@ def _report(
   command.say(report.write(table.parent, title, rows, baselines))
 
 
-def _finished(
+def _read_results(
   table: pathlib.Path, found: definitions.Definition
 ) -> tuple['pd.DataFrame', dict[str, str]]:
   """Returns the rows of a table, and the baselines that have rows."""
@@ -183,20 +183,20 @@ def render(folder: pathlib.Path, output: pathlib.Path) -> str:
   Returns:
     The table and the path of the page, as text.
   """
-  rows, baselines = _finished(folder / _TABLE, definitions.read(folder))
+  rows, baselines = _read_results(folder / _TABLE, definitions.read(folder))
   return report.write(output, folder.resolve().name, rows, baselines, folder)
 
 
 def page(folder: pathlib.Path) -> str:
   """Returns the HTML page of `render` without writing the slower plots."""
-  rows, baselines = _finished(folder / _TABLE, definitions.read(folder))
+  rows, baselines = _read_results(folder / _TABLE, definitions.read(folder))
   failures = report.read_failures(folder)
   table = report.summary(rows, baselines, failures)
   by_step = report.read_curves(folder)
   return report.page(folder.resolve().name, table, rows, by_step, failures)
 
 
-def _modelled(config: 'training.TrainConfig', values: Flags) -> float:
+def _model_seconds(config: 'training.TrainConfig', values: Flags) -> float:
   """Predicts the seconds of a step with every worker on a separate machine."""
   workers = config.num_workers
   text = config.codes.text(workers)
@@ -220,7 +220,7 @@ def configurations(
   except KeyError as error:
     raise errors.ConfigError(
       f'program: expected a data set of `terngrad train`, received '
-      f'{found.program!r}.'
+      f'{found.program!r}. Correct it in sweep.ini.'
     ) from error
   for name, words in found.scoring.items():
     _parse(scorer, found.words(words), f'eval {name}'.strip())
@@ -263,7 +263,8 @@ def _seed(text: str) -> int:
     return int(text)
   except ValueError as error:
     raise flags.UsageError(
-      f'Expected --seeds as integers, received {text!r}. See --help.'
+      f'--seeds: expected integers, received {text!r}. Write for example '
+      '--seeds=1,2.'
     ) from error
 
 

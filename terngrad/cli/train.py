@@ -40,12 +40,12 @@ _SERVERS_USAGE = """\
       --clip_factor=2.5
 
 Start one process for every host of the two lists. Workers push codes of -1, 0
-and +1 and pull their sums; worker 0 writes the checkpoints. --batch_size is
-that of one worker. The same commands continue a run that was stopped.
+and +1 and pull their sums; worker 0 writes the checkpoints. --batch_size is for
+one worker. The same commands continue a run that was stopped.
 """
 
 
-def alone(preset: presets.Preset) -> command.Command:
+def trainer(preset: presets.Preset) -> command.Command:
   """Declares the training command of a data set, without servers."""
   usage = _USAGE.format(
     title=preset.title, example=preset.example, notes=preset.notes
@@ -54,7 +54,7 @@ def alone(preset: presets.Preset) -> command.Command:
   return command.Command(usage, configs.TrainConfig, train, defaults)
 
 
-def with_servers(preset: presets.Preset) -> command.Command:
+def server_trainer(preset: presets.Preset) -> command.Command:
   """Declares the command of one task of training with parameter servers."""
   more = preset.training if preset.servers is None else preset.servers
   return command.Command(
@@ -88,9 +88,9 @@ def serve_or_train(config: servers.ServerConfig) -> int:
     outcome = server_run.train(config, command.say, sys.stderr.isatty())
   except server_run.TaskLostError as error:
     if stopped_by := signals.taken():
-      command.complain('error', error, 0)
+      command.report_error('error', error, 0)
       return command.SIGNALLED + stopped_by
-    command.say(f'{datetime.datetime.now()}: {error}; beginning anew')
+    command.say(f'{datetime.datetime.now()}: {error}; restarting')
     # A restarted run must not delete its checkpoints, even with --overwrite.
     arguments = [*sys.orig_argv[1:], '--overwrite=false']
     os.execv(sys.executable, [sys.executable, *arguments])

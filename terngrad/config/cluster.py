@@ -32,89 +32,98 @@ class Cluster(options.Part):
 
   exchange: str = options.option(
     TOWERS,
-    'towers: one process; collective: equal processes, one a --worker_hosts '
-    'entry, that share the nodes evenly. Task 0 writes --train_dir.',
+    'towers: one process. collective: one process for each entry of '
+    '--worker_hosts, without parameter servers, each with the same number of '
+    'nodes; task 0 writes --train_dir.',
   )
   collective: str = options.option(
     'auto',
-    'How messages travel between processes: gather, reduce (codes that add, '
-    'see --codec), two_shot, slices (floats); auto takes for each that of the '
-    'least time by --bandwidth and --latency, and the log says why. Sums that '
-    'are coded on their way back are a code: --codec=bidirectional+ternary.',
+    'Algorithm that sends messages between processes: gather, reduce (codes '
+    'that can be added, see --codec), two_shot or slices (floats). auto takes '
+    'the fastest for each message by --bandwidth and --latency, and logs why. '
+    'To compress the sums as well use --codec=bidirectional+ternary.',
   )
   bandwidth: float = options.option(
     1e9,
-    'Bits a second of a process, by which --collective=auto chooses; it '
-    'changes no bit of the result.',
+    'Network bandwidth of a process in bits per second, from which '
+    '--collective=auto chooses; the result is bit-identical for any value.',
     least=1,
   )
   latency: float = options.option(
-    5e-5, 'Seconds from one process to another, likewise.', least=0
+    5e-5,
+    'Network latency between two processes in seconds, for the same choice.',
+    least=0,
   )
   communication: str = options.option(
     'auto',
-    "Runtime of the collectives: ring, TensorFlow's own over gRPC; nccl, for "
-    'what is gathered from GPUs; auto is ring.',
+    "Implementation of TensorFlow's collectives: ring, over gRPC; nccl, for "
+    'data gathered from GPUs; auto is ring.',
   )
   bytes_per_bucket: int = options.option(
     BYTES_PER_BUCKET,
-    'Several processes: float32 bytes of gradients from which on codes are '
-    'sent, while those of earlier layers are still computed; 0 sends all at '
-    'once. It changes no bit.',
+    'With several processes: send codes as soon as this many bytes of float32 '
+    'gradients are computed, while earlier layers still compute theirs; 0 '
+    'sends all at once. The result is bit-identical for any value.',
   )
   cluster: str = options.option(
     'flags',
-    'Who takes part: flags; tf_config; slurm (slurm:N: the first N tasks are '
-    'parameter servers); kubernetes:LABEL (pods with hostNetwork; NODE_IP '
-    'holds the address of this one); rendezvous (equal processes meet in '
-    '--rendezvous_dir); redis:URL (they meet at a Redis server, such as '
-    'redis:redis://HOST:6379/0, as --run_id); mpi (they meet in '
-    '--rendezvous_dir, numbered by mpirun); or a file with a host:port a line.',
+    'Source of the addresses of all processes: flags; tf_config; slurm '
+    '(slurm:N: the first N tasks are parameter servers); kubernetes:LABEL '
+    '(pods with hostNetwork; NODE_IP holds the address of this one); '
+    'rendezvous (processes write their addresses to --rendezvous_dir); '
+    'redis:URL (to a Redis server, such as redis:redis://HOST:6379/0, under '
+    '--run_id); mpi (to --rendezvous_dir, with ranks from mpirun); or a file '
+    'with one host:port per line. rendezvous, redis and mpi are for '
+    '--exchange=collective.',
     shared=options.OWN,
   )
   worker_hosts: str = options.option(
-    '', 'host:port of every worker, with commas.'
+    '', 'host:port of every worker, separated by commas.'
   )
-  ps_hosts: str = options.option('', 'host:port of every parameter server.')
+  ps_hosts: str = options.option(
+    '', 'host:port of every parameter server, separated by commas.'
+  )
   job_name: str = options.option(
-    'worker', 'ps or worker: what this process is.', shared=options.OWN
+    'worker', 'Job of this process: ps or worker.', shared=options.OWN
   )
   task_id: int = options.option(
-    0, 'Place of this process in the list of its job.', shared=options.OWN
+    0, 'Index of this process in its job, from 0.', shared=options.OWN
   )
   cluster_port: int = options.option(
     2222,
-    'Port of tasks of slurm, kubernetes, rendezvous and redis; of mpi that of '
-    'the first on a host.',
+    'Port of the tasks with --cluster=slurm, kubernetes, rendezvous or redis; '
+    'with mpi the port of the first task on a host.',
   )
   rendezvous_dir: str = options.option(
     '',
-    'Folder on a shared file system, one a run, where each process leaves its '
-    'address as --task_id.',
+    'Folder on a shared file system, a separate one for each run, in which '
+    'each process writes its address under its --task_id.',
     shared=options.OWN,
   )
-  rendezvous_processes: int = options.option(0, 'Processes that meet there.')
+  rendezvous_processes: int = options.option(
+    0, 'Number of processes, with --cluster=rendezvous or redis.'
+  )
   run_id: str = options.option(
     '',
-    'Name of the run at a Redis server, of which the password, if it has one, '
-    'is in REDIS_PASSWORD.',
+    'Name of the run on the Redis server. The environment variable '
+    'REDIS_PASSWORD holds the password of the server, if it has one.',
   )
   own_address: str = options.option(
     '',
-    "host:port of this process, for the others there; empty: this machine's "
-    'name and --cluster_port.',
+    'With --cluster=rendezvous, redis or mpi: host:port at which the other '
+    "processes reach this one; empty: this machine's name and --cluster_port.",
     shared=options.OWN,
   )
   allow_insecure_network: bool = options.option(
     False,
-    'Let addresses other than loopback take part: only behind a firewall, '
-    'since whoever reaches a port can run code there.',
+    'Allow addresses other than loopback. Use it only behind a firewall: '
+    'anyone who can connect to a port can run code on its host.',
   )
   start_timeout: float = options.option(
-    300.0, 'Seconds to wait for all to begin.'
+    300.0, 'Seconds to wait until all processes have started.'
   )
   step_timeout: float = options.option(
-    600.0, 'Seconds to wait for a step of all, with its checkpoint.'
+    600.0, 'Seconds to wait for a step of all processes and its checkpoint.'
   )
 
   @functools.cached_property
@@ -139,8 +148,8 @@ class Cluster(options.Part):
     options.refuse(
       'ps' in cluster.jobs,
       f'ps_hosts: expected none for --exchange={COLLECTIVE}, received '
-      f'{len(cluster.jobs.get("ps", ()))}. Processes of collectives are equal: '
-      'list them all as workers.',
+      f'{len(cluster.jobs.get("ps", ()))}. Collectives use no parameter '
+      'servers: list all processes as workers.',
     )
     return cluster
 
@@ -188,83 +197,84 @@ class Cluster(options.Part):
     return cluster
 
 
-def _from_flags(chosen: Cluster) -> clusters.Cluster:
+def _from_flags(config: Cluster) -> clusters.Cluster:
   return clusters.from_flags(
-    chosen.ps_hosts, chosen.worker_hosts, chosen.job_name, chosen.task_id
+    config.ps_hosts, config.worker_hosts, config.job_name, config.task_id
   )
 
 
-def _from_slurm(chosen: Cluster) -> clusters.Cluster:
-  count = chosen.cluster.partition(':')[2] or '0'
+def _from_slurm(config: Cluster) -> clusters.Cluster:
+  count = config.cluster.partition(':')[2] or '0'
   options.refuse(
     not (count.isdecimal() and len(count) < 6),
-    'cluster: expected a number of parameter servers behind slurm:, received '
-    f'{count[:200]!r}. Use --cluster=slurm:1, or slurm for none.',
+    'cluster: expected a number of parameter servers after slurm:, received '
+    f'{count[:200]!r}. Use --cluster=slurm:1, or --cluster=slurm for none.',
   )
-  return resolvers.from_slurm(int(count), chosen.cluster_port)
+  return resolvers.from_slurm(int(count), config.cluster_port)
 
 
-def _from_kubernetes(chosen: Cluster) -> clusters.Cluster:
+def _from_kubernetes(config: Cluster) -> clusters.Cluster:
   return resolvers.from_kubernetes(
-    {'worker': chosen.cluster.partition(':')[2]},
-    chosen.cluster_port,
+    {'worker': config.cluster.partition(':')[2]},
+    config.cluster_port,
     os.environ.get('NODE_IP', ''),
   )
 
 
-def _from_rendezvous(chosen: Cluster) -> clusters.Cluster:
-  place = file_rendezvous.Folder(chosen.rendezvous_dir)
-  return _meet(chosen, place, chosen.task_id, chosen.rendezvous_processes)
+def _from_rendezvous(config: Cluster) -> clusters.Cluster:
+  location = file_rendezvous.Folder(config.rendezvous_dir)
+  return _join(config, location, config.task_id, config.rendezvous_processes)
 
 
-def _from_redis(chosen: Cluster) -> clusters.Cluster:
-  url = chosen.cluster.partition(':')[2]
+def _from_redis(config: Cluster) -> clusters.Cluster:
+  url = config.cluster.partition(':')[2]
   password = os.environ.get('REDIS_PASSWORD')
-  place = redis_rendezvous.Server(url, chosen.run_id, password)
-  return _meet(chosen, place, chosen.task_id, chosen.rendezvous_processes)
+  location = redis_rendezvous.Server(url, config.run_id, password)
+  return _join(config, location, config.task_id, config.rendezvous_processes)
 
 
-def _from_mpi(chosen: Cluster) -> clusters.Cluster:
+def _from_mpi(config: Cluster) -> clusters.Cluster:
   rank, count, local_rank = resolvers.mpi_ranks(os.environ)
-  place = file_rendezvous.Folder(chosen.rendezvous_dir)
-  return _meet(chosen, place, rank, count, local_rank)
+  location = file_rendezvous.Folder(config.rendezvous_dir)
+  return _join(config, location, rank, count, local_rank)
 
 
-def _meet(
-  chosen: Cluster,
-  place: 'file_rendezvous.Folder | redis_lib.Server',
+def _join(
+  config: Cluster,
+  location: 'file_rendezvous.Folder | redis_lib.Server',
   index: int,
   count: int,
   local_rank: int = 0,
 ) -> clusters.Cluster:
-  """Returns the cluster of the equal processes that meet at a rendezvous.
+  """Joins a rendezvous of equal processes; returns their cluster.
 
   This is process `index` of `count`. Its port is --cluster_port plus its rank
   on the host.
   """
   # The text after ':' may hold a password, so the message shows only the kind.
-  kind = chosen.cluster.partition(':')[0]
+  kind = config.cluster.partition(':')[0]
   options.refuse(
-    chosen.exchange != COLLECTIVE,
-    f'cluster: expected --exchange={COLLECTIVE} with {kind}, whose processes '
-    'are equal, received parameter servers. Use --cluster=flags.',
+    config.exchange != COLLECTIVE,
+    f'cluster: expected --exchange={COLLECTIVE} with {kind}, which has no '
+    'parameter servers, received a run with parameter servers. Use '
+    '--cluster=flags.',
   )
-  port = chosen.cluster_port + local_rank
-  address = chosen.own_address or f'{socket.gethostname()}:{port}'
-  return rendezvous.meet(place, index, count, address, chosen.start_timeout)
+  port = config.cluster_port + local_rank
+  address = config.own_address or f'{socket.gethostname()}:{port}'
+  return rendezvous.meet(location, index, count, address, config.start_timeout)
 
 
-def _from_file(chosen: Cluster) -> clusters.Cluster:
+def _from_file(config: Cluster) -> clusters.Cluster:
   try:
-    with open(chosen.cluster, encoding='utf-8-sig') as file:
+    with open(config.cluster, encoding='utf-8-sig') as file:
       text = file.read(2**20)
   except (OSError, ValueError) as error:
     raise errors.ConfigError(
-      f'cluster: expected {", ".join(RESOLVERS)} (with a :LABEL behind '
-      'kubernetes, a :URL behind redis) or a file of hosts, received '
-      f'{chosen.cluster[:200]!r}: {error}. Check the path.'
+      f'cluster: expected {", ".join(RESOLVERS)} (kubernetes:LABEL, redis:URL) '
+      f'or a file of hosts, received {config.cluster[:200]!r}: {error}. Check '
+      'the path.'
     ) from error
-  return resolvers.from_hosts_text(text, chosen.job_name, chosen.task_id)
+  return resolvers.from_hosts_text(text, config.job_name, config.task_id)
 
 
 # Resolvers by the text of --cluster before ':'. Any other text names a file.

@@ -47,64 +47,67 @@ class Codes(options.Part):
   )
   codec: str = options.option(
     '',
-    'Gradient code, NAME[:option=value,...], of '
-    f'{", ".join(sorted(registry.CODECS))}, or a method of several rounds, '
-    f'{", ".join(sorted(registry.METHODS))}; '
-    f'{"+NAME:..., ".join(sorted(registry.WRAPPERS))}+NAME:... sends later '
-    'what it left out; empty: by --grad_bits. For an all-reduce of integers '
-    'ternary:packing=radix,workers=N.',
+    'Gradient code, NAME[:option=value,...]. NAME is one of '
+    f'{", ".join(sorted(registry.CODECS))}, or of the methods with several '
+    f'messages, {", ".join(sorted(registry.METHODS))}. '
+    f'{"+NAME:..., ".join(sorted(registry.WRAPPERS))}+NAME:... also send later '
+    'what NAME leaves out. Empty: set by --grad_bits. For an all-reduce of '
+    'integers: ternary:packing=radix,workers=N.',
     on_resume=options.FREE,
   )
   codec_rules: str = options.option(
     '',
-    "Other codes for some variables, 'WHERE -> CODE; ...': WHERE is rank<2, "
-    "size>=1000 or a pattern for the name such as '*/bias', or several with & "
-    'between them; CODE as for --codec. The first rule that holds decides, '
+    "Other codes for some variables, as 'WHERE -> CODE; ...'. WHERE is rank<2, "
+    "size>=1000, a pattern of the name such as '*/bias', or several of these "
+    'joined by &; CODE is as for --codec. The first rule that matches applies, '
     'before --size_to_binarize and --quantize_logits.',
   )
   codec_warm_up: str = options.option(
     '',
-    "Codes of the first steps, 'UNTIL -> CODE; ...' with rising numbers of "
-    "steps, such as '200 -> identity; 400 -> error_feedback+topk:ratio=0.1'; "
-    '--codec follows, and must remember the same as they do.',
+    "Codes for the first steps, as 'UNTIL -> CODE; ...' with increasing steps, "
+    "such as '200 -> identity; 400 -> error_feedback+topk:ratio=0.1'. All "
+    'later steps use --codec. Lossy codes must keep the same state as --codec.',
   )
   grad_bits: int = options.option(
     32,
-    '1 for ternary gradients, 2, 4 or 8 for integers between the least and the '
-    'largest of 512 elements (minmax), 32 for float32.',
+    '1 for ternary gradients; 2, 4 or 8 for integers scaled to the minimum and '
+    'the maximum of every 512 elements (minmax); 32 for float32.',
     on_resume=options.FREE,
   )
   clip_factor: float = options.option(
     0.0,
-    'Clip gradients at this many standard deviations, 2.5 in the paper; 0 does '
-    'not clip. --codec=ternary clips at 2.5 where neither this nor its own '
-    'option is set; --codec=ternary:clip_factor=0 does not.',
+    'Clip gradients at this many standard deviations, 2.5 in the paper; 0 '
+    'turns clipping off. --codec=ternary clips at 2.5 unless this flag or its '
+    'option is set; --codec=ternary:clip_factor=0 does not clip.',
     on_resume=options.FREE,
     least=0,
   )
   scaler_rule: str = options.option(
     'max_clipped',
-    "max_clipped, the paper's: the largest clipped magnitude; stddev, the 2017 "
-    "code's: clip_factor standard deviations.",
+    'Scaler of ternary codes. max_clipped (the paper): the largest magnitude '
+    'after clipping. stddev (the 2017 code): clip_factor standard deviations.',
     on_resume=options.FREE,
   )
   packing: str = options.option(
     'base3',
-    'base3, 1.6 bits an element; two_bit, 2; bitmap_sign and huffman243, about '
-    '1.3 and 1.2, by the gradients. For radix see --codec.',
+    'Packing of ternary codes, in bits per element: base3, 1.6; two_bit, 2; '
+    'bitmap_sign and huffman243, about 1.3 and 1.2, depending on the '
+    'gradients. For radix see --codec.',
     on_resume=options.FREE,
   )
   quantize_logits: bool = options.option(
-    False, 'Code the gradients of the logits layer too.'
+    False, 'Compress the gradients of the logits layer too.'
   )
   floating_grad_epoch: int = options.option(
     0,
-    'k > 0: float32 gradients in the last epoch of every k; 1 is always '
-    'float32.',
+    'k > 0: send float32 gradients in the last epoch of every k; 1: in all '
+    'epochs.',
     least=0,
   )
   use_encoding: bool = options.option(
-    False, 'Accepted; codes are always packed and sent.', on_resume=options.FREE
+    False,
+    'Accepted without effect: codes are always packed and sent.',
+    on_resume=options.FREE,
   )
 
   def named(self, num_workers: int) -> Named:
@@ -117,12 +120,14 @@ class Codes(options.Part):
     with errors.as_config_error():
       parsed = policy.parse(self.codec_rules)
       # Variables of one method are coded together, so equal texts share one.
-      made = {code: _made(code, num_workers) for _, code in parsed}
+      methods = {code: _make_method(code, num_workers) for _, code in parsed}
       stages = policy.parse_stages(self.codec_warm_up)
-      first = [(until, _made(code, num_workers)) for until, code in stages]
-      code = _made(self.text(num_workers), num_workers)
+      first = [
+        (until, _make_method(code, num_workers)) for until, code in stages
+      ]
+      code = _make_method(self.text(num_workers), num_workers)
     plain = registry.method('identity')
-    rules = [(holds, made[text]) for holds, text in parsed]
+    rules = [(matches, methods[text]) for matches, text in parsed]
     rules.append((policy.smaller_than(self.size_to_binarize), plain))
     if not self.quantize_logits:
       rules.append((policy.is_logits, plain))
@@ -146,22 +151,22 @@ class Codes(options.Part):
       self.grad_bits not in (32, 1)
       or (self.grad_bits == 1) > (name == 'ternary'),
       f'codec: expected --grad_bits to be left out beside --codec={name}, '
-      f'received {self.grad_bits}. Choose the code by one of the two.',
+      f'received {self.grad_bits}. Set only one of the two.',
     )
     # --codec must be valid without the other flags.
     registry.method(self.codec, num_workers or 0)
-    given = dict(item.partition('=')[::2] for item in items)
+    settings = dict(item.partition('=')[::2] for item in items)
     flags = 'clip_factor', 'scaler_rule', 'packing'
     for flag in (n for n in flags if not options.is_default(self, n)):
       value = getattr(self, flag)
       options.refuse(
-        name != 'ternary' or type(value)(given.get(flag, value)) != value,
+        name != 'ternary' or type(value)(settings.get(flag, value)) != value,
         f'{flag}: expected it to agree with --codec={self.codec}, received '
-        f'{value}. Say it once, as '
+        f'{value}. Set it once, as '
         f'--codec={wrappers}{plus}ternary:{flag}={value}.',
       )
-      given[flag] = value
-    return f'{wrappers}{plus}{spelling.join(name, given)}'
+      settings[flag] = value
+    return f'{wrappers}{plus}{spelling.join(name, settings)}'
 
   def _codec_text_of_grad_bits(self) -> str:
     texts = {
@@ -179,13 +184,13 @@ class Codes(options.Part):
     return texts[self.grad_bits]
 
 
-def _made(text: str, num_workers: int) -> 'method.Method':
+def _make_method(text: str, num_workers: int) -> 'method.Method':
   code = registry.method(text, num_workers)
   limit = code.max_workers
   options.refuse(
     limit is not None and limit < num_workers,
     f'codec: expected a code for the {num_workers} nodes, received '
-    f'--codec={text}, which adds {limit} at most. Say '
-    f'workers={num_workers} in it.',
+    f'--codec={text}, which can add at most {limit}. Set its option '
+    f'workers={num_workers}.',
   )
   return code

@@ -15,88 +15,93 @@ class Devices(options.Part):
 
   bn_statistics: str = options.option(
     'averaged',
-    'Batch normalisation. averaged: a node sees its own examples, and moving '
-    'statistics are averaged over all nodes each step. per_device: over the '
-    'nodes of each device, which keeps its own. synchronized: every layer sees '
-    'the examples of all nodes; one node a device.',
+    'Batch normalisation. averaged: each node normalises over its local '
+    'examples, and moving statistics are averaged over all nodes in each step. '
+    'per_device: they are averaged over the nodes of each device only, and '
+    'differ between devices. synchronized: every layer normalises over the '
+    'examples of all nodes; needs one node per device.',
     on_resume=options.KEPT,
   )
   gradient_accumulation_steps: int = options.option(
     1,
-    "Parts of a node's share that are computed one after the other and "
-    'averaged before the gradient is coded: less memory.',
+    "Number of parts of a node's share of the batch. They are computed one "
+    'after the other, and their gradients are averaged before the exchange: '
+    'less memory.',
     on_resume=options.TOLD,
     least=1,
   )
   optimize_gradient_memory: bool = options.option(
     False,
-    'Recompute activations in the backward pass, segment by segment, in place '
-    'of keeping them: less memory, a third more time, the same bits.',
+    'Recompute activations in the backward pass, segment by segment, instead '
+    'of storing them: less memory, a third more time, bit-identical results.',
   )
   local_steps: int = options.option(
     1,
-    'Steps of --inner_optimizer that a node takes by itself, at the learning '
-    'rate, each on a part of its share; what they changed is then coded, '
-    'averaged and given to --optimizer in place of a gradient.',
+    'Steps of --inner_optimizer that a node takes without an exchange, at the '
+    'learning rate, each on a part of its share of the batch. The change of '
+    'its parameters is then compressed, averaged and passed to --optimizer '
+    'instead of a gradient.',
     on_resume=options.TOLD,
     least=1,
   )
   fragments: int = options.option(
     1,
-    'Parts of a model with --local_steps, whole layers, that are exchanged in '
-    'turns: a step is then a share of the local steps and the exchange of one. '
-    'A node keeps parameters of its own, one more copy a node.',
+    'With --local_steps: number of parts of the model, each of whole layers, '
+    'that are exchanged in turn. A step is then --local_steps / --fragments '
+    'local steps and the exchange of one part. Nodes keep separate parameters, '
+    'which takes one more copy per node.',
     on_resume=options.KEPT,
     least=1,
   )
   overlap_steps: int = options.option(
     0,
-    'Local steps that a node takes while an exchange is on its way, before it '
-    'mixes in what that brought; fewer than --local_steps over --fragments.',
+    'Local steps that a node takes during an exchange, before it mixes in the '
+    'result; fewer than --local_steps / --fragments.',
     on_resume=options.KEPT,
     least=0,
   )
   mixing_factor: float = options.option(
     0.5,
-    "A node's own share in what --overlap_steps mixes, from 0 to 1.",
+    'With --overlap_steps: weight of the local parameters when a node mixes in '
+    'the result of an exchange, from 0 to 1.',
     on_resume=options.TOLD,
     least=0,
     most=1,
   )
   num_gpus: int = options.option(
     1,
-    'Devices; logical CPU devices where there is no GPU.',
+    'Number of devices: GPUs, or logical CPU devices if there is no GPU.',
     shared=options.WORKERS,
     least=1,
   )
   devices: tuple[str, ...] = options.option(
     (),
-    'Devices of this process by their names, with commas, in place of '
-    '--num_gpus: gpu:0,cpu:0 has a tower on each of two kinds.',
+    'Names of the devices of this process, separated by commas, instead of '
+    '--num_gpus: gpu:0,cpu:0 has a replica on each of the two.',
     shared=options.WORKERS,
   )
   device_weights: tuple[str, ...] = options.option(
     (),
-    'Parts of a batch that devices compute, as 1,0.25 where the second is four '
-    'times slower, a number a device, process by process; auto measures them. '
-    'The average is that of all examples. Empty: equal parts.',
+    'Relative shares of the batch, one number per device, process by process: '
+    '1,0.25 if the second device is four times slower. auto measures them. '
+    'Gradients are averaged over all examples. Empty: equal shares.',
     on_resume=options.TOLD,
   )
   threads: int = options.option(
     0,
-    'Cores that one operation of this process uses; 0: all. With 1 two runs '
-    'side by side take less time than one after the other. The last bits of a '
-    'run depend on it.',
+    'CPU cores that one operation of this process uses; 0: all. With 1, two '
+    'runs at the same time take less time than one after the other. The last '
+    'bits of the result depend on it.',
     shared=options.WORKERS,
     on_resume=options.TOLD,
     least=0,
   )
   num_nodes: int = options.option(
-    -1, 'Virtual nodes, spread over the devices; -1 for one a device.'
+    -1, 'Nodes (virtual workers), spread over the devices; -1: one per device.'
   )
   save_tower: int = options.option(
     -1,
-    "Store the parameters of this node's device only; -1 for every device's.",
+    "Store only the parameters of this node's device; -1: of every device.",
     least=-1,
   )
 
@@ -125,9 +130,9 @@ class Devices(options.Part):
       found = [float(text) for text in self.device_weights]
     except ValueError as error:
       raise errors.ConfigError(
-        'device_weights: expected auto or a number a device, with commas, '
-        f'received {",".join(self.device_weights)[:200]!r}. Use 1,0.25 where '
-        'the second of two devices is four times slower.'
+        'device_weights: expected auto or one number per device, separated by '
+        f'commas, received {",".join(self.device_weights)[:200]!r}. Use 1,0.25 '
+        'if the second of two devices is four times slower.'
       ) from error
     for weight in found:
       options.in_range('device_weights', weight, 0.001, 1000)
@@ -151,30 +156,30 @@ class Devices(options.Part):
     parts, is_divided = self.gradient_accumulation_steps, bool(self.weights)
     is_synchronized = self.bn_statistics == 'synchronized'
     for name in ('gradient_accumulation_steps', 'local_steps', 'bn_statistics'):
-      given = getattr(self, name)
+      value = getattr(self, name)
       options.refuse(
-        is_divided and given not in (1, 'averaged', 'per_device'),
-        f'device_weights: expected none beside --{name}={given}, which takes '
+        is_divided and value not in (1, 'averaged', 'per_device'),
+        f'device_weights: expected none beside --{name}={value}, which needs '
         f'equal shares, received {",".join(map(str, self.device_weights))}. '
         'Leave one of the two out.',
       )
     options.refuse(
       parts > 1 and self.local_steps > 1,
       'gradient_accumulation_steps: expected it to be left out beside '
-      f'--local_steps={self.local_steps}, received {parts}: a local step is of '
-      'a whole part. Leave one of the two out.',
+      f'--local_steps={self.local_steps}, received {parts}: a local step does '
+      'not split its examples. Leave one of the two out.',
     )
     options.refuse(
       is_synchronized and self.local_steps > 1,
       'bn_statistics: expected averaged or per_device beside '
-      f'--local_steps={self.local_steps}, received synchronized: nodes have '
-      'parameters of their own between exchanges. Leave one of the two out.',
+      f'--local_steps={self.local_steps}, received synchronized: the '
+      'parameters of nodes differ between exchanges. Leave one of the two out.',
     )
     options.refuse(
       is_synchronized and parts > 1,
       'gradient_accumulation_steps: expected 1 beside '
       f'--bn_statistics=synchronized, received {parts}: parts run one after '
-      'the other. Use --bn_statistics=averaged.',
+      'the other, so no layer sees all examples. Use --bn_statistics=averaged.',
     )
 
   def _check_fragments(self) -> None:

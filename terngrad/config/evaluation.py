@@ -19,30 +19,33 @@ class EvalRun(options.Part):
   """Options of the checkpoints, of the scoring and of the records."""
 
   max_steps: int = options.option(
-    370000, 'Steps to train.', on_resume=options.TOLD, least=1
+    370000,
+    'Steps of the training run; evaluation ends after its last checkpoint.',
+    on_resume=options.TOLD,
+    least=1,
   )
-  eval_dir: str = options.option('', 'Folder for records.')
+  eval_dir: str = options.option('', 'Folder for records of the evaluation.')
   checkpoint_dir: str = options.option(
     '', 'Folder whose newest checkpoint is evaluated.'
   )
   eval_interval_secs: int = options.option(
-    3600, 'Seconds between two looks for a new checkpoint.', least=0
+    3600, 'Seconds between two checks for a new checkpoint.', least=0
   )
   run_once: bool = options.option(
     False, 'Evaluate the newest checkpoint and end.'
   )
   num_examples: int = options.option(
     50000,
-    "Examples to score at most; every one of the subset's once.",
+    'Largest number of examples to score; each is scored once.',
     'data',
     least=1,
   )
   device: str = options.option(
-    '/gpu:0', 'Device to run on; the CPU where it does not exist.', 'devices'
+    '/gpu:0', 'Device to run on; the CPU if it does not exist.', 'devices'
   )
   tower: int = options.option(
     -1,
-    "Read this node's parameters; -1: those that are there.",
+    "Read the parameters of this node's device; -1: of the first one stored.",
     'devices',
     least=-1,
   )

@@ -37,7 +37,7 @@ class Data(options.Part):
   )
   batch_size: int = options.option(
     32,
-    'Examples a step, split evenly over the nodes.',
+    'Examples per step, split evenly over the nodes.',
     shared=options.WORKERS,
     on_resume=options.KEPT,
     least=1,
@@ -47,37 +47,37 @@ class Data(options.Part):
   )
   preprocessing: str = options.option(
     '',
-    'Name of the preprocessing; empty: that of data set and net. caffe2 has '
-    'options: caffe2:mean=128,std=128,scale=256,mirror=true.',
+    'Name of the preprocessing; empty: the default of data set and net. caffe2 '
+    'has options: caffe2:mean=128,std=128,scale=256,mirror=true.',
     shared=options.WORKERS,
   )
   num_classes: int = options.option(
     0,
-    'Classes of data that does not say how many; 0: what the data says.',
+    'Number of classes, for data that does not define it; 0: as defined there.',
     shared=options.WORKERS,
     least=0,
   )
   labels_offset: int = options.option(
     0,
-    'Subtract from the labels: 1 leaves the background out.',
+    'Number to subtract from all labels; 1 removes the background class.',
     shared=options.WORKERS,
     least=0,
   )
   num_preprocess_threads: int = options.option(
     4,
-    'Accepted; TensorFlow tunes its own threads.',
+    'Accepted without effect: TensorFlow sets the number of threads.',
     on_resume=options.FREE,
     least=1,
   )
   num_readers: int = options.option(
     4,
-    'Accepted; one reader keeps the order of the examples.',
+    'Accepted without effect: one reader keeps the order of the examples.',
     on_resume=options.FREE,
     least=1,
   )
   input_queue_memory_factor: int = options.option(
     16,
-    'Shuffle this many times 1024 examples together.',
+    'Size of the shuffle buffer, in units of 1024 examples.',
     shared=options.WORKERS,
     least=1,
   )
@@ -89,14 +89,14 @@ class Model(options.Part):
 
   net: str = options.option(
     'alexnet',
-    'Network to build, with options of its own behind a colon where it has '
-    'some: resnet_v1_50:first_kernel=3,first_stride=1,bias=true,last_pool=4.',
+    'Network to build. Its options, if it has any, follow a colon: '
+    'resnet_v1_50:first_kernel=3,first_stride=1,bias=true,last_pool=4.',
     shared=options.WORKERS,
     on_resume=options.KEPT,
   )
   seed: int = options.option(
     1,
-    'Of weights, order of examples, dropout and random codes.',
+    'Random seed of weights, order of examples, dropout and random codes.',
     shared=options.WORKERS,
     on_resume=options.KEPT,
     least=-(2**63),
@@ -128,35 +128,37 @@ class TrainModel(Model):
 
   label_smoothing: float = options.option(
     -1.0,
-    'Share of each label that is spread evenly over all classes; -1 for the '
-    "net's own, 0.1 for inception_v3.",
+    'Share of each label that is spread evenly over all classes; -1: the '
+    'default of the net, 0.1 for inception_v3.',
     least=0,
     most=1,
   )
   aux_loss_weight: float = options.option(
     -1.0,
-    'Factor of the loss of auxiliary logits, where the net has them; -1 for '
-    "the net's own, 0.4.",
+    'Weight of the auxiliary loss, if the net has auxiliary logits; -1: the '
+    'default of the net, 0.4.',
     least=0,
   )
   dtype: str = options.option(
     'float32',
-    'float32, bfloat16 or float16: of the computations of the layers; '
-    'parameters, logits and gradients are float32. float16 scales the loss, '
-    'and skips a step whose gradients are not finite.',
+    'Type in which layers compute: float32, bfloat16 or float16. Parameters, '
+    'logits and gradients are float32. float16 uses loss scaling, which skips '
+    'a step whose gradients are not finite.',
   )
   batch_norm_decay: float = options.option(
     -1.0,
-    'Share of the moving statistics of batch normalisation that a step keeps, '
-    "from 0 to below 1; -1 for the net's own, 0.9997 for most. Runs of fewer "
-    'than some 10,000 steps want less: 0.9 for hundreds, 0.99 for thousands.',
+    'Decay of the moving statistics of batch normalisation (Keras: momentum), '
+    'from 0 to below 1; -1: the default of the net, 0.9997 for most. Runs of '
+    'fewer than some 10,000 steps need less: 0.9 for hundreds, 0.99 for '
+    'thousands of steps.',
     least=0,
     most=1,
   )
   initializer: str = options.option(
     '',
-    'First values of kernels: normal:stddev=0.01, '
-    "truncated_normal:stddev=0.01, xavier or he; empty: the net's own.",
+    'Initializer of the kernels: normal:stddev=0.01, '
+    'truncated_normal:stddev=0.01, xavier or he; empty: the default of the '
+    'net.',
     on_resume=options.FREE,
   )
 
@@ -168,8 +170,8 @@ class TrainModel(Model):
         initializers.parse(self.initializer)
     options.refuse(
       self.batch_norm_decay == 1,
-      'batch_norm_decay: expected a share below 1, received 1, with which the '
-      'moving statistics stay at their beginning. Use 0.9997, or -1 for the '
-      "net's own.",
+      'batch_norm_decay: expected a number below 1, received 1, with which the '
+      'moving statistics would never change. Use 0.9997, or -1 for the default '
+      'of the net.',
     )
     options.choice('dtype', self.dtype, ('float32', 'bfloat16', 'float16'))

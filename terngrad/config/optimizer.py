@@ -16,62 +16,69 @@ class Optimizer(options.Part):
 
   inner_optimizer: str = options.option(
     'momentum',
-    'Of --local_steps: momentum:momentum=0.9, whose velocity begins anew after '
-    'every exchange, or adamw:beta1=0.9,beta2=0.999,epsilon=1e-8, whose '
-    'moments stay with each node, two more copies of the parameters a node, '
-    'and whose L2 terms are decoupled. stays=true or false says otherwise.',
+    'Optimizer of --local_steps: momentum:momentum=0.9, whose velocity is '
+    'reset after every exchange, or adamw:beta1=0.9,beta2=0.999,epsilon=1e-8, '
+    'with decoupled weight decay, whose moments stay on each node and take two '
+    'more copies of the parameters per node. With the option stays=true slots '
+    'stay on the node, with stays=false every exchange resets them.',
   )
   local_momentum: float = options.option(
     0.0, 'Momentum of --inner_optimizer=momentum.', least=0, most=1
   )
   outer_learning_rate: float = options.option(
     1.0,
-    'Learning rate of --optimizer beside --local_steps: with gd 1 averages the '
-    'nodes; 0.7 with nesterov in DiLoCo.',
+    'With --local_steps: learning rate of --optimizer. 1 with gd averages the '
+    'parameters of the nodes; DiLoCo uses 0.7 with nesterov.',
     least=0,
   )
   clip_gradient_norm: float = options.option(
     0.0,
-    'Scale the averaged gradient down to this norm over all variables '
-    'together, before the optimizer; 0 does not.',
+    'Largest global norm (over all variables) of the averaged gradient; a '
+    'larger one is scaled down to it before the optimizer. 0: no limit.',
     least=0,
   )
   decoupled_weight_decay: bool = options.option(
     False,
-    'Leave the L2 terms out of the gradient: parameters shrink by the share '
-    'learning rate * --weight_decay in each update instead.',
+    'Leave the L2 terms out of the gradient; each update subtracts learning '
+    'rate * --weight_decay * parameter instead.',
   )
   # Changing the name is refused on resume; changing its options is logged. See
   # `assembly`.
   optimizer: str = options.option(
     'momentum',
-    f'NAME[:option=value,...], of {", ".join(sorted(optimizers.OPTIMIZERS))}.',
+    'Optimizer, NAME[:option=value,...]. NAME is one of '
+    f'{", ".join(sorted(optimizers.OPTIMIZERS))}.',
     on_resume=options.FREE,
   )
   initial_learning_rate: float = options.option(0.01, 'Learning rate.', least=0)
   learning_rate_decay_type: str = options.option(
     'exponential',
-    'fixed, exponential, polynomial (a square root, to 0 at --max_steps) or '
-    'linear (to --end_learning_rate after --num_epochs_per_decay); adam is '
-    'fixed without --decay_adam.',
+    'Schedule of the learning rate: fixed, exponential, polynomial (a square '
+    'root, to 0 at --max_steps) or linear (to --end_learning_rate after '
+    '--num_epochs_per_decay). Without --decay_adam that of adam is fixed.',
   )
   decay_adam: bool = options.option(
     False, 'Let the learning rate of adam decay as well.'
   )
   end_learning_rate: float = options.option(
-    0.0, 'Where the linear decay ends.', least=0
+    0.0, 'Learning rate at the end of the linear decay.', least=0
   )
   num_epochs_per_decay: float = options.option(
-    20.0, 'Epochs between two drops of the exponential decay.', least=0
+    20.0,
+    'Epochs between two drops of the exponential decay, or of the linear one.',
+    least=0,
   )
   learning_rate_decay_factor: float = options.option(
-    0.1, 'Factor of a drop of the exponential decay.', least=0
+    0.1, 'Factor of each drop of the exponential decay.', least=0
   )
   momentum: float = options.option(
-    0.9, 'Of momentum and rmsprop.', least=0, most=1
+    0.9, 'Momentum of --optimizer=momentum or rmsprop.', least=0, most=1
   )
   moving_average_decay: float = options.option(
-    0.9999, 'Of the averages of the parameters, at most.', least=0, most=1
+    0.9999,
+    'Largest decay of the moving averages of the parameters.',
+    least=0,
+    most=1,
   )
 
   @property

@@ -46,7 +46,7 @@ GROUPS = {
   'codes': 'Gradient codes',
 }
 # The default of `on_resume` is `TOLD` in these groups and `FREE` in the others.
-_TOLD_GROUPS = ('data', 'model', 'optimizer', 'codes')
+_LOGGED_GROUPS = ('data', 'model', 'optimizer', 'codes')
 
 
 # Types of an option's value.
@@ -111,10 +111,10 @@ def option(
   Returns:
     A dataclass field.
   """
-  known = Option(
+  declared = Option(
     default, description, group, shared, on_resume, repeated, least, most, short
   )
-  return dataclasses.field(default=default, metadata={'option': known})
+  return dataclasses.field(default=default, metadata={'option': declared})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -128,13 +128,13 @@ class Part:
       errors.ConfigError: an option has an invalid value; the message names the
         first such option.
     """
-    for known in fields(self):
-      value = getattr(self, known.name)
-      is_given = value != known.default
-      if is_given and known.most < math.inf:
-        in_range(known.name, value, known.least, known.most)
-      elif is_given and known.least > -math.inf:
-        at_least(known.name, value, known.least)
+    for declared in fields(self):
+      value = getattr(self, declared.name)
+      is_changed = value != declared.default
+      if is_changed and declared.most < math.inf:
+        in_range(declared.name, value, declared.least, declared.most)
+      elif is_changed and declared.least > -math.inf:
+        at_least(declared.name, value, declared.least)
 
 
 def part(kind: type[Part]) -> Any:
@@ -157,17 +157,17 @@ def fields(
   ]
   return [
     _option(name, field)
-    for name, own in parts
-    for field in own
+    for name, members in parts
+    for field in members
     if field.metadata
   ]
 
 
 def _option(part_name: str, field: dataclasses.Field[Any]) -> Option:
-  known: Option = field.metadata['option']
-  group = known.group or part_name or 'data'
-  on_resume = known.on_resume or (TOLD if group in _TOLD_GROUPS else FREE)
-  return known._replace(
+  declared: Option = field.metadata['option']
+  group = declared.group or part_name or 'data'
+  on_resume = declared.on_resume or (TOLD if group in _LOGGED_GROUPS else FREE)
+  return declared._replace(
     name=field.name, part=part_name, group=group, on_resume=on_resume
   )
 
@@ -177,8 +177,8 @@ def by_name(config: 'DataclassInstance') -> dict[str, Any]:
   return {o.name: _value(config, o) for o in fields(config)}
 
 
-def _value(config: 'DataclassInstance', known: Option) -> Any:
-  return getattr(getattr(config, known.part, config), known.name)
+def _value(config: 'DataclassInstance', declared: Option) -> Any:
+  return getattr(getattr(config, declared.part, config), declared.name)
 
 
 def build(kind: 'type[_Config]', /, **values: Any) -> '_Config':
@@ -198,17 +198,17 @@ def replace(config: '_Config', /, **values: Any) -> '_Config':
   Raises:
     errors.ConfigError: the configuration has no option of this name.
   """
-  homes = {option.name: option.part for option in fields(config)}
-  for name in [n for n in values if n not in homes]:
-    hint = data_errors.did_you_mean(name, homes, ' See --help.')
+  parts = {option.name: option.part for option in fields(config)}
+  for name in [n for n in values if n not in parts]:
+    hint = data_errors.did_you_mean(name, parts, ' See --help.')
     raise errors.ConfigError(
-      f'{name}: expected an option of {type(config).__name__}, received none '
-      f'of this name.{hint}'
+      f'{name}: expected an option of {type(config).__name__}, received an '
+      f'unknown name.{hint}'
     )
-  changes = {name: v for name, v in values.items() if not homes[name]}
-  for home in filter(None, {homes[name] for name in values}):
-    own = {name: v for name, v in values.items() if homes[name] == home}
-    changes[home] = dataclasses.replace(getattr(config, home), **own)
+  changes = {name: v for name, v in values.items() if not parts[name]}
+  for owner in filter(None, {parts[name] for name in values}):
+    members = {name: v for name, v in values.items() if parts[name] == owner}
+    changes[owner] = dataclasses.replace(getattr(config, owner), **members)
   return dataclasses.replace(config, **changes)
 
 
@@ -235,8 +235,8 @@ def values(
 
 def is_default(config: 'DataclassInstance', name: str) -> bool:
   """Returns whether the value of an option equals its default."""
-  (known,) = (o for o in fields(config) if o.name == name)
-  return bool(_value(config, known) == known.default)
+  (declared,) = (o for o in fields(config) if o.name == name)
+  return bool(_value(config, declared) == declared.default)
 
 
 def refuse(is_wrong: bool, message: str) -> None:
@@ -278,5 +278,5 @@ def in_range(name: str, value: float, lowest: float, highest: float) -> None:
   refuse(
     not lowest <= value <= highest,
     f'{name}: expected a number from {lowest} to {highest}, received '
-    f'{value}. Set --{name} within.',
+    f'{value}. Set --{name} to a number in this range.',
   )

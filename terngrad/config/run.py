@@ -14,31 +14,31 @@ class Run(options.Part):
   )
   num_epochs: int = options.option(
     0,
-    'Epochs to train, in place of --max_steps; 0: --max_steps says.',
+    'Epochs to train, instead of --max_steps; 0: train --max_steps.',
     on_resume=options.FREE,
     least=0,
   )
   epoch_size: int = options.option(
     0,
-    'Examples that are an epoch, for --num_epochs, learning rates and '
-    '--eval_subsets; 0: those of --subset.',
+    'Examples per epoch, for --num_epochs, learning rates and --eval_subsets; '
+    '0: all of --subset.',
     on_resume=options.TOLD,
     least=0,
   )
   eval_subsets: tuple[str, ...] = options.option(
     (),
-    'Subsets to score after each epoch, separated by commas, as test or '
-    'train,validation; with the parameters as they are, not their averages.',
+    'Subsets to score after each epoch, separated by commas, such as test or '
+    'train,validation; with the current parameters, not their moving averages.',
     on_resume=options.FREE,
   )
   train_dir: str = options.option(
     '',
-    'Folder for checkpoints and records; a run that stands there continues.',
+    'Folder for checkpoints and records; a run that it holds continues.',
     shared=options.OWN,
   )
   overwrite: bool = options.option(
     False,
-    'Delete the run that stands in --train_dir and begin anew.',
+    'Delete the run in --train_dir and start a new one.',
     shared=options.OWN,
   )
   save_iter: int = options.option(
@@ -68,7 +68,7 @@ class Run(options.Part):
   )
   benchmark_mode: bool = options.option(
     False,
-    'Constant images and random labels: no data is read.',
+    'Train on constant images and random labels; no data is read.',
     shared=options.WORKERS,
     on_resume=options.TOLD,
   )
@@ -127,37 +127,37 @@ class Start(options.Part):
   pretrained_model_checkpoint_path: str = options.option(
     '',
     'Checkpoint prefix, or folder of checkpoints, to start from: of this '
-    "package, or TensorFlow 1's, of either format.",
+    'package or of TensorFlow 1, in either of its formats.',
     shared=options.OWN,
   )
   pretrained_weights: str = options.option(
     '',
-    'File that Keras saved, .weights.h5, .h5 or .keras, to start from; layers '
-    'are found by name.',
+    'File saved by Keras (.weights.h5, .h5 or .keras) to start from; layers '
+    'are matched by name.',
     shared=options.OWN,
   )
   fine_tune: bool = options.option(
     False,
-    'Leave the logits of what is pretrained out, auxiliary ones too, and start '
-    'at step 0.',
+    'Start at step 0 and restore all pretrained layers but the logits, '
+    'auxiliary logits included.',
   )
   restart_step: bool = options.option(
     False,
-    'Start at step 0, with fresh slots of the optimizer, though the logits are '
-    'restored; otherwise the run goes on from the step of the checkpoint.',
+    'Restore the logits too, but start at step 0 with fresh optimizer slots; '
+    'otherwise the run continues from the step of the checkpoint.',
   )
   checkpoint_exclude_scopes: str = options.option(
     '',
-    'Scopes of variables not to restore, separated by commas: layers, or '
-    "TF-Slim's names as InceptionV3/Logits.",
+    'Scopes of variables not to restore, separated by commas: layers, or names '
+    'of TF-Slim such as InceptionV3/Logits.',
   )
   ignore_missing_vars: bool = options.option(
-    False, 'Variables that are not in the checkpoint begin anew.'
+    False, 'Initialize variables that are missing in the checkpoint.'
   )
   trainable_scopes: str = options.option(
     '',
-    'Scopes of parameters to train, separated by commas; the others stay what '
-    'they are, and are not sent. Empty: all.',
+    'Scopes of parameters to train, separated by commas; all others are '
+    'frozen, and no gradients are sent for them. Empty: all.',
     on_resume=options.KEPT,
   )
 

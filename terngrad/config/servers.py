@@ -22,7 +22,7 @@ method = lazy.module('terngrad.codec.method')
 SERVERS = 'servers'
 
 
-def _fixed(value: options.Value) -> Any:
+def _constant(value: options.Value) -> Any:
   """Declares a field with a fixed value and without a flag."""
   return dataclasses.field(default=value, init=False)
 
@@ -33,7 +33,7 @@ class ServerData(model_lib.Data):
 
   batch_size: int = options.option(
     32,
-    'Examples a step of each worker process, split over its nodes.',
+    'Examples per step of each worker process, split over its nodes.',
     shared=options.WORKERS,
     on_resume=options.KEPT,
     least=1,
@@ -46,20 +46,20 @@ class ServerRun(run_lib.Run):
 
   train_dir: str = options.option(
     '',
-    "Folder for the chief's checkpoints and records; a run that stands there "
+    'Folder for checkpoints and records of the chief; a run that it holds '
     'continues.',
     shared=options.OWN,
   )
   # No flag: all other tasks would wait while the chief scores. Evaluate in a
   # separate process.
-  eval_subsets: tuple[str, ...] = _fixed(())
-  keep_best: str = _fixed('')
-  early_stopping: int = _fixed(0)
+  eval_subsets: tuple[str, ...] = _constant(())
+  keep_best: str = _constant('')
+  early_stopping: int = _constant(0)
   save_interval_secs: int = options.option(
-    600, 'Seconds between checkpoints, beside those of --save_iter.', least=1
+    600, 'Seconds between checkpoints, besides those of --save_iter.', least=1
   )
   save_summaries_secs: int = options.option(
-    180, 'Seconds between histograms, beside those of --save_iter.', least=1
+    180, 'Seconds between histograms, besides those of --save_iter.', least=1
   )
 
 
@@ -67,31 +67,32 @@ class ServerRun(run_lib.Run):
 class ServerCluster(cluster_lib.Cluster):
   """Options of the tasks of a run and of the workers that a step waits for."""
 
-  exchange: str = _fixed(SERVERS)
-  collective: str = _fixed('')
-  communication: str = _fixed('auto')
-  bandwidth: float = _fixed(1e9)
-  latency: float = _fixed(5e-5)
+  exchange: str = _constant(SERVERS)
+  collective: str = _constant('')
+  communication: str = _constant('auto')
+  bandwidth: float = _constant(1e9)
+  latency: float = _constant(5e-5)
   job_name: str = options.option(
-    '', 'ps or worker: what this process is.', shared=options.OWN
+    '', 'Job of this process: ps or worker.', shared=options.OWN
   )
   num_replicas_to_aggregate: int = options.option(
     -1,
-    'K workers whose gradients a step waits for; later ones are dropped. -1: '
-    'all. Fewer than all: a step is of K times --batch_size examples, and a '
-    'run is not repeatable to the bit.',
+    'Number K of workers whose gradients a step waits for; later ones are '
+    'dropped. -1: all. With fewer, a step uses K times --batch_size examples, '
+    'and repeated runs are not bit-identical.',
     on_resume=options.TOLD,
   )
   sync: bool = options.option(
     True,
-    'False: every worker goes at its own pace, and a step is an update by the '
-    'gradient of one. Not repeatable to the bit.',
+    'False: asynchronous training. Workers do not wait for each other, a step '
+    'is an update by the gradient of one worker, and repeated runs are not '
+    'bit-identical.',
     on_resume=options.TOLD,
   )
   max_staleness: int = options.option(
     -1,
-    'With --sync=False: drop a gradient that more updates than this were '
-    'faster than; -1 for none.',
+    'With --sync=False: drop a gradient if more updates than this came after '
+    'its worker pulled the parameters; -1 drops none.',
     on_resume=options.TOLD,
   )
   scale_learning_rate_by_staleness: bool = options.option(
@@ -113,13 +114,13 @@ class ServerCluster(cluster_lib.Cluster):
       options.refuse(
         self.cluster == 'flags' and not getattr(self, name),
         f'{name}: expected host:port,host:port, received nothing. Give every '
-        'task the same two lists.',
+        'task the same --ps_hosts and --worker_hosts.',
       )
     cluster = self._checked_cluster()
     for job in clusters.JOBS:
       options.refuse(
         job not in cluster.jobs,
-        f'cluster: expected a {job} task at least, received none from '
+        f'cluster: expected at least one {job} task, received none from '
         f'--cluster={self.cluster[:200]}. Use --cluster=flags with '
         '--ps_hosts and --worker_hosts, tf_config, slurm:1, or a file that '
         'lists both.',
@@ -151,9 +152,9 @@ class ServerCluster(cluster_lib.Cluster):
     num_workers = len(self.tasks.jobs['worker'])
     options.refuse(
       self.num_replicas_to_aggregate not in (-1, *range(1, num_workers + 1)),
-      'num_replicas_to_aggregate: expected -1 or from 1 to all '
-      f'{num_workers} workers, received {self.num_replicas_to_aggregate}. '
-      'Leave it out for all.',
+      'num_replicas_to_aggregate: expected -1 or a number from 1 to '
+      f'{num_workers}, all workers; received '
+      f'{self.num_replicas_to_aggregate}. Leave it out for all.',
     )
     for name in ('max_staleness', 'scale_learning_rate_by_staleness'):
       options.refuse(
@@ -200,7 +201,8 @@ class ServerConfig(configs.TrainConfig):
     options.refuse(
       self.devices.save_tower > 0,
       f'save_tower: expected -1 or 0, received {self.devices.save_tower}. '
-      'The chief stores its own parameters, which equal all others.',
+      'The chief stores its parameters, which equal those of all workers. '
+      'Leave it out.',
     )
     options.refuse(
       self.devices.bn_statistics != 'averaged',
@@ -212,8 +214,8 @@ class ServerConfig(configs.TrainConfig):
       options.refuse(
         len(getattr(self.devices, name)) > 0,
         f'{name}: expected none with parameter servers, received '
-        f'{",".join(getattr(self.devices, name))}: the chief knows the '
-        'devices of other tasks by their number alone. Use --num_gpus.',
+        f'{",".join(getattr(self.devices, name))}: the chief knows only the '
+        'number of devices of other tasks. Use --num_gpus.',
       )
     # The integers of a sum must have room for all nodes of an update.
     codes = self.codes.named(self.whole().num_workers)
@@ -224,41 +226,42 @@ class ServerConfig(configs.TrainConfig):
     """Refuses options that need all workers to be in the same step."""
     options.refuse(
       self.codes.floating_grad_epoch != 0,
-      'floating_grad_epoch: expected 0 where a step does not wait for all '
+      'floating_grad_epoch: expected 0 if a step does not wait for all '
       f'workers, received {self.codes.floating_grad_epoch}: they are not in '
       'the same epoch. Use --grad_bits=32 for float32 gradients, or leave it '
       'out.',
     )
     options.refuse(
       self.devices.local_steps > 1,
-      'local_steps: expected 1 where a step does not wait for all workers, '
-      f'received {self.devices.local_steps}: the mean of all is what makes '
-      'their parameters equal again. Leave it out, or use a synchronous run.',
+      'local_steps: expected 1 if a step does not wait for all workers, '
+      f'received {self.devices.local_steps}: only the mean of all workers '
+      'makes their parameters equal again. Leave it out, or use a synchronous '
+      'run.',
     )
     options.refuse(
       self.model.dtype == 'float16',
-      'dtype: expected float32 or bfloat16 where a step does not wait for '
-      'all workers, received float16, whose scale of the loss belongs to a '
-      'step of all. Use --dtype=bfloat16.',
+      'dtype: expected float32 or bfloat16 if a step does not wait for '
+      'all workers, received float16: loss scaling needs all workers in the '
+      'same step. Use --dtype=bfloat16.',
     )
     for code in codes:
-      _check_alone(code)
+      _check_asynchronous_code(code)
     options.refuse(
       self.codes.codec_warm_up != '',
-      'codec_warm_up: expected none where a step does not wait for all '
+      'codec_warm_up: expected none if a step does not wait for all '
       f'workers, received {self.codes.codec_warm_up!r}: they are not in the '
       'same step. Leave it out, or use a synchronous run.',
     )
 
 
-def _check_alone(code: 'methods.Method') -> None:
+def _check_asynchronous_code(code: 'methods.Method') -> None:
   """Refuses a code whose workers depend on each other within a step."""
   options.refuse(
     code.carries,
-    'codec: expected sharing=probe where a step does not wait for all '
-    f'workers, received {code.name}: each process codes by a scaler of its '
-    'own, and has no other to requantize to. Leave sharing out, or use a '
-    'synchronous run.',
+    'codec: expected sharing=probe if a step does not wait for all '
+    f'workers, received {code.name}: each process encodes with its local '
+    'scaler, and there is no shared one to requantize to. Leave sharing out, '
+    'or use a synchronous run.',
   )
   # States depend on the shapes of the variables; one matrix shows all kinds.
   shapes = ((8, 8),)
@@ -266,10 +269,10 @@ def _check_alone(code: 'methods.Method') -> None:
   waits = code.num_rounds > 1 or code.finishes or code.draws_in_decode
   options.refuse(
     waits or not owners <= {method.WORKER},
-    'codec: expected a code of one round where a step does not wait for all '
-    f'workers, received {code.name}, whose workers wait for each other, '
-    'remember the mean of all or draw alike in a step. Use a synchronous '
-    'run, or another code.',
+    'codec: expected a code of one round if a step does not wait for all '
+    f'workers, received {code.name}, whose workers wait for each other, store '
+    'the mean of all or draw the same random numbers in a step. Use a '
+    'synchronous run, or another code.',
   )
 
 
@@ -293,7 +296,7 @@ def banner(cluster: ServerCluster) -> list[str]:
   )
   if not cluster.waits_for_all:
     lines.append(
-      'The order in which gradients come decides: two runs do not end at the '
-      'same bits'
+      'The result depends on the order in which gradients arrive: two runs are '
+      'not bit-identical'
     )
   return lines

@@ -62,7 +62,7 @@ class TrainConfig:
     options.refuse(
       steps > 1 and optimizer.decoupled_weight_decay,
       'decoupled_weight_decay: expected it to be left out beside '
-      f'--local_steps={steps}, received True: L2 terms act in the local steps. '
+      f'--local_steps={steps}, received True: local steps apply the L2 terms. '
       'Leave one of the two out.',
     )
     for name in ('inner_optimizer', 'local_momentum', 'outer_learning_rate'):
@@ -72,21 +72,21 @@ class TrainConfig:
         f'{getattr(optimizer, name)}. Give --local_steps=20, or leave it out.',
       )
     inner, devices = optimizer.inner_rule(), self.devices
-    keeps = bool(inner.stays and inner.slots)
+    has_state = bool(inner.stays and inner.slots)
     options.refuse(
-      (devices.fragments > 1 or devices.overlap_steps > 0 or keeps)
+      (devices.fragments > 1 or devices.overlap_steps > 0 or has_state)
       and self.model.dtype == 'float16',
-      'dtype: expected float32 or bfloat16 where nodes keep something between '
-      'exchanges, received float16: it would not be taken back where the scale '
-      'of the loss skips a step. Use --dtype=bfloat16.',
+      'dtype: expected float32 or bfloat16 if nodes keep a state between '
+      'exchanges, received float16: a step that loss scaling skips would not '
+      'restore the state. Use --dtype=bfloat16.',
     )
 
   def _check_start(self) -> None:
     path = os.path.realpath(self.start.path)
     folder = os.path.realpath(self.run.train_dir)
-    inside = path == folder or path.startswith(folder + os.sep)
+    is_inside = path == folder or path.startswith(folder + os.sep)
     options.refuse(
-      self.run.overwrite and bool(self.start.path) and inside,
+      self.run.overwrite and bool(self.start.path) and is_inside,
       'overwrite: expected --pretrained_model_checkpoint_path outside of '
       f'--train_dir, received {self.start.path}, which would be deleted. '
       'Choose another --train_dir.',
@@ -97,27 +97,27 @@ class TrainConfig:
     options.refuse(
       save_tower >= self.num_workers,
       f'save_tower: expected -1 or a node from 0 to {self.num_workers - 1}, '
-      f'received {save_tower}. Ask for fewer, or set --num_nodes.',
+      f'received {save_tower}. Use a smaller number, or more --num_nodes.',
     )
     options.refuse(
       self.num_workers % processes != 0,
       f'num_nodes: expected a multiple of the {processes} processes of '
       f'--worker_hosts, received {self.num_workers}. Leave it out, or give '
-      'every process as many nodes.',
+      'all processes the same number of nodes.',
     )
 
   def _check_synchronized(self) -> None:
     # Nodes that share a device run one after the other, so no layer could see
     # the examples of all of them.
-    apart, most = 'device', self.devices.count
+    unit, most = 'device', self.devices.count
     if self.cluster.tasks:
-      apart, most = 'process', self.cluster.num_processes
+      unit, most = 'process', self.cluster.num_processes
     options.refuse(
       self.devices.bn_statistics == 'synchronized' and self.num_workers > most,
       f'num_nodes: expected at most {most} beside '
-      f'--bn_statistics=synchronized, one a {apart}, received '
-      f'{self.num_workers}: nodes that share one run one after the other. Give '
-      'each its own, or use --bn_statistics=averaged.',
+      f'--bn_statistics=synchronized, one per {unit}, received '
+      f'{self.num_workers}: nodes that share a {unit} run one after the other. '
+      f'Give each node a {unit}, or use --bn_statistics=averaged.',
     )
 
   def _check_weights(self) -> None:
@@ -127,7 +127,7 @@ class TrainConfig:
     options.refuse(
       weights != devices_lib.AUTO and len(weights) != used,
       f'device_weights: expected a number for each of the {used} devices of '
-      f'all processes, received {len(weights)}. Give as many, or '
+      f'all processes, received {len(weights)}. Give {used} numbers, or '
       '--device_weights=auto.',
     )
     options.at_least('batch_size', self.data.batch_size, self.num_workers)

@@ -148,12 +148,12 @@ def towers(
     for part in range(num_processes)
   ]
 
-  def dealt(step):
+  def joined_batches(step):
     for rows in zip(*(part.batches(step) for part in parts), strict=True):
       # Process p has the workers p, p + P, p + 2 P...
-      yield [_dealt(row) for row in zip(*rows, strict=True)]
+      yield [_join_parts(row) for row in zip(*rows, strict=True)]
 
-  context.batches = dealt
+  context.batches = joined_batches
   start.run_assembled(
     whole,
     functools.partial(assembly.assemble, context=context),
@@ -163,7 +163,7 @@ def towers(
   )
 
 
-def _dealt(parts):
+def _join_parts(parts):
   """Tensors [nodes, ...] of all processes, in the order of the workers."""
   stacked = tf.stack(parts, axis=1)
   return tf.reshape(stacked, [-1, *stacked.shape[2:]])

@@ -250,9 +250,9 @@ def tensors(prefix):
   }
 
 
-def variable(prefix, place, name):
+def variable(prefix, device, name):
   """A variable of a stored device, 'conv1/kernel'."""
-  key = f'tower_{place}/{name.replace("/", ".S")}/.ATTRIBUTES/VARIABLE_VALUE'
+  key = f'tower_{device}/{name.replace("/", ".S")}/.ATTRIBUTES/VARIABLE_VALUE'
   return tf.train.load_checkpoint(str(prefix)).get_tensor(key)
 
 

@@ -15,7 +15,7 @@ from tests.exchange import processes
 STEPS, SAVE_ITER = 50, 20
 LAST = f'model.ckpt-{STEPS}'
 # Two nodes on two devices of each process.
-BOTH_WAYS = {
+BOTH_DIRECTIONS = {
   'codec': 'error_feedback+bidirectional+ternary',
   'num_nodes': 4,
   'num_gpus': 2,
@@ -106,9 +106,7 @@ def test_processes_of_lenet_equal_towers_after_fifty_steps(
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_processes_with_parameters_of_their_own_equal_towers(
-  data_dir, tmp_path
-):
+def test_processes_with_separate_parameters_equal_towers(data_dir, tmp_path):
   changes = {
     'local_steps': 4,
     'fragments': 2,
@@ -217,14 +215,14 @@ def test_a_lost_process_is_named_and_all_continue_to_the_same_bits(
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_what_ranges_keep_outlives_a_killed_process(data_dir, tmp_path):
+def test_states_of_ranges_survive_a_killed_process(data_dir, tmp_path):
   one, other = tmp_path / 'undisturbed', tmp_path / 'killed'
-  ended = run_all(2, data_dir, one, **BOTH_WAYS)
+  ended = run_all(2, data_dir, one, **BOTH_DIRECTIONS)
   assert [process.code for process in ended] == [0, 0], ended
-  lose_one_and_continue(signal.SIGKILL, data_dir, other, **BOTH_WAYS)
+  lose_one_and_continue(signal.SIGKILL, data_dir, other, **BOTH_DIRECTIONS)
   stored = programs.tensors(one / LAST)
-  kept = [name for name in stored if bidirectional.RESIDUAL in name]
-  assert len(kept) > 1
+  residuals = [name for name in stored if bidirectional.RESIDUAL in name]
+  assert len(residuals) > 1
   assert_same_run(other, one)
 
 
@@ -311,7 +309,7 @@ def test_a_process_that_never_comes_is_named(data_dir, tmp_path):
     ({'start_timeout': 'nan'}, 'expected seconds from 1'),
   ],
 )
-def test_clusters_that_cannot_be_are_refused_before_anything_is_written(
+def test_invalid_clusters_are_refused_before_anything_is_written(
   changes, message, worker, data_dir, tmp_path
 ):
   hosts = ['localhost:1', 'localhost:2']

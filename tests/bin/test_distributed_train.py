@@ -148,10 +148,10 @@ def test_chief_worker_and_ps_may_be_killed_and_end_at_the_same_bits(
     cluster.start_all()
     cluster.chief.read_until('step 30,')
     cluster.restart('worker', 1)
-    cluster.chief.read_until(r'worker 1 .*; beginning anew')
+    cluster.chief.read_until(r'worker 1 .*; restarting')
     cluster.chief.read_until('step 60,')
     cluster.restart('ps', 0)
-    cluster.chief.read_until(r'ps 0 .*; beginning anew')
+    cluster.chief.read_until(r'ps 0 .*; restarting')
     cluster.chief.read_until('step 90,')
     cluster.restart('worker', 0)
     cluster.chief.read_until('restored .*model.ckpt')
@@ -226,7 +226,7 @@ def test_a_worker_of_another_code_is_refused(data_dir, tmp_path):
   assert finished['worker', 1].code == finished['ps', 0].code == 2
 
 
-def test_a_workers_damaged_data_is_told_by_the_chief(data_dir, tmp_path):
+def test_the_chief_reports_the_damaged_data_of_a_worker(data_dir, tmp_path):
   damaged = tmp_path / 'damaged'
   damaged.mkdir()
   (damaged / 'labels.txt').write_bytes((data_dir / 'labels.txt').read_bytes())

@@ -95,7 +95,7 @@ def test_a_run_without_a_checkpoint_is_refused(worker, data_dir, tmp_path):
   assert 'train_dir: expected a run with a checkpoint' in finished.error
 
 
-def test_errors_and_gains_are_told(worker, tmp_path):
+def test_errors_and_gains_are_printed(worker, tmp_path):
   values = np.random.default_rng(0).normal(size=(8, 20_000))
   np.savez(tmp_path / 'g.npz', v=np.float32(values))
   finished = worker.run(

@@ -25,7 +25,7 @@ def test_the_interface_sends_little_more_than_the_payload(tmp_path, passes):
 
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_workers_push_and_pull_what_the_formula_says(tmp_path):
+def test_workers_push_and_pull_the_bytes_of_the_formula(tmp_path):
   plain, coded = measured(tmp_path, '--servers=1', '--real')
   # Up 20 digits a word, down 13 sums of two codes.
   size = 4 * 1_256_080
@@ -39,7 +39,9 @@ def test_workers_push_and_pull_what_the_formula_says(tmp_path):
 @pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize('processes', [2, 3, 4])
-def test_codes_both_ways_send_what_the_formula_says(tmp_path, processes):
+def test_codes_in_both_directions_send_the_bytes_of_the_formula(
+  tmp_path, processes
+):
   texts = 'ternary@gather', 'bidirectional+ternary', 'bidirectional+sign'
   rows = programs.measured(
     'measure_exchange',
@@ -65,7 +67,7 @@ def test_codes_both_ways_send_what_the_formula_says(tmp_path, processes):
   ('bandwidth', 'algorithm', 'words'),
   [('1e9', 'gather', 3 / 20), ('1e7', 'two_shot', 3 / 4 * (1 / 20 + 1 / 10))],
 )
-def test_auto_takes_what_is_fastest_at_the_bandwidth_that_is_told(
+def test_auto_chooses_the_fastest_algorithm_for_the_given_bandwidth(
   tmp_path, bandwidth, algorithm, words
 ):
   # The sums of four codes have nine levels, ten digits a word.

@@ -48,7 +48,9 @@ def check(train_dir, data_dir, tmp_path):
 
 
 @pytest.mark.skipif(not shutil.which('mpirun'), reason='needs mpirun')
-def test_mpirun_numbers_them_and_a_folder_tells_addresses(data_dir, tmp_path):
+def test_mpirun_sets_the_ranks_and_a_folder_shares_the_addresses(
+  data_dir, tmp_path
+):
   train_dir = tmp_path / 'train'
   words = trainer(
     *(data_dir, train_dir, '--cluster=mpi', f'--cluster_port={pair()}'),
@@ -71,7 +73,7 @@ def test_mpirun_numbers_them_and_a_folder_tells_addresses(data_dir, tmp_path):
   check(train_dir, data_dir, tmp_path)
 
 
-def test_a_redis_server_tells_addresses_and_is_not_needed_after(
+def test_a_redis_server_shares_the_addresses_and_is_not_needed_later(
   data_dir, tmp_path
 ):
   train_dir = tmp_path / 'train'

@@ -70,9 +70,9 @@ def weights(eval_dir):
   }
 
 
-def stored_weights(prefix, place, suffix=''):
+def stored_weights(prefix, device, suffix=''):
   values = {
-    name: programs.variable(prefix, place, name + suffix) for name in VARIABLES
+    name: programs.variable(prefix, device, name + suffix) for name in VARIABLES
   }
   return {n: (v.min(), v.max(), v.size) for n, v in values.items()}
 
@@ -116,7 +116,7 @@ def test_scores_every_example_once_and_writes_its_records(
     checkpoint, PLACE, '/average'
   )
 
-  # However the examples are dealt into batches, they score the same.
+  # However the examples are split into batches, they score the same.
   one = evaluate(one_tower, tmp_path / 'one', batch_size=1)
   assert score_of(one) == (precision, recall, count)
 
@@ -197,21 +197,19 @@ def two_towers(one_tower, tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('tower', 'place'), [(-1, 0), (0, 0), (1, 1), (2, 0), (3, 1)]
+  ('tower', 'device'), [(-1, 0), (0, 0), (1, 1), (2, 0), (3, 1)]
 )
 def test_tower_reads_the_device_of_that_node(
-  tower, place, two_towers, evaluate, tmp_path
+  tower, device, two_towers, evaluate, tmp_path
 ):
   """Four nodes on two devices: 0 and 2 on the first, 1 and 3 on the other."""
   score_of(evaluate(two_towers, tower=tower))
   assert weights(tmp_path / 'eval') == stored_weights(
-    two_towers / 'model.ckpt-7', place, '/average'
+    two_towers / 'model.ckpt-7', device, '/average'
   )
 
 
-def test_without_a_tower_it_reads_the_one_that_is_there(
-  one_tower, evaluate, tmp_path
-):
+def test_without_a_tower_it_reads_the_stored_one(one_tower, evaluate, tmp_path):
   score_of(evaluate(one_tower))
   assert weights(tmp_path / 'eval') == stored_weights(
     one_tower / 'model.ckpt-2', 1, '/average'
@@ -339,7 +337,7 @@ def test_polling_waits_for_the_first_checkpoint_and_ends_after_the_last(
 
 
 @pytest.mark.slow
-def test_run_once_of_a_process_of_its_own_scores_the_newest(
+def test_run_once_in_a_separate_process_scores_the_newest(
   whole_run, data_dir, tmp_path
 ):
   once = arguments(data_dir, whole_run.train_dir, tmp_path / 'eval')

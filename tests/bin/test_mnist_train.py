@@ -80,7 +80,7 @@ class TestWholeRun:
       path.rpartition('/')[2] for path in state.all_model_checkpoint_paths
     ] == [f'model.ckpt-{step}' for step in kept]
 
-  def test_leaves_nothing_but_its_own_files(self, whole_run):
+  def test_leaves_only_files_of_the_run(self, whole_run):
     own = re.compile(
       r'checkpoint|metrics\.jsonl|events\.out\.tfevents\..*'
       r'|model\.ckpt-\d+\.(index|data-00000-of-00001)'
@@ -171,9 +171,9 @@ class TestWholeRun:
     found = {(e.step, e.tag) for e in events if e.kind == 'histograms'}
     saved = range(SAVE_ITER, STEPS + 1, SAVE_ITER)
     assert found == {
-      (step, f'tower_{place}/{name}{what}')
+      (step, f'tower_{device}/{name}{what}')
       for step in saved
-      for place in (0, 1)
+      for device in (0, 1)
       for name in VARIABLES
       for what in ('', '/binary/gradients')
     }
@@ -182,9 +182,9 @@ class TestWholeRun:
     step = 60
     for event in programs.events(whole_run.train_dir):
       if event.step == step and event.tag.endswith('/kernel'):
-        place, _, name = event.tag.partition('/')
+        device, _, name = event.tag.partition('/')
         stored = programs.variable(
-          whole_run.train_dir / f'model.ckpt-{step}', int(place[-1]), name
+          whole_run.train_dir / f'model.ckpt-{step}', int(device[-1]), name
         )
         left, right, counts = event.value.T
         assert (left.min(), right.max()) == (stored.min(), stored.max())
@@ -226,9 +226,9 @@ class TestWholeRun:
       {
         name.partition('/')[2]: value
         for name, value in stored.items()
-        if name.startswith(f'tower_{place}/')
+        if name.startswith(f'tower_{device}/')
       }
-      for place in (0, 1)
+      for device in (0, 1)
     ]
     assert towers[0] and towers[0] == towers[1]
     assert not any(name.startswith('tower_2/') for name in stored)
@@ -358,7 +358,7 @@ class TestStopped:
     assert_same_run(train_dir, whole_run)
 
 
-class Place(NamedTuple):
+class Paths(NamedTuple):
   """Where a bad command line is tried."""
 
   folder: object  # empty, of this case
@@ -373,27 +373,27 @@ class Place(NamedTuple):
 class Bad(NamedTuple):
   """A bad command line: how to make it, and what its message must say."""
 
-  arguments: Callable  # of a Place
+  arguments: Callable  # from Paths
   expected: str  # regular expressions
   received: str
   remedy: str
 
 
 def _flags(**changes):
-  return lambda place: place.arguments(**changes)
+  return lambda paths: paths.arguments(**changes)
 
 
 def _damaged_data(damage):
   """Trains on a copy of the data whose bytes `damage` has changed."""
 
-  def arguments(place):
-    data_dir = place.folder / 'damaged'
-    shutil.copytree(place.data_dir, data_dir)
+  def arguments(paths):
+    data_dir = paths.folder / 'damaged'
+    shutil.copytree(paths.data_dir, data_dir)
     # As in folders of 2017, whose records are counted.
     (data_dir / 'shards.json').unlink()
     file = data_dir / 'train-mnist.tfrecord'
     file.write_bytes(damage(file.read_bytes()))
-    return place._replace(data_dir=data_dir).arguments()
+    return paths._replace(data_dir=data_dir).arguments()
 
   return arguments
 
@@ -416,25 +416,25 @@ def _length_of_record_5_changed(content):
   return content[:position] + changed + content[position + 1 :]
 
 
-def _without_data(place):
-  empty = place.folder / 'empty'
+def _without_data(paths):
+  empty = paths.folder / 'empty'
   empty.mkdir()
-  return place._replace(data_dir=empty).arguments()
+  return paths._replace(data_dir=empty).arguments()
 
 
-def _below_a_file(place):
-  (place.folder / 'file').write_text('in the way')
-  return place.arguments(train_dir=place.folder / 'file' / 'train')
+def _below_a_file(paths):
+  (paths.folder / 'file').write_text('in the way')
+  return paths.arguments(train_dir=paths.folder / 'file' / 'train')
 
 
-def _over_a_file(place):
-  (place.folder / 'file').write_text('in the way')
-  return place.arguments(train_dir=place.folder / 'file')
+def _over_a_file(paths):
+  (paths.folder / 'file').write_text('in the way')
+  return paths.arguments(train_dir=paths.folder / 'file')
 
 
-def _over_a_link_to_nothing(place):
-  (place.folder / 'link').symlink_to('gone')
-  return place.arguments(train_dir=place.folder / 'link')
+def _over_a_link_to_nothing(paths):
+  (paths.folder / 'link').symlink_to('gone')
+  return paths.arguments(train_dir=paths.folder / 'link')
 
 
 def write_layout(folder, step=2, **changes):
@@ -461,28 +461,28 @@ def write_layout(folder, step=2, **changes):
 
 
 def _after_layout(**changes):
-  def arguments(place):
-    write_layout(place.train_dir, **changes)
-    return place.arguments()
+  def arguments(paths):
+    write_layout(paths.train_dir, **changes)
+    return paths.arguments()
 
   return arguments
 
 
-def _after_no_layout(place):
+def _after_no_layout(paths):
   tf.train.CheckpointManager(
     tf.train.Checkpoint(step=tf.Variable(3, dtype=tf.int64)),
-    str(place.train_dir),
+    str(paths.train_dir),
     max_to_keep=5,
     checkpoint_name='model.ckpt',
   ).save(checkpoint_number=3)
-  return place.arguments()
+  return paths.arguments()
 
 
 def _pretrained(layout):
-  def arguments(place):
-    write_layout(place.folder / 'other', **layout)
-    return place.arguments(
-      pretrained_model_checkpoint_path=place.folder / 'other'
+  def arguments(paths):
+    write_layout(paths.folder / 'other', **layout)
+    return paths.arguments(
+      pretrained_model_checkpoint_path=paths.folder / 'other'
     )
 
   return arguments
@@ -565,13 +565,13 @@ BAD = {
     _flags(max_steps=0), 'a number >= 1', 'received 0', '--max_steps=1'
   ),
   'wrong type': Bad(
-    _flags(max_steps='many'), 'their types', '--max_steps=many', '--help'
+    _flags(max_steps='many'), 'the type of', '--max_steps=many', '--help'
   ),
   'unknown flag': Bad(
     _flags(num_gpu=2), 'a flag of this', '--num_gpu:', 'mean --num_gpus'
   ),
   'stray word': Bad(
-    lambda place: [*place.arguments(), 'True'], 'flags only', "'True'", '--'
+    lambda paths: [*paths.arguments(), 'True'], 'flags only', "'True'", '--'
   ),
   'no data': Bad(
     _without_data,
@@ -671,8 +671,8 @@ def test_bad_input_is_explained_and_nothing_is_written(
   case, worker, data_dir, tmp_path
 ):
   bad = BAD[case]
-  place = Place(tmp_path, data_dir, tmp_path / 'train')
-  arguments = bad.arguments(place)
+  paths = Paths(tmp_path, data_dir, tmp_path / 'train')
+  arguments = bad.arguments(paths)
   before = programs.contents(tmp_path)
   folders = sorted(path for path in tmp_path.rglob('*') if path.is_dir())
   finished = train(worker, arguments)
@@ -685,7 +685,7 @@ def test_bad_input_is_explained_and_nothing_is_written(
   assert sorted(p for p in tmp_path.rglob('*') if p.is_dir()) == folders
 
 
-def test_command_line_is_refused_by_a_process_of_its_own(tmp_path):
+def test_command_line_is_refused_in_a_separate_process(tmp_path):
   with programs.Program('mnist_train', ['--train_dri', tmp_path]) as program:
     finished = program.wait()
   assert finished.code == 2
@@ -881,11 +881,11 @@ def test_payload_that_is_found_damaged_while_training_is_named(
     changed = bytes([content[position] ^ 1])
     return content[:position] + changed + content[position + 1 :]
 
-  place = Place(tmp_path, data_dir, tmp_path / 'train')
-  finished = train(worker, _damaged_data(damage)(place))
+  paths = Paths(tmp_path, data_dir, tmp_path / 'train')
+  finished = train(worker, _damaged_data(damage)(paths))
   assert finished.code == 1
   assert re.match(
     r'error: .*/train-mnist\.tfrecord: record 3 .*CRC.*Convert the data',
     finished.error,
   )
-  assert programs.checkpoint_steps(place.train_dir) == []
+  assert programs.checkpoint_steps(paths.train_dir) == []

@@ -84,7 +84,7 @@ def test_without_names_it_says_labels(worker, knowing, image):
     ({'images': 'a', 'tower': 0}, r'one of \[1, 3\], received 0'),
   ],
 )
-def test_what_cannot_be_seen_is_refused(values, message, worker, knowing):
+def test_invalid_flags_are_refused(values, message, worker, knowing):
   done = predict(worker, values.pop('checkpoint_dir', knowing), **values)
   assert done.code == 2
   assert re.search(message, done.error)

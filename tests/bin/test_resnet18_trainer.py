@@ -23,7 +23,7 @@ def trained(worker, data_dir, tmp_path_factory):
   return folder, finished.out
 
 
-def test_devices_and_layers_are_told_before_the_epochs(trained):
+def test_devices_and_layers_are_logged_before_the_epochs(trained):
   _, printed = trained
   before, _, after = printed.partition('epoch 1 ended')
   assert 'Training on: 2 devices' in before
@@ -32,7 +32,7 @@ def test_devices_and_layers_are_told_before_the_epochs(trained):
   assert 'layers, ' not in after
 
 
-def test_every_epoch_tells_loss_and_accuracy_of_training_and_test(trained):
+def test_every_epoch_logs_loss_and_accuracy_of_training_and_test(trained):
   _, printed = trained
   lines = re.findall(
     r'epoch (\d) ended in step (\d+), loss = \d+\.\d+, accuracy = 0\.\d+, '
@@ -42,7 +42,7 @@ def test_every_epoch_tells_loss_and_accuracy_of_training_and_test(trained):
   assert lines == [('1', '6'), ('2', '12')]
 
 
-def test_the_end_tells_accuracy_and_seconds_an_epoch(trained):
+def test_the_last_line_has_accuracy_and_seconds_per_epoch(trained):
   folder, printed = trained
   last = [r for r in programs.metrics(folder) if 'epoch' in r][-1]
   (found,) = re.findall(

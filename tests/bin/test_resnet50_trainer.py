@@ -95,7 +95,7 @@ def test_the_log_is_a_table_of_the_epochs(trained):
   assert first.startswith('# {') and '"num_labels": 2' in first
 
 
-def test_lines_tell_iteration_epoch_and_images_a_second(trained):
+def test_log_lines_have_iteration_epoch_and_images_per_second(trained):
   _, printed = trained
   assert re.search(
     r'Finished iteration 3/3 \(epoch 2/2\) \(\d+\.\d\d images/sec; '
@@ -148,7 +148,7 @@ def test_another_kind_of_database_is_refused(worker, data, tmp_path):
   assert not (tmp_path / 'train').exists()
 
 
-def shards(data, train_dir, *place):
+def shards(data, train_dir, *rendezvous):
   """Both processes of a run, not yet waited for."""
   hosts = [f'localhost:{port}' for port in ports.free(2)]
   return [
@@ -156,7 +156,12 @@ def shards(data, train_dir, *place):
       'resnet50_trainer',
       arguments(
         *(data, '' if shard else train_dir, '--batch_size=4'),
-        *('--num_shards=2', f'--shard_id={shard}', '--run_id=a-run', *place),
+        *(
+          '--num_shards=2',
+          f'--shard_id={shard}',
+          '--run_id=a-run',
+          *rendezvous,
+        ),
         *('--allow_insecure_network', f'--own_address={host}'),
         '--start_timeout=120',
       ),
@@ -166,8 +171,8 @@ def shards(data, train_dir, *place):
 
 
 @contextlib.contextmanager
-def meeting(kind, folder):
-  """(flags of a place where shards can meet, what ends it)."""
+def rendezvous_of(kind, folder):
+  """(flags of a rendezvous, a function that ends it)."""
   if kind == 'folder':
     yield [f'--file_store_path={folder / "store"}'], lambda: None
     return
@@ -190,9 +195,9 @@ def test_shards_that_meet_end_at_the_parameters_of_devices(
   words = arguments(data, alone, '--num_gpus=2', '--batch_size=8')
   done = worker.run('resnet50_trainer', [*words, f'--codec={codec}'])
   assert done.code == 0, done.err
-  with meeting(kind, tmp_path) as (place, end_it):
+  with rendezvous_of(kind, tmp_path) as (rendezvous, end_it):
     train_dir = tmp_path / 'train'
-    first, second = shards(data, train_dir, *place, f'--codec={codec}')
+    first, second = shards(data, train_dir, *rendezvous, f'--codec={codec}')
     with first, second:
       first.read_until('Finished iteration 3/3 .epoch 1/2')
       end_it()

@@ -13,7 +13,9 @@ def run(worker, *arguments):
   return worker.run('serialize_tensorboard', arguments)
 
 
-def test_writes_a_run_and_replaces_it_only_when_told(worker, logdir, tmp_path):
+def test_writes_a_run_and_replaces_it_only_with_overwrite(
+  worker, logdir, tmp_path
+):
   words = ['--logdir', logdir, '--target', tmp_path / 'out']
   first = run(worker, *words, '--purge_orphaned_data', 'False')
   assert (first.code, first.out) == (

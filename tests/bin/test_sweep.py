@@ -96,7 +96,7 @@ def test_a_curve_has_every_epoch_that_training_scored(swept):
   assert len(curves) == 2 * len(NAMES)
 
 
-def test_table_plot_and_page_stand_beside_it(swept):
+def test_table_plot_and_page_are_written_next_to_the_results(swept):
   folder, _, done = swept
   summary = pd.read_csv(folder / 'sweep.csv')
   assert set(summary['variant']) == {'float32', 'ternary'}
@@ -106,7 +106,7 @@ def test_table_plot_and_page_stand_beside_it(swept):
   assert done.out.splitlines()[-1] == f'page: {folder}/sweep.html'
 
 
-def test_what_is_finished_is_not_run_again_and_reported_alike(swept, data_dir):
+def test_finished_runs_are_not_run_again_and_reported_alike(swept, data_dir):
   folder, work, _ = swept
   files = ('results.csv', 'curves.csv', 'sweep.csv', 'sweep.md', 'sweep.html')
   before = [(folder / name).read_bytes() for name in files]

@@ -28,18 +28,18 @@ def run(tmp_path):
   return run
 
 
-def test_the_first_one_s_failure_is_the_end_of_all(run):
+def test_a_failure_of_the_first_command_ends_all(run):
   assert run('exit 2', STAYS) == 2
   assert run('exit 0', 'exit 0', 'exit 3') == 3
 
 
-def test_what_the_first_one_lost_decides(run, monkeypatch):
+def test_after_a_loss_a_failure_of_another_command_decides(run, monkeypatch):
   monkeypatch.setattr(command, 'SETTLE', 600)
   lost = f'echo $$ >"$FIFO"; exit {watchdog.LOST}'
   assert run(lost, f'{LATER} exit 3') == 3
   assert run(f'exit {watchdog.LOST}', 'kill -KILL $$') == 137
 
 
-def test_a_loss_without_a_failure_comes_to_an_end(run, monkeypatch):
+def test_a_loss_without_a_failure_ends_the_run(run, monkeypatch):
   monkeypatch.setattr(command, 'SETTLE', 0)
   assert run(f'exit {watchdog.LOST}', STAYS) == watchdog.LOST

@@ -41,13 +41,13 @@ def test_a_missing_flag_is_refused_before_tensorflow_is_loaded(
     command.run(made(acted), 'x', ['--folder=y'])
 
 
-def test_a_command_acts_on_what_is_given():
+def test_a_command_runs_with_the_given_values():
   acted = []
   assert command.run(made(acted), 'x', ['--folder=y']) == command.DONE
   assert acted == ['y']
 
 
-def test_errors_have_the_words_of_the_command_line(capsys):
+def test_errors_name_the_flags_of_the_command_line(capsys):
   def act(values):
     raise command.flags.UsageError('task_id: expected 0, received task_ids')
 
@@ -56,7 +56,7 @@ def test_errors_have_the_words_of_the_command_line(capsys):
     Flags,
     act,
     needs_tensorflow=False,
-    own_names={'task_id': 'shard_id'},
+    flag_names={'task_id': 'shard_id'},
   )
   assert command.run(renaming, 'x', []) == command.REFUSED
   assert capsys.readouterr().err == (
@@ -64,7 +64,7 @@ def test_errors_have_the_words_of_the_command_line(capsys):
   )
 
 
-def test_an_error_that_nobody_foresaw_ends_the_process_without_an_abort(
+def test_an_unexpected_error_ends_the_process_without_an_abort(
   monkeypatch, capsys
 ):
   """Python's own end waits for, or is aborted by, TensorFlow's servers."""
@@ -104,5 +104,5 @@ def test_an_error_that_nobody_foresaw_ends_the_process_without_an_abort(
     ([2, 1], 2),
   ],
 )
-def test_the_cause_decides_and_not_what_it_led_to(codes, code):
+def test_the_exit_code_of_the_cause_is_decisive(codes, code):
   assert exit_codes.decisive(codes) == code

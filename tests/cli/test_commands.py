@@ -76,7 +76,7 @@ def answers(tmp_path_factory):
 
 
 @pytest.mark.parametrize('path', PATHS, ids=' '.join)
-def test_help_is_given_without_tensorflow(path, answers):
+def test_help_needs_no_tensorflow(path, answers):
   answer = answers[path]
   assert (answer['code'], answer['err']) == (0, '')
   assert answer['out'].startswith(f'terngrad {" ".join(path)}: ')

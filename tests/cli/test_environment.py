@@ -8,7 +8,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def test_a_python_without_the_packages_says_what_to_do():
+def test_a_python_without_the_packages_is_refused_with_a_remedy():
   done = subprocess.run(
     # Neither the environment's packages nor the user's.
     [sys.executable, '-S', '-m', 'terngrad.bin.mnist_train', '--help'],

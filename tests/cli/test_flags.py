@@ -92,13 +92,13 @@ def test_flags_take_these_values(arguments, expected):
 
 
 @pytest.mark.parametrize('word', ['True', 'False', '1', 't', 'b', '--b', '-c'])
-def test_value_of_a_flag_that_takes_one_is_left_alone(word):
+def test_true_after_a_flag_with_a_value_is_its_value(word):
   """`--subset True` names a subset; `--subset --b` one called '--b'."""
   assert parse('--subset', word, '--b', 'True') == Small(subset=word, b=True)
 
 
 @pytest.mark.parametrize('value', [' x', 'x ', '-x', ' x, y', '"x"', "' x'"])
-def test_a_value_is_taken_as_it_is_given(value):
+def test_a_value_is_not_changed(value):
   assert parse(f'--name={value}') == Small(name=value)
   assert parse('--name', value) == Small(name=value)
 
@@ -137,7 +137,7 @@ def test_a_quote_without_its_end_is_refused(value):
     flags.parse(Lists, {}, [f'--items={value}'])
 
 
-def test_a_flagfile_may_have_a_space_at_an_end_of_its_name(
+def test_the_name_of_a_flagfile_may_begin_or_end_with_a_space(
   tmp_path, monkeypatch
 ):
   monkeypatch.chdir(tmp_path)
@@ -160,7 +160,7 @@ def test_words_after_two_dashes_are_no_flags():
   assert "'--c'" in refusal(*words)
 
 
-def test_two_dashes_with_nothing_after_them_are_harmless():
+def test_two_dashes_at_the_end_have_no_effect():
   assert parse('--b', '--') == Small(b=True)
 
 
@@ -222,9 +222,7 @@ def test_stray_word_is_refused(arguments, message):
     (['--subset', 'test'], Small(subset='test')),
   ],
 )
-def test_first_words_are_values_of_the_flags_that_a_command_says(
-  arguments, expected
-):
+def test_first_words_set_the_positional_flags_of_a_command(arguments, expected):
   parsed = flags.parse(Small, {}, arguments, ('name', 'subset'))
   assert parsed.values == expected
 
@@ -253,7 +251,7 @@ def test_value_of_a_wrong_type_is_refused(arguments, received):
 
 
 @pytest.mark.parametrize('value', [2**63, -(2**63) - 1, 10**20])
-def test_number_that_tensorflow_has_no_type_for_is_refused(value):
+def test_number_beyond_int64_is_refused(value):
   message = refusal(f'--count={value}')
   assert message.startswith(
     'count: expected a number from -9223372036854775808'
@@ -281,7 +279,7 @@ class TestFlagfile:
   def test_is_read_after_an_equals_sign(self, file):
     assert parse(f'--flagfile={file}') == self.expected
 
-  def test_is_read_as_a_word_of_its_own(self, file):
+  def test_is_read_from_the_next_word(self, file):
     assert parse('--flagfile', file) == self.expected
 
   def test_a_later_flag_wins(self, file):
@@ -302,13 +300,13 @@ class TestFlagfile:
     read = parse(f'--flagfile={outer}')
     assert read == dataclasses.replace(self.expected, ratio=0.25)
 
-  def test_a_flag_file_of_other_bytes_is_refused(self, tmp_path):
+  def test_a_file_that_is_not_utf_8_is_refused(self, tmp_path):
     file = tmp_path / 'latin1.flags'
     file.write_bytes(b'# caf\xe9\n--count=3\n')
-    assert 'expected a file of UTF-8' in refusal(f'--flagfile={file}')
+    assert 'expected a file in UTF-8' in refusal(f'--flagfile={file}')
 
   @pytest.mark.parametrize('form', ['--flagfile={}', '--flagfile {}'])
-  def test_that_is_missing_is_named(self, form, tmp_path):
+  def test_a_missing_file_is_named(self, form, tmp_path):
     path = str(tmp_path / 'absent.flags')
     message = refusal(*form.format(path).split())
     assert re.search('^flagfile: expected a file .* received', message)
@@ -324,7 +322,7 @@ class TestFlagfile:
     assert 'Did you mean --count?' in refusal(f'--flagfile={path}')
 
 
-def test_default_of_no_field_is_a_mistake_of_the_program():
+def test_default_for_an_unknown_field_is_an_error_of_the_program():
   with pytest.raises(ValueError, match='Small has no field cuont'):
     flags.define(Small, {'cuont': 3})
 
@@ -342,7 +340,7 @@ def test_help_groups_flags_in_a_fixed_order():
   assert '--flagfile' in text
 
 
-def test_help_breaks_what_it_says_of_a_flag_before_column_80():
+def test_help_wraps_descriptions_at_column_80():
   long = ' '.join(['word'] * 40 + ['one-word-with-hyphens', 'w' * 90])
   options_class = dataclasses.make_dataclass(
     'Long', [('name', str, options.option('x', long))]

@@ -38,7 +38,7 @@ def flag(line, name):
   return value.partition('=')[2]
 
 
-def test_equal_workers_know_each_other_and_their_own_place():
+def test_equal_workers_get_all_hosts_and_their_index():
   tasks = words(num_workers=3, command=TRAIN)
   assert set(tasks) == {'worker 0', 'worker 1', 'worker 2'}
   assert len({flag(line, 'worker_hosts') for line in tasks.values()}) == 1
@@ -49,7 +49,7 @@ def test_equal_workers_know_each_other_and_their_own_place():
   assert len(set(flag(line, 'worker_hosts').split(','))) == 3
 
 
-def test_with_servers_the_command_is_the_distributed_one():
+def test_with_servers_the_command_is_distributed_train():
   tasks = words(num_workers=2, num_ps=1, command=TRAIN)
   assert set(tasks) == {'ps 0', 'worker 0', 'worker 1'}
   for line in tasks.values():
@@ -65,7 +65,7 @@ def test_the_chief_is_started_last():
 @pytest.mark.parametrize(
   'command', [(), ('eval', 'mnist'), ('train', 'slim'), ('--max_steps=4',)]
 )
-def test_what_does_not_train_on_several_processes_is_refused(command):
+def test_commands_that_cannot_run_on_several_processes_are_refused(command):
   with pytest.raises(flags.UsageError, match='train DATASET'):
     launch.tasks(launch.Flags(command=command))
 
@@ -143,7 +143,7 @@ def test_a_program_that_does_not_fit_the_flags_is_refused(changes, message):
     launch.launch(launch.Flags(**values))
 
 
-def test_words_behind_the_dashes_are_the_command_s():
+def test_words_after_the_dashes_belong_to_the_command():
   parsed = flags.parse(
     launch.Flags,
     {},
@@ -210,7 +210,7 @@ STAYS = 'read -r <>"$fifo"'
 
 @pytest.mark.parametrize('first', [f'exit {watchdog.LOST}', 'kill -KILL $$'])
 @pytest.mark.parametrize('code', [1, 3])
-def test_a_failure_decides_though_a_survivor_ends_before(
+def test_a_failure_decides_even_if_a_lost_process_ended_before(
   stand_ins, monkeypatch, capsys, first, code
 ):
   monkeypatch.setattr(command, 'SETTLE', 600)
@@ -218,10 +218,10 @@ def test_a_failure_decides_though_a_survivor_ends_before(
   assert stand_ins(first, f'{STAYS}; exit {code}', late) == code
   out, err = capsys.readouterr()
   assert 'waiting up to 600 s for the others' in out
-  assert f'worker 1 ended with exit code {code}: expected 0 of all' in err
+  assert f'worker 1 ended with exit code {code}: expected 0, so' in err
 
 
-def test_a_loss_decides_where_no_process_fails_in_time(
+def test_a_lost_process_decides_if_no_process_fails_in_time(
   stand_ins, monkeypatch, capsys
 ):
   monkeypatch.setattr(command, 'SETTLE', 0)
@@ -230,7 +230,7 @@ def test_a_loss_decides_where_no_process_fails_in_time(
 
 
 @pytest.mark.parametrize('order', [1, -1])
-def test_what_was_killed_is_named_before_what_lost_it(
+def test_a_killed_process_is_named_rather_than_the_one_that_lost_it(
   stand_ins, monkeypatch, capsys, order
 ):
   monkeypatch.setattr(command, 'SETTLE', 600)
@@ -240,7 +240,7 @@ def test_what_was_killed_is_named_before_what_lost_it(
   assert f'worker {killed} ended with exit code 137' in capsys.readouterr().err
 
 
-def test_a_signal_while_others_may_fail_gives_them_their_own_time(
+def test_a_signal_while_waiting_for_others_gives_them_full_time_to_end(
   stand_ins, monkeypatch
 ):
   say, ask, asked = command.say, launch._Process.signal, []

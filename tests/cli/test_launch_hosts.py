@@ -31,7 +31,7 @@ def dry_run(capsys, **changes):
   return {name: shlex.split(command) for name, _, command in found}
 
 
-def test_each_host_gets_a_worker_by_the_command(capsys):
+def test_each_host_gets_one_worker(capsys):
   tasks = dry_run(capsys)
   assert set(tasks) == {'worker_0 on one', 'worker_1 on two'}
   words = tasks['worker_1 on two']
@@ -52,7 +52,7 @@ def test_servers_are_on_the_first_hosts(capsys):
   assert tasks['ps_0 on one'][3] == 'distributed_train'
 
 
-def test_tunnels_need_no_promise_and_tasks_meet_at_loopback(capsys):
+def test_tunnels_use_loopback_and_need_no_allow_insecure_network(capsys):
   tasks = dry_run(capsys, tunnel=True, allow_insecure_network=False)
   words = tasks['worker_0 on one']
   assert '--worker_hosts=127.0.0.1:2224,127.0.0.1:9' in words
@@ -106,12 +106,12 @@ def test_tunnels_need_no_promise_and_tasks_meet_at_loopback(capsys):
     ),
   ],
 )
-def test_what_cannot_be_is_refused(capsys, changes, message):
+def test_invalid_flags_are_refused(capsys, changes, message):
   with pytest.raises((flags.UsageError, errors.ConfigError), match=message):
     dry_run(capsys, **changes)
 
 
-def test_split_data_workspace_and_gpus_are_in_place_of_the_file_s(capsys):
+def test_flags_of_a_split_replace_data_workspace_and_gpus_of_the_file(capsys):
   scripts = pathlib.Path(__file__).resolve().parents[2] / 'scripts'
   tasks = dry_run(
     capsys,
@@ -128,12 +128,12 @@ def test_split_data_workspace_and_gpus_are_in_place_of_the_file_s(capsys):
     assert words[5:7] == [devices, f'/my data/worker_{index}_of_2']
 
 
-def test_data_are_split_on_this_machine_alone(capsys, tmp_path):
+def test_splitting_data_for_other_machines_is_refused(capsys, tmp_path):
   scripts = pathlib.Path(__file__).resolve().parents[2] / 'scripts'
   text = (scripts / 'config_dist_cifar10.sh').read_text()
   config = tmp_path / 'config'
   config.write_text(text.replace('localhost:2226', 'other:2226'))
-  with pytest.raises(errors.ConfigError, match='localhost alone .*'):
+  with pytest.raises(errors.ConfigError, match='only localhost .*'):
     dry_run(
       capsys, config=str(config), hosts=(), split_dataset='/data', command=()
     )
@@ -161,7 +161,7 @@ def started(tmp_path, monkeypatch):
   launched(stop=True, seconds='0')
 
 
-def test_tasks_are_started_told_and_stopped(started, tmp_path, capsys):
+def test_tasks_are_started_listed_and_stopped(started, tmp_path, capsys):
   assert started(command=TRAIN) == 0
   assert started(status=True) == 0
   assert capsys.readouterr().out.count(': running (process') == 2
@@ -225,6 +225,6 @@ def test_the_command_that_is_printed_names_the_experiment(started, capsys):
   assert words[-2:] == ['--experiment=e', '--status']
 
 
-def test_a_folder_may_be_of_the_users_home(monkeypatch):
+def test_a_folder_may_begin_with_a_tilde(monkeypatch):
   monkeypatch.setenv('HOME', '/my home')
   assert launch_local._absolute('~/data') == '/my home/data'

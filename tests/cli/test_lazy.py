@@ -31,7 +31,7 @@ def test_a_module_is_run_when_it_is_first_used_and_once(package):
   assert runs == [f'{package}.inner']
 
 
-def test_it_is_the_module_that_others_import(package):
+def test_the_lazy_module_equals_the_imported_one(package):
   inner = lazy.module(f'{package}.inner')
   assert lazy.module(f'{package}.inner') is inner
   assert importlib.import_module(f'{package}.inner') is inner
@@ -41,7 +41,7 @@ def test_it_is_the_module_that_others_import(package):
   assert sys.modules[package].runs == [f'{package}.inner']
 
 
-def test_what_was_imported_before_is_taken(package):
+def test_a_module_imported_before_is_used(package):
   inner = importlib.import_module(f'{package}.inner')
   assert lazy.module(f'{package}.inner') is inner
 

@@ -68,7 +68,7 @@ def test_a_group_lists_its_commands(words, code, capsys):
     (['--batch_size=3'], ["received '--batch_size=3'"]),
   ],
 )
-def test_what_is_no_command_is_refused(words, messages, capsys):
+def test_unknown_commands_are_refused(words, messages, capsys):
   assert main.run(words) == 2
   out, err = capsys.readouterr()
   assert out == ''
@@ -78,12 +78,12 @@ def test_what_is_no_command_is_refused(words, messages, capsys):
     assert message in line
 
 
-def test_the_version_is_said(capsys):
+def test_the_version_is_printed(capsys):
   assert main.run(['--version']) == 0
   assert capsys.readouterr().out == f'terngrad {version.__version__}\n'
 
 
-def test_a_command_is_called_as_it_was_typed(capsys):
+def test_help_shows_a_command_as_it_was_typed(capsys):
   assert main.run(['train', 'mnist', '--help']) == 0
   out = capsys.readouterr().out
   assert out.startswith('terngrad train mnist: trains a net on MNIST.\n')
@@ -109,7 +109,7 @@ def test_a_starter_runs_its_command_by_its_older_name(
   assert '{program}' not in out
 
 
-def test_a_starter_is_a_program_that_says_its_exit_code():
+def test_a_starter_runs_as_a_program_and_returns_the_exit_code():
   done = python('-m', 'terngrad.bin.measure_codec', '--nosuch=1')
   assert done.returncode == 2
   assert done.stderr.startswith('error: --nosuch: expected a flag')
@@ -136,7 +136,7 @@ for name in ('keras', 'matplotlib', 'numpy', 'pandas', 'tensorflow'):
   ('words', 'talks'), [([], False), (['--verbosity=1'], True)]
 )
 @pytest.mark.gate_every(2)
-def test_what_tensorflow_says_while_it_starts_is_shown_on_demand(
+def test_start_up_messages_of_tensorflow_are_shown_on_demand(
   words, talks, monkeypatch
 ):
   monkeypatch.delenv('TF_CPP_MIN_LOG_LEVEL', raising=False)

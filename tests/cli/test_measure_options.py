@@ -16,12 +16,12 @@ from terngrad.measure.processes import exchanges
 @pytest.mark.parametrize(
   'module', [codec, evaluation, exchange, step, variance]
 )
-def test_what_is_left_out_has_its_default(module):
+def test_omitted_flags_have_their_defaults(module):
   options = module.COMMAND.options
   assert flags.parse(options, {}, []).values == options()
 
 
-def test_codecs_are_repeated_since_they_have_commas_and_sizes_are_listed():
+def test_codecs_are_given_by_repeating_the_flag_and_sizes_by_commas():
   values = flags.parse(
     codec.Flags,
     {},
@@ -31,7 +31,7 @@ def test_codecs_are_repeated_since_they_have_commas_and_sizes_are_listed():
   assert values.sizes == ('1e3', '5')
 
 
-def test_defaults_name_what_is_there():
+def test_defaults_include_the_raced_net_and_the_baseline_codec():
   assert exchange.Flags().net == exchanges.RACE
   assert variances.BASE in variance.Flags().codecs
 
@@ -45,7 +45,7 @@ def test_defaults_name_what_is_there():
     ('--job_name=chief', "received the job 'chief'"),
   ],
 )
-def test_an_exchange_that_cannot_be_is_refused(argument, message):
+def test_invalid_flags_of_an_exchange_are_refused(argument, message):
   arguments = ['--worker_hosts=localhost:7000', argument]
   values = flags.parse(exchange.Flags, {}, arguments).values
   with pytest.raises(errors.ConfigError, match=message):

@@ -59,7 +59,7 @@ def test_parameters_replace_timing_and_are_written_again(tmp_path, capsys):
   assert again == KNOWN
 
 
-def test_fitted_steps_and_those_beside_are_told(tmp_path, capsys):
+def test_errors_of_fitted_and_compared_steps_are_printed(tmp_path, capsys):
   fitted = table_of(tmp_path, 'a.csv', 1e8), table_of(tmp_path, 'b.csv', 1e7)
   beside = (table_of(tmp_path, 'c.csv', 1e6, factor=1.25),)
   plan.act(flags(tmp_path, fitted_to=fitted, beside=beside))
@@ -73,6 +73,6 @@ def test_fitted_steps_and_those_beside_are_told(tmp_path, capsys):
   assert 'fitted: 0.1' in out
 
 
-def test_seconds_or_something_in_their_place_are_needed():
+def test_seconds_or_a_replacement_are_required():
   with pytest.raises(errors.ConfigError, match='seconds: expected'):
     plan.act(plan.Flags(elements=SIZE))

@@ -8,6 +8,6 @@ def test_classes_of_an_image_folder_are_those_of_its_training_split(tmp_path):
   image_files.write_folders(tmp_path / 'test', {'bee': 1})
   flags = predict.Flags(data_dir=str(tmp_path), dataset_name='image_folder')
   dataset = catalog.find('image_folder')
-  assert predict.names_of(flags, dataset) == {0: 'ape', 1: 'bee'}
+  assert predict.class_names(flags, dataset) == {0: 'ape', 1: 'bee'}
   (tmp_path / 'labels.txt').write_text('bee\nape\n')
-  assert predict.names_of(flags, dataset) == {0: 'bee', 1: 'ape'}
+  assert predict.class_names(flags, dataset) == {0: 'bee', 1: 'ape'}

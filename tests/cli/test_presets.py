@@ -18,11 +18,11 @@ MINE = presets.Preset(
 def test_one_entry_gives_trainers_and_an_evaluator(monkeypatch):
   monkeypatch.setitem(presets.PRESETS, 'mine', MINE)
   for home, wanted in (
-    ('terngrad.cli.train:alone', {'batch_size': 8}),
-    ('terngrad.cli.train:with_servers', {'batch_size': 8}),
-    ('terngrad.cli.evaluate:of', {'num_examples': 5}),
+    ('terngrad.cli.train:trainer', {'batch_size': 8}),
+    ('terngrad.cli.train:server_trainer', {'batch_size': 8}),
+    ('terngrad.cli.evaluate:scorer', {'num_examples': 5}),
   ):
-    entry = commands._of_presets(home)['mine']
+    entry = commands._data_set_entries(home)['mine']
     made = commands.load(entry)
     assert isinstance(made, command.Command)
     assert made.defaults == MINE.model | wanted

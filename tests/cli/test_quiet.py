@@ -50,18 +50,18 @@ def stderr_of(script, folder=ROOT, **environment):
   return done.stderr
 
 
-def test_what_is_written_in_the_block_is_dropped():
+def test_output_in_the_block_is_dropped():
   script = """
 sys.stderr.write('before ')
-with quiet.held_back():
+with quiet.suppressed_stderr():
   write()
 sys.stderr.write('after')
 """
   assert stderr_of(WRITE + script) == 'before after'
 
 
-def test_all_can_write_after_the_block():
-  script = 'with quiet.held_back(): pass\nwrite()\nsys.stderr.flush()'
+def test_output_after_the_block_is_written():
+  script = 'with quiet.suppressed_stderr(): pass\nwrite()\nsys.stderr.flush()'
   assert sorted(stderr_of(WRITE + script).split()) == [
     'C',
     'descriptor',
@@ -70,10 +70,10 @@ def test_all_can_write_after_the_block():
   ]
 
 
-def test_what_was_held_back_is_written_where_the_block_raises():
+def test_suppressed_output_is_written_if_the_block_raises():
   script = """
 try:
-  with quiet.held_back():
+  with quiet.suppressed_stderr():
     write()
     raise KeyboardInterrupt
 except KeyboardInterrupt:
@@ -89,7 +89,7 @@ def test_no_descriptor_stays_open():
 before = len(os.listdir('/proc/self/fd'))
 for fails in (False, True):
   try:
-    with quiet.held_back():
+    with quiet.suppressed_stderr():
       assert not fails
   except AssertionError:
     pass
@@ -123,7 +123,7 @@ def test_the_start_of_tensorflow_is_shown_only_when_asked_for(stand_in):
   )
 
 
-def test_a_level_that_the_user_set_is_kept(stand_in):
+def test_a_log_level_set_by_the_user_is_not_changed(stand_in):
   folder = stand_in(TENSORFLOW)
   script = (
     'import os, sys\n{}\n'
@@ -144,7 +144,7 @@ def test_a_level_that_the_user_set_is_kept(stand_in):
     ('aarch64', None, 'None'),
   ],
 )
-def test_onednn_is_switched_on_where_the_user_has_not_decided(
+def test_onednn_is_on_unless_the_user_decides(
   stand_in, machine, given, expected
 ):
   # What the import itself finds in the environment.
@@ -163,7 +163,7 @@ def test_onednn_is_switched_on_where_the_user_has_not_decided(
   assert stderr_of(script, folder) == expected
 
 
-def test_a_failing_import_says_all(stand_in):
+def test_a_failing_import_prints_the_suppressed_messages(stand_in):
   folder = stand_in(f'{TENSORFLOW}\nraise ImportError("no such library")')
   said = stderr_of(f'{IMPORT}()', folder)
   assert said.startswith('start\n')

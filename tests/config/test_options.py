@@ -59,19 +59,19 @@ def test_values_in_the_range_that_an_option_declares_are_taken(values):
     ({'rounds': 0}, 'rounds: expected a number >= 1, received 0'),
   ],
 )
-def test_others_are_refused(values, message):
+def test_values_outside_the_range_are_refused(values, message):
   with pytest.raises(errors.ConfigError, match=message):
     Bounded(**values).validate()
 
 
-def test_a_new_option_is_a_flag_with_help_at_once():
+def test_a_new_option_becomes_a_flag_with_help():
   parsed = flags.parse(WithAnother, {}, ['--warmth=2'])
   assert parsed.values.optimizer.warmth == 2.0
   text = flags.help_text(WithAnother, {}, 'x')
   assert 'Warmth of the gradients' in text[text.index('Optimizer and') :]
 
 
-def test_a_new_option_is_compared_between_processes_at_once():
+def test_a_new_option_is_compared_between_processes():
   shared = options.values(
     options.build(WithAnother, warmth=3.0),
     'shared',
@@ -81,12 +81,12 @@ def test_a_new_option_is_compared_between_processes_at_once():
   assert shared['warmth'] == 3.0
 
 
-def test_a_new_option_is_compared_on_resume_at_once():
-  kept = options.values(WithAnother(), 'on_resume', options.KEPT)
-  assert kept['warmth'] == 0.5
+def test_a_new_option_is_compared_on_resume():
+  fixed = options.values(WithAnother(), 'on_resume', options.KEPT)
+  assert fixed['warmth'] == 0.5
 
 
-def test_what_is_a_process_s_own_is_not_compared():
+def test_options_local_to_a_process_are_not_compared():
   own = options.values(configs.TrainConfig(), 'shared', options.OWN)
   assert set(own) == {
     'cluster',
@@ -105,7 +105,7 @@ def test_what_is_a_process_s_own_is_not_compared():
   }
 
 
-def test_what_decides_a_worker_s_examples_is_compared_with_its_chief():
+def test_options_that_select_examples_are_compared_with_the_chief():
   said = options.values(servers.ServerConfig(), 'shared', options.WORKERS)
   assert {'dataset_name', 'subset', 'batch_size', 'seed', 'image_size'} <= set(
     said
@@ -129,12 +129,12 @@ def test_what_decides_a_worker_s_examples_is_compared_with_its_chief():
     ('step_timeout', options.FREE),
   ],
 )
-def test_what_resume_does_with(name, on_resume):
+def test_resume_treats_an_option_as_declared(name, on_resume):
   assert name in options.values(configs.TrainConfig(), 'on_resume', on_resume)
 
 
 @pytest.mark.parametrize('kind', CONFIGURATIONS)
-def test_every_option_has_a_name_of_its_own_and_says_what_it_is_for(kind):
+def test_every_option_has_a_unique_name_and_a_description(kind):
   found = options.fields(kind)
   assert len({option.name for option in found}) == len(found)
   for option in found:
@@ -142,15 +142,15 @@ def test_every_option_has_a_name_of_its_own_and_says_what_it_is_for(kind):
 
 
 @pytest.mark.parametrize('kind', CONFIGURATIONS)
-def test_a_part_is_named_for_the_heading_of_its_options(kind):
+def test_a_part_has_the_name_of_its_group_of_options(kind):
   for option in options.fields(kind):
     assert option.group in options.GROUPS
-    # What is told to one program alone stands where it needs it.
-    told = kind is configs.EvalConfig and option.part == 'run'
-    assert told or option.part in (option.group, ''), option.name
+    # Options of evaluation only may have any group.
+    is_free = kind is configs.EvalConfig and option.part == 'run'
+    assert is_free or option.part in (option.group, ''), option.name
 
 
-def test_a_part_s_options_resume_as_its_group_does_unless_they_say_more():
+def test_options_resume_as_their_group_unless_declared_otherwise():
   found = {o.name: o for o in options.fields(configs.TrainConfig)}
   assert found['momentum'].on_resume == options.TOLD
   assert found['trainable_scopes'].on_resume == options.KEPT
@@ -166,7 +166,7 @@ def test_a_configuration_is_built_from_names():
   assert options.build(configs.TrainConfig, **said) == config
 
 
-def test_another_value_makes_another_configuration_and_keeps_other_parts():
+def test_replace_copies_a_configuration_and_shares_unchanged_parts():
   config = options.build(configs.TrainConfig, net='lenet', seed=3)
   other = options.replace(config, net='alexnet', batch_size=64)
   assert (other.model.net, other.model.seed) == ('alexnet', 3)
@@ -179,21 +179,21 @@ def test_another_value_makes_another_configuration_and_keeps_other_parts():
   ('name', 'message'),
   [
     ('nett', "^nett: expected an option of TrainConfig, .*Did you mean 'net'?"),
-    ('xyzzy', 'received none of this name. See --help.'),
+    ('xyzzy', 'received an unknown name. See --help.'),
     ('model', 'model: expected an option'),
   ],
 )
-def test_a_name_of_no_option_is_refused_with_the_nearest(name, message):
+def test_an_unknown_option_is_refused_with_the_most_similar_name(name, message):
   with pytest.raises(errors.ConfigError, match=message):
     options.build(configs.TrainConfig, **{name: 'lenet'})
 
 
-def test_what_is_fixed_with_servers_is_no_option():
+def test_values_fixed_with_servers_are_no_options():
   with pytest.raises(errors.ConfigError, match='exchange: expected an option'):
     options.build(servers.ServerConfig, exchange='towers')
 
 
-def test_a_default_is_known_as_one():
+def test_is_default_recognizes_defaults():
   config = options.build(WithAnother, warmth=1.0)
   assert options.is_default(WithAnother(), 'warmth')
   assert not options.is_default(config, 'warmth')
@@ -201,6 +201,6 @@ def test_a_default_is_known_as_one():
 
 
 @pytest.mark.parametrize('value', [float('nan'), float('inf'), -1.0])
-def test_numbers_outside_are_refused_by_name(value):
+def test_numbers_out_of_range_are_refused_by_name(value):
   with pytest.raises(errors.ConfigError, match='warmth: expected a number'):
     options.at_least('warmth', value, 0)

@@ -28,7 +28,7 @@ def test_one_entry_resolves_another_environment(monkeypatch):
   assert found.num_processes == 2 and not found.keeps_files
 
 
-def test_what_is_neither_an_environment_nor_a_file_is_refused_by_their_names():
+def test_a_cluster_that_is_no_resolver_and_no_file_is_refused():
   config = options_lib.build(
     training.TrainConfig, exchange='collective', cluster='kubernets'
   )
@@ -38,17 +38,17 @@ def test_what_is_neither_an_environment_nor_a_file_is_refused_by_their_names():
     assert name in str(error.value)
 
 
-def test_a_password_of_redis_is_not_told_where_the_processes_are_not_equal():
+def test_a_refused_redis_cluster_does_not_print_the_password():
   pytest.importorskip('redis')
-  told = cluster_config.Cluster(cluster='redis:redis://u:Se@h', run_id='a')
+  config = cluster_config.Cluster(cluster='redis:redis://u:Se@h', run_id='a')
   with pytest.raises(
     errors.ConfigError, match='collective with redis'
   ) as error:
-    cluster_config.RESOLVERS['redis'](told)
+    cluster_config.RESOLVERS['redis'](config)
   assert 'Se@' not in str(error.value)
 
 
-def test_slurm_makes_so_many_first_tasks_parameter_servers(monkeypatch):
+def test_slurm_makes_the_first_n_tasks_parameter_servers(monkeypatch):
   for name, value in {
     'SLURM_PROCID': 2,
     'SLURM_STEP_NUM_TASKS': 3,
@@ -62,8 +62,8 @@ def test_slurm_makes_so_many_first_tasks_parameter_servers(monkeypatch):
   config = servers.ServerCluster(cluster='slurm:1', cluster_port=7000)
   assert (config.tasks.jobs, config.tasks.index) == (jobs, 1)
   config = servers.ServerCluster(cluster='slurm')
-  with pytest.raises(errors.ConfigError, match='expected a ps task.*slurm:1'):
+  with pytest.raises(errors.ConfigError, match='at least one ps task.*slurm:1'):
     _ = config.tasks
   config = servers.ServerCluster(cluster='slurm:one')
-  with pytest.raises(errors.ConfigError, match=r"behind slurm:, received 'one"):
+  with pytest.raises(errors.ConfigError, match=r"after slurm:, received 'one"):
     _ = config.tasks

@@ -24,7 +24,7 @@ def refused(**options):
   return str(caught.value)
 
 
-def test_a_worker_of_two_is_taken():
+def test_one_of_two_workers_is_accepted():
   make(task_id=1).validate()
   make(job_name='ps').validate()
 
@@ -45,19 +45,20 @@ def test_no_hosts_are_refused(name):
   assert message.startswith(f'{name}: expected host:port,host:port, received')
 
 
-def test_other_machines_need_somebody_who_vouches():
+def test_other_machines_need_allow_insecure_network():
   hosts = 'ps.example:2222'
   assert '--allow_insecure_network' in refused(ps_hosts=hosts)
   make(ps_hosts=hosts, allow_insecure_network=True).validate()
 
 
 @pytest.mark.parametrize('count', [-2, 0, 3])
-def test_more_gradients_than_workers_or_none_are_refused(count):
+def test_aggregating_no_gradients_or_more_than_workers_is_refused(count):
   message = refused(num_replicas_to_aggregate=count)
-  assert f'expected -1 or from 1 to all 2 workers, received {count}' in message
+  expected = 'expected -1 or a number from 1 to 2, all workers; received '
+  assert f'{expected}{count}' in message
 
 
-def test_a_step_may_take_the_gradients_of_some_workers():
+def test_a_step_may_use_the_gradients_of_some_workers():
   config = make(num_replicas_to_aggregate=1, batch_size=8, num_nodes=2)
   config.validate()
   assert not config.cluster.waits_for_all
@@ -68,13 +69,13 @@ def test_a_step_may_take_the_gradients_of_some_workers():
   assert config.whole().data.batch_size == 16
 
 
-def test_tasks_with_servers_do_not_meet_in_a_folder(tmp_path):
+def test_tasks_with_servers_cannot_use_a_rendezvous_folder(tmp_path):
   message = refused(cluster='rendezvous', rendezvous_dir=str(tmp_path))
   assert '--exchange=collective' in message
   assert list(tmp_path.iterdir()) == []
 
 
-def test_workers_may_go_at_their_own_pace():
+def test_workers_may_be_asynchronous():
   make(
     sync=False, max_staleness=3, scale_learning_rate_by_staleness=True
   ).validate()
@@ -86,7 +87,7 @@ def test_workers_may_go_at_their_own_pace():
   ('name', 'value'),
   [('max_staleness', 0), ('scale_learning_rate_by_staleness', True)],
 )
-def test_what_is_said_of_late_gradients_needs_a_run_that_has_some(name, value):
+def test_options_of_staleness_need_an_asynchronous_run(name, value):
   message = refused(**{name: value})
   assert message.startswith(f'{name}: expected it to be left out')
   assert 'Give --sync=False' in message
@@ -100,18 +101,18 @@ def test_an_asynchronous_run_may_have_several_servers():
   assert config.whole().data.batch_size == 8
 
 
-def test_an_asynchronous_run_has_one_gradient_an_update_and_one_kind_of_it():
+def test_an_asynchronous_run_has_one_gradient_per_update_of_one_kind():
   make(sync=False, num_replicas_to_aggregate=1).validate()
   message = refused(sync=False, num_replicas_to_aggregate=2)
   assert message.startswith('num_replicas_to_aggregate: expected it to be left')
   for pace in ({'sync': False}, {'num_replicas_to_aggregate': 1}):
     message = refused(floating_grad_epoch=2, **pace)
-    assert 'expected 0 where a step does not wait for all workers' in message
+    assert 'expected 0 if a step does not wait for all workers' in message
   make(floating_grad_epoch=2).validate()
   assert '--max_staleness=-1 or more' in refused(sync=False, max_staleness=-2)
 
 
-def test_a_worker_that_is_not_chief_cannot_be_stored():
+def test_only_the_parameters_of_the_chief_can_be_stored():
   assert 'save_tower: expected -1 or 0, received 1' in (
     refused(save_tower=1, num_nodes=2)
   )
@@ -124,7 +125,7 @@ def test_a_sum_of_words_needs_room_for_the_nodes_of_all_workers():
 
 
 @pytest.mark.parametrize('name', ['save_interval_secs', 'save_summaries_secs'])
-def test_no_time_at_all_is_refused(name):
+def test_time_limits_of_zero_are_refused(name):
   assert f'--{name}=1 or more' in refused(**{name: 0})
 
 
@@ -133,7 +134,7 @@ def test_no_time_for_others_is_refused(name):
   assert f'{name}: expected seconds from 1' in refused(**{name: 0})
 
 
-def test_statistics_of_single_processes_are_refused():
+def test_batch_norm_statistics_of_single_processes_are_refused():
   message = refused(bn_statistics='per_device')
   assert message.startswith('bn_statistics: expected averaged')
 
@@ -143,33 +144,33 @@ PACES = ({'sync': False}, {'num_replicas_to_aggregate': 1})
 
 
 @pytest.mark.parametrize('pace', PACES)
-def test_a_loss_scale_needs_a_step_of_all(pace):
+def test_loss_scaling_needs_steps_of_all_workers(pace):
   make(dtype='float16').validate()
   make(dtype='bfloat16', **pace).validate()
   message = refused(dtype='float16', **pace)
-  assert message.startswith('dtype: expected float32 or bfloat16 where a step')
+  assert message.startswith('dtype: expected float32 or bfloat16 if a step')
   assert '--dtype=bfloat16' in message
 
 
 @pytest.mark.parametrize('pace', PACES)
-def test_local_steps_need_a_step_of_all(pace):
+def test_local_steps_need_steps_of_all_workers(pace):
   make(local_steps=2).validate()
   assert refused(local_steps=2, **pace).startswith('local_steps: expected 1')
 
 
 @pytest.mark.parametrize('pace', PACES)
-def test_codes_of_the_first_steps_need_a_step_of_all(pace):
+def test_warm_up_codes_need_steps_of_all_workers(pace):
   options = {'codec': 'topk', 'codec_warm_up': '9 -> topk:ratio=0.1'}
   make(**options).validate()
   assert refused(**options, **pace).startswith('codec_warm_up: expected none')
 
 
 @pytest.mark.parametrize('pace', PACES)
-def test_thinning_needs_a_step_of_all(pace):
+def test_requantizing_needs_steps_of_all_workers(pace):
   codec = 'ternary:sharing=thin'
   make(codec=codec).validate()
   message = refused(codec=codec, **pace)
-  assert message.startswith('codec: expected sharing=probe where a step does')
+  assert message.startswith('codec: expected sharing=probe if a step does')
   assert f'received {registry.method(codec).name}: ' in message
 
 
@@ -183,10 +184,10 @@ def test_thinning_needs_a_step_of_all(pace):
     'error_feedback+thc',
   ],
 )
-def test_several_rounds_need_a_step_of_all(codec, pace):
+def test_several_rounds_need_steps_of_all_workers(codec, pace):
   make(codec=codec).validate()
   message = refused(codec=codec, **pace)
-  assert message.startswith('codec: expected a code of one round where a step')
+  assert message.startswith('codec: expected a code of one round if a step')
   assert f'received {registry.method(codec).name}, ' in message
   # A rule's code is one of the run.
   rule = refused(codec_rules=f'rank>1 -> {codec}', **pace)
@@ -196,7 +197,7 @@ def test_several_rounds_need_a_step_of_all(codec, pace):
 
 @pytest.mark.parametrize('pace', [{}, *PACES])
 @pytest.mark.parametrize('code', ['topk', 'ternary', 'sign'])
-def test_residuals_of_a_worker_need_no_other(code, pace):
+def test_residuals_of_a_worker_do_not_need_other_workers(code, pace):
   make(codec=f'error_feedback+{code}', **pace).validate()
 
 
@@ -214,7 +215,7 @@ def test_the_bytes_of_a_bucket_are_a_flag_with_servers_too():
 def test_a_cluster_without_servers_is_refused(tmp_path):
   hosts = tmp_path / 'hosts'
   hosts.write_text('localhost:2223\n')
-  assert 'expected a ps task at least' in refused(cluster=str(hosts))
+  assert 'expected at least one ps task' in refused(cluster=str(hosts))
   hosts.write_text('localhost:2223\nps localhost:2222\n')
   make(cluster=str(hosts)).validate()
 
@@ -232,7 +233,7 @@ def test_batches_and_nodes_of_the_whole_run_are_those_of_all_processes():
   assert (whole.data.batch_size, whole.num_workers) == (16, 4)
 
 
-def test_words_of_2017_are_read_as_they_stand():
+def test_command_line_of_2017_is_read_unchanged():
   config = flags.parse(
     servers.ServerConfig,
     {'net': 'lenet'},
@@ -295,9 +296,9 @@ def test_the_first_lines_name_hosts_target_and_replicas():
     ),
   ],
 )
-def test_a_chief_that_does_not_wait_for_all_says_so(pace, expected):
+def test_a_chief_that_does_not_wait_for_all_workers_logs_it(pace, expected):
   lines = list(servers.banner(make(**pace).cluster))
   assert lines[-2] == expected
-  assert lines[-1].endswith('two runs do not end at the same bits')
+  assert lines[-1].endswith('two runs are not bit-identical')
   others = list(servers.banner(make(task_id=1, **pace).cluster))
   assert others[1:] == [*lines[1:3], 'Server target: grpc://localhost:2224']

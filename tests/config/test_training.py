@@ -102,7 +102,7 @@ def test_flags_choose_the_code(options, expected):
       'expected a code for the 4 nodes',
     ),
     ({'codec': 'ternery'}, "Did you mean 'ternary'"),
-    ({'codec': 'fp16', 'grad_bits': 1}, 'by one of the two'),
+    ({'codec': 'fp16', 'grad_bits': 1}, 'only one of the two'),
     ({'codec': 'fp16', 'packing': 'two_bit'}, 'packing: expected it to agree'),
     (
       {'codec': 'ternary:clip_factor=3', 'clip_factor': 2.5},
@@ -110,7 +110,7 @@ def test_flags_choose_the_code(options, expected):
     ),
     (
       {'codec': 'ternary:packing=radix,workers=4', 'num_nodes': 8},
-      'a code for the 8 nodes, received .* adds 4 at most.* workers=8',
+      'a code for the 8 nodes, received .* add at most 4.* workers=8',
     ),
     (
       {'codec': 'error_fedback+topk'},
@@ -129,7 +129,7 @@ def test_flags_choose_the_code(options, expected):
     ({'codec': 'error_feedback'}, 'codec: expected one of .*topk'),
     ({'codec': 'error_feedback+powersgd:rang=2'}, "Did you mean 'rank'"),
     ({'codec': 'powersgd:rank=0'}, 'expected rank >= 1'),
-    ({'codec': 'powersgd', 'grad_bits': 1}, 'by one of the two'),
+    ({'codec': 'powersgd', 'grad_bits': 1}, 'only one of the two'),
     (
       {'codec': 'error_feedback+ternary:sharing=thin'},
       'Remove sharing=requantize',
@@ -148,7 +148,7 @@ def test_flags_choose_the_code(options, expected):
         'codec': 'error_feedback+ternary:packing=radix,workers=4',
         'num_nodes': 8,
       },
-      'a code for the 8 nodes, received .* adds 4 at most.* workers=8',
+      'a code for the 8 nodes, received .* add at most 4.* workers=8',
     ),
     ({'clip_factor': -1.0}, 'clip_factor: expected a number >= 0'),
     ({'clip_factor': float('nan')}, 'clip_factor: expected'),
@@ -177,14 +177,14 @@ def test_flags_choose_the_code(options, expected):
     ({'aux_loss_weight': -0.5}, 'aux_loss_weight: expected a number >= 0'),
     ({'batch_norm_decay': -0.5}, 'batch_norm_decay: expected a number from 0'),
     ({'batch_norm_decay': float('nan')}, 'batch_norm_decay: expected a number'),
-    ({'batch_norm_decay': 1.0}, 'expected a share below 1.*stay at their'),
+    ({'batch_norm_decay': 1.0}, 'a number below 1.*would never change'),
     ({'initializer': 'norml'}, "Did you mean 'normal'"),
     ({'initializer': 'normal:stddev=0'}, 'a finite stddev above 0'),
     ({'clip_gradient_norm': float('inf')}, 'clip_gradient_norm: expected'),
     ({'dtype': 'bfloat'}, "Did you mean 'bfloat16'"),
     (
       {'bn_statistics': 'synchronized', 'num_gpus': 2, 'num_nodes': 4},
-      'num_nodes: expected at most 2 beside .*, one a device, received 4',
+      'num_nodes: expected at most 2 beside .*, one per device, received 4',
     ),
     (
       {
@@ -220,11 +220,11 @@ def test_flags_choose_the_code(options, expected):
     ),
     (
       {'local_steps': 2, 'inner_optimizer': 'adamw', 'dtype': 'float16'},
-      'dtype: expected float32 or bfloat16 where nodes keep something',
+      'dtype: expected float32 or bfloat16 if nodes keep a state',
     ),
     (
       {'local_steps': 2, 'fragments': 2, 'dtype': 'float16'},
-      'dtype: expected float32 or bfloat16 where nodes keep something',
+      'dtype: expected float32 or bfloat16 if nodes keep a state',
     ),
     (
       {'local_steps': 5, 'fragments': 3},
@@ -253,11 +253,11 @@ def test_flags_choose_the_code(options, expected):
     ),
     (
       {'local_steps': 2, 'decoupled_weight_decay': True},
-      'L2 terms act in the local steps',
+      'local steps apply the L2 terms',
     ),
     (
       {'local_steps': 2, 'bn_statistics': 'synchronized'},
-      'received synchronized: nodes have parameters of their own',
+      'received synchronized: the parameters of nodes differ',
     ),
     (
       {
@@ -268,12 +268,12 @@ def test_flags_choose_the_code(options, expected):
     ),
   ],
 )
-def test_what_cannot_be_done_is_refused(options, message):
+def test_invalid_options_are_refused(options, message):
   with pytest.raises(errors.ConfigError, match=message):
     config(**options).validate()
 
 
-def test_the_help_names_all_that_a_code_may_be():
+def test_the_help_lists_all_codes():
   text = flags.help_text(configs.TrainConfig, {}, 'usage')
   found = ' '.join(text[text.index('--codec (') :].split())
   found = found[: found.index('--grad_bits (')]
@@ -286,7 +286,7 @@ def test_the_help_names_all_that_a_code_may_be():
 @pytest.mark.parametrize(
   'codec', ['error_feedback+powersgd:rank=2', 'error_feedback+ternary']
 )
-def test_a_method_of_a_command_line_is_taken(codec):
+def test_a_method_of_several_messages_is_accepted(codec):
   taken = flags.parse(
     configs.TrainConfig, {'net': 'lenet'}, [f'--codec={codec}', '--num_nodes=2']
   ).values
@@ -311,8 +311,8 @@ def test_records_of_training_and_evaluation_do_not_mix():
     ).validate()
 
 
-def test_processes_that_meet_in_a_folder_are_the_cluster(tmp_path):
-  def meeting(**options):
+def test_processes_find_each_other_through_a_rendezvous_folder(tmp_path):
+  def rendezvous_config(**options):
     return config(
       exchange='collective',
       cluster='rendezvous',
@@ -320,19 +320,21 @@ def test_processes_that_meet_in_a_folder_are_the_cluster(tmp_path):
       **options,
     )
 
-  found = meeting(rendezvous_dir=str(tmp_path), own_address='localhost:7')
+  found = rendezvous_config(
+    rendezvous_dir=str(tmp_path), own_address='localhost:7'
+  )
   assert found.cluster.tasks.jobs == {'worker': ('localhost:7',)}
   found.validate()
   # This machine's name is for others to reach, and nobody vouches for them.
   with pytest.raises(errors.ConfigError, match='--allow_insecure_network'):
-    meeting(rendezvous_dir=str(tmp_path / 'other')).validate()
+    rendezvous_config(rendezvous_dir=str(tmp_path / 'other')).validate()
 
 
-def test_shares_may_be_numbers():
+def test_device_weights_may_be_numbers():
   config(num_gpus=2, device_weights=(1.0, 0.25)).validate()
 
 
-def test_a_momentum_is_in_range_also_where_it_is_not_used():
+def test_momentum_is_checked_even_if_it_is_not_used():
   made = config(
     local_steps=2, inner_optimizer='momentum:momentum=0.9', local_momentum=5.0
   )

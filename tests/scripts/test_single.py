@@ -207,7 +207,7 @@ def test_common_network_is_told(project, cifar10, tmp_path):
   path = f'{fake.parent}:{os.environ["PATH"]}'
   status, _, err = cifar10('--experiment=e', PATH=path)
   assert status == 0
-  assert 'no network of its own' in err
+  assert 'no private network' in err
   for _ in range(3):
     project.heard()
   (network,) = {call[0] for call in project.calls()}

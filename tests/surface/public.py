@@ -103,7 +103,7 @@ def _commands():
         flags = {o.name: o.default for o in options.fields(command.options)}
         flags |= command.defaults
         found[' '.join((*path, name))] = {
-          command.own_names.get(flag, flag): str(value)
+          command.flag_names.get(flag, flag): str(value)
           for flag, value in flags.items()
         }
 

@@ -17,21 +17,22 @@ from terngrad.config import options
 write_db = lazy.module('slim.datasets.write_db')
 
 USAGE = """\
-{program}: writes an image database, as Caffe2's trainer read it.
+{program}: writes an image database, as Caffe2's trainer reads it.
 
   {program} --dataset_name=image_folder --dataset_dir=D \\
       --subset=train --output_db=O/train
 
-D has an image folder D/train/<class> for each class. The classes are those of
-D/labels.txt, else of D/train; a split may lack some of them. Upright JPEG and
-PNG files are stored as they are; photos that EXIF says to turn, images with
-transparency and other formats as JPEG of quality 100. Two classes of ImageNet:
+D has a folder of images D/train/<class> for each class. The classes are those
+of D/labels.txt or, without this file, of D/train; a split may lack some of
+them. Upright JPEG and PNG files are stored unchanged. Photos with an EXIF
+rotation, images with transparency and other formats become JPEG of quality 100.
+Two classes of ImageNet:
 
   {program} --dataset_name=imagenet --dataset_dir=D \\
       --classes=n02958343,n02858304 --examples_per_class=640 --output_db=O/train
 
-Train on the database with resnet50_trainer --train_data=O/train, or with any
-trainer by --dataset_name=image_db --data_dir=O --subset=train.
+Train on the database with `terngrad train resnet50 --train_data=O/train`, or
+with any trainer by --dataset_name=image_db --data_dir=O --subset=train.
 """
 
 _SOURCES = {
@@ -49,32 +50,31 @@ class Flags:
 
   dataset_name: str = option(
     '',
-    f'What to read: {", ".join(sorted(_SOURCES))}. image_folder is a folder '
-    '<dataset_dir>/<subset>/<class>/*, the others are TFRecord files.',
+    f'Data set to read: {", ".join(sorted(_SOURCES))}. image_folder is a '
+    'folder <dataset_dir>/<subset>/<class>/*, the others are TFRecord files.',
   )
   dataset_dir: str = option('', 'Folder to read.')
   subset: str = option('train', 'Split to read.')
-  output_db: str = option('', 'Database to make; must not exist.')
+  output_db: str = option('', 'Database to write; must not exist.')
   db_type: str = option(
     'lmdb', f'Kind of database: {", ".join(databases.KINDS)}.'
   )
   classes: tuple[str, ...] = option(
     (),
-    'Classes to take, by name, by first word as n02958343, or by label, with '
-    'commas; their labels are 0, 1, ... in this order. Empty: all as they are.',
+    'Classes to include, by name, by first word such as n02958343, or by '
+    'label, separated by commas; their labels become 0, 1, ... in this order. '
+    'Empty: all classes, with unchanged labels.',
   )
   examples_per_class: int = option(
-    0, 'The first so many images of each of --classes; 0: all.'
+    0, 'Use only this many images of each of --classes, the first; 0: all.'
   )
-  shuffle: bool = option(
-    False, 'Number the images in another order than they have.'
-  )
-  seed: int = option(1, 'Of that order.')
+  shuffle: bool = option(False, 'Write the images in random order.')
+  seed: int = option(1, 'Random seed of --shuffle.')
   skip_corrupt: bool = option(
-    False, 'Leave unreadable files of a folder out instead of failing.'
+    False, 'Skip unreadable files of a folder instead of failing.'
   )
   verify: bool = option(
-    False, 'Write nothing; compare every record of the database that is there.'
+    False, 'Write nothing; compare every record of the existing database.'
   )
 
 
@@ -99,8 +99,8 @@ def act(values: Flags) -> None:
     )
   elif values.examples_per_class:
     raise flags.UsageError(
-      '--examples_per_class: expected --classes beside it, received none. Name '
-      'the classes, or leave it out.'
+      '--examples_per_class: expected --classes beside it, received none. Give '
+      '--classes, or leave it out.'
     )
   shuffle_seed = values.seed if values.shuffle else None
   if values.verify:
@@ -108,14 +108,14 @@ def act(values: Flags) -> None:
     command.say(f'{values.output_db}: {count} images, all as in the data set.')
     return
   labels_path = pathlib.Path(values.output_db).parent / labels.FILE_NAME
-  is_named = _names_the_same(images.labels, labels_path)
+  is_labelled = _has_same_names(images.labels, labels_path)
   count = write_db.write(
     images,
     values.output_db,
     kind=values.db_type,
     shuffle_seed=shuffle_seed,
   )
-  if images.labels and not is_named:
+  if images.labels and not is_labelled:
     lines = (
       f'{label}:{name}\n' for label, name in sorted(images.labels.items())
     )
@@ -123,7 +123,7 @@ def act(values: Flags) -> None:
   command.say(f'Wrote {values.output_db}: {count} images, {values.db_type}.')
 
 
-def _names_the_same(names: dict[int, str] | None, path: pathlib.Path) -> bool:
+def _has_same_names(names: dict[int, str] | None, path: pathlib.Path) -> bool:
   """Returns whether labels.txt beside the database names the classes.
 
   Args:
@@ -133,18 +133,18 @@ def _names_the_same(names: dict[int, str] | None, path: pathlib.Path) -> bool:
   Raises:
     slim.errors.DataError: it has another name for a label.
   """
-  known = labels.read(path.parent, first_label=0)
+  stored = labels.read(path.parent, first_label=0)
   names = names or {}
-  if known and any(
-    known.get(label, name) != name for label, name in names.items()
+  if stored and any(
+    stored.get(label, name) != name for label, name in names.items()
   ):
     raise errors.DataError(
       f'{path}: expected the classes of the images, {labels.listed(names)}; '
-      f'received {labels.listed(known)}. Readers would take one class for '
-      'another: put databases of other classes into other folders, or remove '
-      'the file if no database there needs it.'
+      f'received {labels.listed(stored)}. Readers would confuse classes: put '
+      'databases of other classes into other folders, or remove the file if '
+      'no database there needs it.'
     )
-  return bool(known)
+  return bool(stored)
 
 
 COMMAND = writing.converter(

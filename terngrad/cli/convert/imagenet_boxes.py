@@ -15,10 +15,10 @@ USAGE = """\
   {program} ANNOTATIONS [SYNSETS] > boxes.csv
 
 ANNOTATIONS is a folder with <synset>/<image>.xml, or the archive
-ILSVRC2012_bbox_train_v2.tar.gz, which is not unpacked. With SYNSETS, a file
-with a synset on each line, other annotations are left out, and boxes labeled
-with another of these synsets than their image. Lines go to standard output,
-sorted; counts go to standard error.
+ILSVRC2012_bbox_train_v2.tar.gz, which is not unpacked. SYNSETS is a file with a
+synset on each line: annotations of other synsets are left out, and so are boxes
+labeled with another of these synsets than their image. Lines go to standard
+output, sorted; counts go to standard error.
 """
 
 option = options.option
@@ -29,7 +29,7 @@ class Flags:
   """The flags of `terngrad convert imagenet_boxes`."""
 
   annotations: str = option('', 'Folder or archive ANNOTATIONS.')
-  synsets_file: str = option('', "File SYNSETS; '' for all there are.")
+  synsets_file: str = option('', "File SYNSETS; '' for all annotations.")
 
 
 def act(values: Flags) -> None:

@@ -16,10 +16,10 @@ USAGE = """\
 
   {program} FOLDER LABELS
 
-FOLDER has ILSVRC2012_val_00000001.JPEG and so on; LABELS the synset of each,
-one a line. Each image is moved into FOLDER/<synset>. Run again, it goes on
-where it was stopped. (`terngrad convert imagenet` needs this only for unpacked
-images.)
+FOLDER has ILSVRC2012_val_00000001.JPEG and so on; LABELS has the synset of each
+image, one per line. Each image is moved into FOLDER/<synset>. If the command
+was stopped, run it again to continue. (`terngrad convert imagenet` needs this
+only for unpacked images.)
 """
 
 option = options.option
@@ -30,7 +30,7 @@ class Flags:
   """The flags of `terngrad convert imagenet_validation`."""
 
   folder: str = option('', 'Folder FOLDER of the images.')
-  labels_file: str = option('', 'File LABELS with the synset of each.')
+  labels_file: str = option('', 'File LABELS with the synset of each image.')
 
 
 def act(values: Flags) -> None:

@@ -18,9 +18,9 @@ USAGE = """\
     --output_directory=O --labels_file=labels.txt
 
 T and V have a folder for each class, with JPEG, PNG, GIF, BMP or WebP files of
-any name. Labels are 1, 2, ... in the order of the file of labels; 0 is the
-background. JPEGs are checked and stored byte for byte; other formats, CMYK, and
-photos that EXIF says to turn are stored as JPEG of quality 100.
+any name. Labels are 1, 2, ... in the order of labels.txt; 0 is the background.
+JPEGs are checked and stored byte for byte; other formats, CMYK, and photos with
+an EXIF rotation become JPEG of quality 100.
 """
 
 option = options.option
@@ -37,8 +37,8 @@ class Flags(writing.TwoSplits):
   output_directory: str = option('', 'Folder to write into.')
   labels_file: str = option(
     '',
-    'File with the name of a class on each line; without it, the names of the '
-    'folders in train_directory, sorted.',
+    'File with the name of a class on each line; empty: the names of the '
+    'folders in --train_directory, sorted.',
   )
 
 

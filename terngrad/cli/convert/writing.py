@@ -30,10 +30,10 @@ class Writing:
   """The flags of every command that writes shards."""
 
   num_threads: int = option(
-    0, 'Threads that check and encode; 0: one a core.', 'shards'
+    0, 'Threads that check and encode; 0: one per core.', 'shards'
   )
   skip_corrupt: bool = option(
-    False, 'Leave unreadable images out instead of failing.', 'shards'
+    False, 'Skip unreadable images instead of failing.', 'shards'
   )
   overwrite: bool = option(
     False, 'Replace the shards of another conversion.', 'shards'

@@ -12,17 +12,18 @@ errors = lazy.module('terngrad.errors')
 tables = lazy.module('terngrad.measure.tables')
 
 USAGE = """\
-{program}: counts what a worker sends in a step, by code and algorithm.
+{program}: counts the bytes that a worker sends in a step.
 
   {program}
   {program} --codecs=ternary --codecs=error_feedback+stc --workers=2,8,64,512
 
-For every code and number of workers, each in a process of its own: the MB that
-a process sends, and receives, by gather (words of all to all), reduce (integers
-in a ring), two_shot and slices (slices are summed by their owner and gathered)
-and by what --communication=auto chooses; and what it pushes to and pulls from a
-parameter server. Nothing is run: these are the lengths that the exchanges use.
-A method of several messages gathers those that an algorithm does not take.
+For every code and number of workers, each in a separate process: the MB that a
+process sends and receives with gather (all words to all processes), reduce
+(integers in a ring), two_shot and slices (each process sums one slice and sends
+the sums to all), and with the algorithms that --collective=auto chooses; and
+the MB that it pushes to and pulls from a parameter server. Nothing is run:
+these are the lengths that the exchanges use. A method with several messages
+uses gather for those that an algorithm does not support.
 """
 
 option = options.option

@@ -13,20 +13,20 @@ codec_table = lazy.module('terngrad.measure.codec_table')
 tables = lazy.module('terngrad.measure.tables')
 
 USAGE = """\
-{program}: measures codecs, speed as ratios to a memory copy, and quality.
+{program}: measures codecs: speed, relative to a memory copy, and quality.
 
   {program}
   {program} --codecs=ternary --sizes=1.6e7 --compare
 
 For every codec and every size, or list of a net's variables: the time to probe
 and encode, to decode one payload, and to decode the sum of 8, in GB/s of
-float32 and over the time of copying the gradient (the sum: over 8 copies); to
+float32 and relative to copying the gradient (the sum: to 8 copies); the time to
 decode the sum of 2 and update parameters with momentum, one after the other
-(update) and, where a kernel can, at once (fused_update), over the copy; bits an
-element by formula and by length; the entropy of the codes; the squared error;
-and a z-score of the bias. A codec with native kernels stands twice, with its
-twin that XLA compiles. Gradients are Gaussian. Jobs take turns, round by round,
-and a ratio is the median of the ratios within a round.
+(update) and, if a kernel can, at once (fused_update), relative to the copy; the
+bits per element by formula and by length; the entropy of the codes; the squared
+error; and a z-score of the bias. A codec with native kernels is listed twice,
+once as the twin that XLA compiles. Gradients are Gaussian. Measurements take
+turns, round by round, and a ratio is the median of the ratios within a round.
 """
 
 option = options.option
@@ -44,17 +44,19 @@ class Flags:
   )
   sizes: tuple[str, ...] = option(
     ('1e3', '1e4', '1e5', '1e6', '1e7', '1e8'),
-    'Elements of single gradients.',
+    'Sizes of single gradients, in elements.',
     'codes',
   )
   nets: tuple[str, ...] = option(
     ('cifar10_alexnet', 'lenet'),
-    'Nets whose lists of variables are measured.',
+    'Nets whose variables are measured.',
     'model',
   )
-  rounds: int = option(11, 'Rounds to take the median of.', 'run')
+  rounds: int = option(11, 'Number of rounds for the median.', 'run')
   compare: bool = option(
-    False, 'Also NumPy, naive TensorFlow and int8 as GRACE sends it.', 'codes'
+    False,
+    'Also measure NumPy, naive TensorFlow and int8 as GRACE sends it.',
+    'codes',
   )
   output: str = option(
     '', 'Folder for measure_codec.csv and measure_codec.png.', 'run'

@@ -19,14 +19,14 @@ USAGE = """\
   {program} --image_dir=PHOTOS --mnist_dir=IDX
 
 PHOTOS has a folder of JPEGs for each class; IDX the four files of MNIST. It
-prints, with limits that the project sets itself:
+prints ratios of times, which have limits set by the project:
 
   images   `terngrad convert images`, to reading and copying the same bytes with
            one decode per image, by as many threads                  (at most 2)
   mnist    the conversion, to encoding the same images in one call and writing
            the same records with a bare TFRecordWriter             (at most 1.5)
-  mnist, ready records   the same, to writing records that are there already;
-           no limit: it is mostly the time of compressing the images
+  mnist, ready records   the same, to writing records that exist already; no
+           limit: it is mostly the time of compressing the images
 """
 
 option = options.option
@@ -38,8 +38,8 @@ class Flags:
 
   image_dir: str = option('', 'Folders of JPEGs.')
   mnist_dir: str = option('', 'Folder of the idx files of MNIST.')
-  num_threads: int = option(0, 'Threads; 0: one a core.')
-  rounds: int = option(5, 'Rounds to take the median of.')
+  num_threads: int = option(0, 'Threads; 0: one per core.')
+  rounds: int = option(5, 'Number of rounds for the median.')
 
 
 def act(values: Flags) -> None:
@@ -52,7 +52,7 @@ def act(values: Flags) -> None:
   if not (values.image_dir or values.mnist_dir) or values.rounds < 1:
     raise flags.UsageError(
       'Expected --image_dir or --mnist_dir, and --rounds of at least 1; '
-      'received nothing to measure. See --help.'
+      f'received --rounds={values.rounds} and nothing to measure. See --help.'
     )
   threads = values.num_threads or os.cpu_count() or 1
   pairs: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {}

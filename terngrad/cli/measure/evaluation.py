@@ -13,9 +13,9 @@ USAGE = """\
 
   {program} --nets=lenet,cifar10_alexnet,alexnet
 
-The evaluator's own loop and a loop that only calls the traced model take turns
-over the same batches, which lie in memory. Speed is examples a second; 1 means
-that scoring costs nothing beside the net.
+The loop of the evaluator and a loop that only calls the traced model take turns
+over the same batches, which are in memory. Speeds are in examples per second; a
+ratio of 1 means that scoring adds no time to the net.
 """
 
 option = options.option
@@ -28,10 +28,10 @@ class Flags:
   nets: tuple[str, ...] = option(
     ('lenet', 'cifar10_alexnet', 'alexnet'), 'Networks.', 'model'
   )
-  num_classes: int = option(10, 'Classes of each.', 'model')
-  batch_size: int = option(32, 'Examples a batch.', 'data')
+  num_classes: int = option(10, 'Classes of each network.', 'model')
+  batch_size: int = option(32, 'Examples per batch.', 'data')
   batches: int = option(4, 'Batches to score.', 'data')
-  rounds: int = option(9, 'Rounds to take the median of.', 'run')
+  rounds: int = option(9, 'Number of rounds for the median.', 'run')
 
 
 def act(values: Flags) -> None:

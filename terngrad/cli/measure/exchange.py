@@ -29,25 +29,26 @@ USAGE = """\
 
   {program} --processes=2 --net=lenet --real
 
-starts so many processes on this machine, and with --servers=1 a ps beside them.
-On several hosts start it once on each, with the same flags but --task_id:
+starts that many processes on this machine, and with --servers=1 also a ps. On
+several hosts start it once on each, with the same flags except --task_id:
 
   {program} --worker_hosts=10.0.0.1:7000,10.0.0.2:7000 \\
       --task_id=0 --allow_insecure_network --net=single_column_alexnet
 
 Cases are CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES, with auto, gather,
-reduce, two_shot or slices for ALGORITHM, and BYTES in place of
+reduce, two_shot or slices for ALGORITHM, and BYTES instead of
 --bytes_per_bucket; they take turns, round by round, and a ratio is the
 median of the ratios to the first case within a round.
-The case ddp is PyTorch's DistributedDataParallel, where that is installed, with
+The case ddp is PyTorch's DistributedDataParallel, if that is installed, with
 its hooks: ddp, ddp:hook=fp16, ddp:hook=bf16, ddp:hook=powersgd,rank=4.
-Without --real gradients are Gaussian numbers of the net's shapes: what is timed
-is probing, encoding, moving, decoding and updating.
-With --ps_hosts too, and --job_name=ps or worker, cases are exchanged by
+Without --real gradients are Gaussian numbers of the net's shapes, and the timed
+step probes, encodes, sends, decodes and updates.
+With --ps_hosts, and --job_name=ps or worker, cases are exchanged through
 parameter servers, whatever their ALGORITHM; bytes are then those that worker 0
 sends and receives.
-Bytes are of process 0: what it sends by formula, and what its interface sent;
-the loopback counts those of all processes, so they are divided by them.
+Bytes are those of process 0: by formula, and as its network interface counted
+them. The loopback counts all processes, so its bytes are divided by their
+number.
 """
 
 option = options.option
@@ -58,41 +59,46 @@ class Flags:
   """The flags of `terngrad measure exchange`."""
 
   net: str = option(
-    'single_column_alexnet', 'Net whose variables travel.', 'model'
+    'single_column_alexnet', 'Net whose variables are exchanged.', 'model'
   )
-  real: bool = option(False, 'Also forward and backward passes.', 'run')
+  real: bool = option(
+    False, 'Run forward and backward passes of the net too.', 'run'
+  )
   case: tuple[str, ...] = option(
     ('identity', 'fp16', 'ternary', 'ternary@two_shot'),
-    'CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES; repeat for several. '
-    'workers=N in it is filled in.',
+    'CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES; repeat for several. The '
+    'option workers=N of a codec is set automatically.',
     'codes',
     repeated=True,
   )
   bytes_per_bucket: int = option(
-    cluster.BYTES_PER_BUCKET, 'See the trainers.', 'codes'
+    cluster.BYTES_PER_BUCKET, 'As in the trainers.', 'codes'
   )
-  batch: int = option(2, 'Examples a process.', 'data')
-  threads: int = option(1, 'Threads a process.', 'run')
-  rounds: int = option(5, 'Rounds to take the median of.', 'run')
+  batch: int = option(2, 'Examples per process.', 'data')
+  threads: int = option(1, 'Threads per process.', 'run')
+  rounds: int = option(5, 'Number of rounds for the median.', 'run')
   processes: int = option(2, 'Processes to start here.', 'cluster')
   servers: int = option(0, 'Parameter servers to start here.', 'cluster')
   worker_hosts: str = option(
     '', 'host:port of every process; empty: start them here.', 'cluster'
   )
   ps_hosts: str = option(
-    '', 'host:port of every parameter server, beside --worker_hosts.', 'cluster'
+    '', 'With --worker_hosts: host:port of every parameter server.', 'cluster'
   )
-  job_name: str = option('worker', 'ps or worker.', 'cluster')
-  task_id: int = option(0, 'Place of this process there.', 'cluster')
-  allow_insecure_network: bool = option(False, 'See the trainers.', 'cluster')
+  job_name: str = option(
+    'worker', 'Job of this process: ps or worker.', 'cluster'
+  )
+  task_id: int = option(0, 'Index of this process in its job.', 'cluster')
+  allow_insecure_network: bool = option(False, 'As in the trainers.', 'cluster')
   bandwidth: float = option(
     cluster.Cluster.bandwidth,
-    'Bits a second of a process, by which the algorithm auto chooses.',
+    'Bandwidth of a process in bits per second, by which auto chooses an '
+    'algorithm.',
     'cluster',
   )
   latency: float = option(
     cluster.Cluster.latency,
-    'Seconds from one process to another, likewise.',
+    'Latency between two processes in seconds, for the same choice.',
     'cluster',
   )
   interface: str = option(
@@ -154,9 +160,9 @@ def _start_all(values: Flags) -> int:
 
 
 def _report(values: Flags, table: 'pd.DataFrame') -> None:
-  passes = f'batch {values.batch} a process' if values.real else 'no passes'
+  passes = f'batch {values.batch} per process' if values.real else 'no passes'
   command.say(
-    f'{values.net}, {passes}, {values.threads} threads a process, medians of '
+    f'{values.net}, {passes}, {values.threads} threads per process, medians of '
     f'{values.rounds} rounds'
   )
   command.say(table.round(4).to_string(index=False))

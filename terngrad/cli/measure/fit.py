@@ -20,21 +20,21 @@ tables = lazy.module('terngrad.measure.tables')
 tf = lazy.module('tensorflow')
 
 USAGE = """\
-{program}: measures steps of Keras's fit, as ratios in one run.
+{program}: measures steps of Keras's fit, as ratios within one run.
 
   {program} --codec=ternary --codec=error_feedback+topk
   {program} --net=lenet --optimizer=sgd --processes=2 --batch_size=8
 
-The net of Keras's MNIST example, or another, under MirroredStrategy, on a
-constant batch: with the optimizer alone, and with CompressedOptimizer around
-it. Fits take turns, round by round; a ratio is that to the optimizer alone in
-the same round. `MB sent` is what this host's interface sent a step, the
-loopback what all processes here did; `equal` says that all replicas ended at
-the same bits.
+The net of Keras's MNIST example, or another, is trained under MirroredStrategy
+on a constant batch: with the optimizer alone, and with CompressedOptimizer
+around it. Fits take turns, round by round; ratios are relative to the optimizer
+alone in the same round. `MB sent` is the traffic per step of this host's
+network interface, or of all processes here for the loopback; `equal` means that
+all replicas ended bit-identical.
 
---processes starts that many here, under MultiWorkerMirroredStrategy. Where
-TF_CONFIG is set, this is one process of those that it names: start the same
-command on each host; the first prints the table.
+--processes starts that many processes here, under MultiWorkerMirroredStrategy.
+If TF_CONFIG is set, this is one of the processes that it lists: start the same
+command on each host; the first one prints the table.
 """
 
 option = options.option
@@ -46,25 +46,31 @@ class Flags:
 
   codec: tuple[str, ...] = option(
     ('identity', 'ternary', 'error_feedback+topk:ratio=0.01'),
-    'See the trainers; repeat for several.',
+    "Codes, as the trainers' --codec spells them; repeat for several.",
     'codes',
     repeated=True,
   )
-  batch_size: int = option(128, 'Examples a step, of all replicas.', 'data')
+  batch_size: int = option(128, 'Examples per step, of all replicas.', 'data')
   net: str = option(
-    'keras_mnist', 'keras_mnist, or as for measure exchange.', 'model'
+    'keras_mnist',
+    'keras_mnist, or a net of `terngrad measure exchange`.',
+    'model',
   )
   optimizer: str = option('adam', 'Name of an optimizer of Keras.', 'model')
-  num_gpus: int = option(2, 'Devices with a replica each.', 'devices')
+  num_gpus: int = option(2, 'Devices, with one replica each.', 'devices')
   processes: int = option(
-    0, 'Processes with a replica each to start here; 0: devices.', 'cluster'
+    0,
+    'Processes to start here, with one replica each; 0: use --num_gpus.',
+    'cluster',
   )
   interface: str = option(
     '', 'Network interface whose bytes are counted; empty: all.', 'cluster'
   )
-  rounds: int = option(7, 'Rounds to take the median of.', 'run')
+  rounds: int = option(7, 'Number of rounds for the median.', 'run')
   steps: int = option(40, 'Steps of each fit.', 'run')
-  threads: int = option(0, "Of an operation; 0: TensorFlow's choice.", 'run')
+  threads: int = option(
+    0, "Threads of an operation; 0: TensorFlow's choice.", 'run'
+  )
   output: str = option('', 'Folder for measure_fit.csv.', 'run')
 
 

@@ -16,9 +16,10 @@ USAGE = """\
 
   {program} --source_dir=PHOTOS
 
-Bare decoding is of whole images in memory, with a crop, a resize and batches.
-The pipeline reads records, a database or a folder, shuffles, cuts, decodes,
-distorts and batches, as training does. Both run in turns, on as many threads.
+Bare decoding decodes whole images in memory, crops, resizes and batches them.
+The pipeline reads records, a database or a folder, shuffles, crops, decodes,
+distorts and batches, as training does. Both take turns, with the same number of
+threads.
 """
 
 option = options.option
@@ -30,10 +31,10 @@ class Flags:
 
   source_dir: str = option(
     '',
-    'Folder whose JPEG files, also in its folders, are brought to the most '
-    'frequent size of ImageNet; made up ones without it.',
+    'Folder whose JPEG files, subfolders included, are resized to the most '
+    'frequent size of ImageNet; empty: generated images.',
   )
-  images: int = option(256, 'Photographs to make records of.')
+  images: int = option(256, 'Number of photographs.')
   nets: tuple[str, ...] = option(
     ('alexnet', 'googlenet', 'vgg_16'), 'Nets whose preprocessing is measured.'
   )
@@ -41,11 +42,11 @@ class Flags:
     ('records',),
     'Where photographs are read from: records, database, folder.',
   )
-  image_size: int = option(224, 'Height and width to deliver.')
-  batch_size: int = option(32, 'Images a batch.')
-  batches: int = option(40, 'Batches a round of each.')
-  rounds: int = option(5, 'Rounds.')
-  threads: int = option(0, 'Images decoded at a time; 0: one a core.')
+  image_size: int = option(224, 'Height and width of the output.')
+  batch_size: int = option(32, 'Images per batch.')
+  batches: int = option(40, 'Batches of each per round.')
+  rounds: int = option(5, 'Number of rounds for the median.')
+  threads: int = option(0, 'Images decoded at the same time; 0: one per core.')
 
 
 def act(values: Flags) -> None:
@@ -76,10 +77,10 @@ def act(values: Flags) -> None:
   )
   command.say(f'bare: {statistics.median(found.bare):.0f} images/s')
   for (net, storage), pairs in found.pipelines.items():
-    own, ratios = zip(*pairs, strict=True)
+    speeds, ratios = zip(*pairs, strict=True)
     command.say(
-      f'{net}, {storage}: {statistics.median(own):.0f} images/s, ratio to bare '
-      f'{statistics.median(ratios):.2f} ({min(ratios):.2f} to '
+      f'{net}, {storage}: {statistics.median(speeds):.0f} images/s, ratio to '
+      f'bare {statistics.median(ratios):.2f} ({min(ratios):.2f} to '
       f'{max(ratios):.2f})'
     )
 

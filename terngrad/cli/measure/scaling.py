@@ -12,19 +12,20 @@ scaling = lazy.module('terngrad.measure.scaling')
 tables = lazy.module('terngrad.measure.tables')
 
 USAGE = """\
-{program}: images a second by the number of devices and of processes.
+{program}: images per second by the number of devices and of processes.
 
   {program} --batch_size=32 -- train cifar10 --data_dir=D
   {program} --batch_size=8 --devices=1,2 --processes=1,2,4 --codecs=identity \\
       --codecs=ternary -- train imagenet --net=alexnet --benchmark_mode
 
-Behind `--` stands a command `train` with its flags. It is run with every number
+After `--` comes a command `train` with its flags. It is run with every number
 of devices in one process, and with every number of processes of one device, on
-real data or, with its --benchmark_mode, on constant images: weak, where each
-gets --batch_size examples a step, and strong, where all share as many. Each
-figure is of a run of its own, of --steps steps, of which those before the first
-line of the log are not timed. On a machine that has fewer cores than devices
-nothing can grow: what then falls is what devices and exchange cost.
+real data or, with its --benchmark_mode, on constant images. In weak scaling
+each device gets --batch_size examples per step, in strong scaling all share
+--batch_size examples. Each figure is from a separate run of --steps steps; the
+steps before the first log line are not timed. On a machine with fewer cores
+than devices no speed-up is possible: there the loss of speed shows the cost of
+devices and exchange.
 """
 
 option = options.option
@@ -34,7 +35,7 @@ option = options.option
 class Flags:
   """The flags, and the training command after `--`."""
 
-  batch_size: int = option(32, 'Examples a step of one device.', 'data')
+  batch_size: int = option(32, 'Examples per step of one device.', 'data')
   devices: tuple[str, ...] = option(
     ('1', '2'), 'Numbers of devices in one process.', 'devices'
   )
@@ -48,7 +49,7 @@ class Flags:
     repeated=True,
   )
   steps: int = option(40, 'Steps of a run.', 'run')
-  rounds: int = option(1, 'Runs of each, to take the median of.', 'run')
+  rounds: int = option(1, 'Number of runs of each for the median.', 'run')
   output: str = option('', 'Folder for scaling.csv and scaling.png.', 'run')
   command: tuple[str, ...] = ()
 
@@ -57,7 +58,7 @@ def act(values: Flags) -> None:
   """Prints the table, and writes it if --output names a directory."""
   if values.command[:1] != ('train',):
     raise flags.UsageError(
-      'Expected `-- train DATASET --flag=value ...` behind the flags, received '
+      'Expected `-- train DATASET --flag=value ...` after the flags, received '
       f'{" ".join(values.command) or "nothing"!r}. See --help.'
     )
   command.at_least(1, values, 'batch_size', 'steps', 'rounds')

@@ -12,15 +12,15 @@ step_table = lazy.module('terngrad.measure.step_table')
 tables = lazy.module('terngrad.measure.tables')
 
 USAGE = """\
-{program}: measures training steps, as ratios in one run.
+{program}: measures training steps, as ratios within one run.
 
   {program} --net=lenet --batch_size=64
 
 Three kinds of step, on constant images: plain Keras on one device; float32
-towers; towers with a gradient code. They take turns, round by round, and a
-ratio is the median over the rounds of the ratios within a round, so that a
-machine whose speed wanders moves both sides. Further nodes are measured at the
-same total batch.
+replicas; replicas with a gradient code. They take turns, round by round, and a
+ratio is the median over the rounds of the ratios within a round, so that
+changes in the speed of the machine affect both sides. More nodes are measured
+at the same total batch.
 """
 
 option = options.option
@@ -31,19 +31,25 @@ class Flags:
   """The flags of `terngrad measure step`."""
 
   net: str = option('lenet', 'Network.', 'model')
-  image_size: int = option(28, 'Height and width.', 'data')
-  dataset_name: str = option('mnist', 'Sets the classes.', 'data')
-  batch_size: int = option(64, 'Examples a step.', 'data')
-  num_gpus: int = option(2, 'Devices with a tower each.', 'devices')
-  codec: str = option('ternary', 'See the trainers.', 'codes')
+  image_size: int = option(28, 'Height and width of the input.', 'data')
+  dataset_name: str = option(
+    'mnist', 'Data set that defines the classes.', 'data'
+  )
+  batch_size: int = option(64, 'Examples per step.', 'data')
+  num_gpus: int = option(2, 'Devices, with one replica each.', 'devices')
+  codec: str = option(
+    'ternary', "Code, as the trainers' --codec spells it.", 'codes'
+  )
   nodes: tuple[str, ...] = option(
     ('2', '4', '8'), 'Numbers of nodes to measure the code with.', 'devices'
   )
   optimize_gradient_memory: bool = option(
-    False, 'Measure float32 towers that recompute activations, too.', 'devices'
+    False,
+    'Also measure float32 replicas that recompute activations.',
+    'devices',
   )
-  rounds: int = option(15, 'Rounds to take the median of.', 'run')
-  steps: int = option(10, 'Steps of each kind a round.', 'run')
+  rounds: int = option(15, 'Number of rounds for the median.', 'run')
+  steps: int = option(10, 'Steps of each kind per round.', 'run')
   output: str = option('', 'Folder for measure_step.csv.', 'run')
 
 
@@ -75,7 +81,7 @@ def act(values: Flags) -> None:
   if measured.node_seconds is not None:
     command.say(
       f'Each node after the first {measured.fewest} adds '
-      f'{1e3 * measured.node_seconds:.2f} ms a step.'
+      f'{1e3 * measured.node_seconds:.2f} ms per step.'
     )
   if values.output:
     tables.write(values.output, 'measure_step', measured.table, index=True)

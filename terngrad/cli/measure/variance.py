@@ -11,18 +11,19 @@ tables = lazy.module('terngrad.measure.tables')
 variance = lazy.module('terngrad.measure.variance')
 
 USAGE = """\
-{program}: measures how far codes move the mean of real gradients.
+{program}: measures the error that codes add to the mean of real gradients.
 
   {program} --gradients=lenet=G.npz --output=O
 
-The files are those of `terngrad report gradients`, or of numpy.savez with
-arrays [workers, ...], one a variable. For every code, method or what is wrapped
-around one, in its first step: bits an element, counted from what is sent; the
-squared error of one worker's gradient and that of the workers' mean, both over
-the mean square of a worker's gradient, with standard errors by the draws; the
-part of the latter that is the same in all draws, which averaging leaves; by how
-much the mean is shortened; and how often less than plain TernGrad's the error
-of the mean is. --codecs=all measures every kind of code.
+The files are those of `terngrad report gradients`, or of numpy.savez with one
+array [workers, ...] per variable. For every code, method or wrapper, in its
+first step: bits per element, counted from the payloads; the squared errors of
+one worker's gradient and of the workers' mean, both divided by the mean square
+of a worker's gradient, with standard errors over the draws; the part of the
+error of the mean that is equal in all draws, which averaging over draws does
+not remove; by how much the mean is shortened; and how many times smaller than
+with plain TernGrad the error of the mean is. --codecs=all measures every kind
+of code.
 """
 
 option = options.option
@@ -34,7 +35,7 @@ class Flags:
   """The flags of `terngrad measure variance`."""
 
   gradients: tuple[str, ...] = option(
-    (), 'NAME=FILE, repeat for several.', 'data', repeated=True
+    (), 'NAME=FILE of gradients; repeat for several.', 'data', repeated=True
   )
   codecs: tuple[str, ...] = option(
     (
@@ -56,7 +57,9 @@ class Flags:
     'codes',
     repeated=True,
   )
-  draws: int = option(16, 'How often the gradients are sent.', 'run')
+  draws: int = option(
+    16, 'How often the gradients are encoded, with new random numbers.', 'run'
+  )
   output: str = option(
     '', 'Folder for measure_variance.csv and measure_variance.png.', 'run'
   )

@@ -11,12 +11,13 @@ comparison = lazy.module('terngrad.report.comparison')
 tables = lazy.module('terngrad.measure.tables')
 
 USAGE = """\
-{program}: compares training runs, by a table and a plot of their curves.
+{program}: compares training runs in a table and a plot of their curves.
 
   {program} --output=O --runs=float32=DIR1,ternary=DIR2
 
-A run's folder is its --train_dir or holds that as `train`. Where the run was
-evaluated, its --eval_dir is `eval` in that folder, or beside a `train`.
+The folder of a run is its --train_dir, or the folder that holds it as `train`.
+If the run was evaluated, its --eval_dir must be `eval` in that folder, or next
+to `train`.
 """
 
 option = options.option
@@ -28,9 +29,9 @@ class Flags:
 
   runs: tuple[str, ...] = option(
     (),
-    'NAME=FOLDER of each run, comma separated; the folder is its --train_dir, '
-    'or holds train and eval. Double quotes around one of them keep its commas '
-    'and spaces.',
+    'NAME=FOLDER of each run, separated by commas; FOLDER is its --train_dir, '
+    'or holds train and eval. Put an item with commas or outer spaces in '
+    'double quotes.',
     'run',
   )
   output: str = option('.', 'Folder for table and plot.', 'run')

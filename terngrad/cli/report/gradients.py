@@ -17,12 +17,12 @@ USAGE = """\
   {program} --output=G.npz --train_dir=T --data_dir=D \\
       --dataset_name=mnist --net=lenet --image_size=28 --num_nodes=8 ...
 
-Takes the flags of the run in T, continues from its last checkpoint for one step
-and writes, for every parameter, float32 [workers, ...] under its name: what the
-codes are made of, L2 terms included. T is the run's --train_dir, or the folder
-that holds it as `train`, and stays as it is. Without --train_dir the step is
-the first, or that from --pretrained_model_checkpoint_path. For `terngrad
-measure variance`.
+Give it the flags of the run in T. It continues from the last checkpoint for one
+step and writes, for every parameter, float32 [workers, ...] under its name: the
+gradients that are encoded, L2 terms included. T is the run's --train_dir, or
+the folder that holds it as `train`; its files do not change. Without
+--train_dir it takes the first step, from --pretrained_model_checkpoint_path if
+that is set. `terngrad measure variance` reads the file.
 """
 
 
@@ -38,7 +38,7 @@ def act(config: Config) -> None:
   if not config.output.endswith('.npz'):
     raise errors.ConfigError(
       f'output: expected a file name that ends in .npz, received '
-      f'{config.output!r}. Say --output=gradients.npz.'
+      f'{config.output!r}. Give for example --output=gradients.npz.'
     )
   if config.run.train_dir:
     train_dir = folder.find_run(config.run.train_dir, 'train_dir')

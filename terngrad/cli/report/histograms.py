@@ -12,15 +12,15 @@ tables = lazy.module('terngrad.measure.tables')
 variance = lazy.module('terngrad.measure.variance')
 
 USAGE = """\
-{program}: what clipping and a code do to the gradients of each variable.
+{program}: shows how clipping and a code change the gradients of each variable.
 
   {program} --gradients=G.npz --codec=ternary --output=O
 
-Takes a file that `terngrad report gradients` wrote in any step of a run. For
-every variable: how many elements are beyond the clip, how long clipped and
-coded gradients are beside the gradient itself and at which angle to it, how
-many elements arrive as 0. --output gets that as histograms.csv, and histograms
-of the largest variables as histograms.png.
+Reads a file that `terngrad report gradients` wrote in any step of a run. For
+every variable: the share of clipped elements, the norms of the clipped and of
+the coded gradient relative to the gradient and their angles to it, and the
+share of elements that are decoded as 0. --output receives the table as
+histograms.csv, and histograms of the largest variables as histograms.png.
 """
 
 option = options.option
@@ -31,14 +31,17 @@ class Flags:
   """The flags of `terngrad report histograms`."""
 
   gradients: str = option('', 'File of gradients, .npz.', 'data')
-  worker: int = option(0, 'Whose gradients of the file.', 'data')
+  worker: int = option(0, 'Index of the worker, from 0.', 'data')
   codec: str = option(
-    'ternary', "A code of one message, as the trainers' --codec.", 'codes'
+    'ternary', "A code with one message, as the trainers' --codec.", 'codes'
   )
   clip_factor: float = option(
-    2.5, 'Standard deviations at which the middle column is cut.', 'codes'
+    2.5,
+    'Standard deviations at which the gradients of the middle column are '
+    'clipped.',
+    'codes',
   )
-  output: str = option('', 'Folder for table and chart.', 'run')
+  output: str = option('', 'Folder for table and plot.', 'run')
 
 
 def act(values: Flags) -> None:
@@ -48,14 +51,14 @@ def act(values: Flags) -> None:
   if not 0 <= values.worker < count:
     raise errors.ConfigError(
       f'worker: expected a number from 0 to {count - 1}, received '
-      f'{values.worker}. The file has {count} workers.'
+      f'{values.worker}. Choose one of the {count} workers of the file.'
     )
   gradients = {name: array[values.worker] for name, array in arrays.items()}
-  arrived = histograms.coded(values.codec, gradients)
-  table = histograms.table(gradients, arrived, values.clip_factor)
+  decoded = histograms.coded(values.codec, gradients)
+  table = histograms.table(gradients, decoded, values.clip_factor)
   command.say(table.round(4).to_string(index=False))
   if values.output:
-    chart = histograms.chart(gradients, arrived, values.clip_factor)
+    chart = histograms.chart(gradients, decoded, values.clip_factor)
     tables.write(values.output, 'histograms', table.round(5), chart)
 
 

@@ -13,12 +13,12 @@ nets = lazy.module('slim.nets.factory')
 tf = lazy.module('tensorflow')
 
 USAGE = """\
-{program}: says what a net is made of.
+{program}: lists the layers of a net.
 
   {program} inception_v3 --drawing=inception_v3.svg
 
-A line a layer, with its parameters and the multiplications and additions of an
-image; their sums are the last line.
+One line per layer, with its parameters and the multiply-adds for one image; the
+last line has the sums.
 """
 
 option = options.option
@@ -29,14 +29,16 @@ class Flags:
   """The flags of `terngrad report net`."""
 
   net: str = option('', 'Network to build.', 'model')
-  num_classes: int = option(1000, 'Logits.', 'model')
+  num_classes: int = option(1000, 'Number of logits.', 'model')
   image_size: int = option(
-    0, "Height and width of the input; 0: the net's own.", 'model'
+    0, 'Height and width of the input; 0: the default of the net.', 'model'
   )
-  num_channels: int = option(0, "Of the input; 0: the net's own.", 'model')
-  drawing: str = option('', 'SVG file to draw the layers in.', 'run')
+  num_channels: int = option(
+    0, 'Channels of the input; 0: the default of the net.', 'model'
+  )
+  drawing: str = option('', 'SVG file for a drawing of the layers.', 'run')
   tensorboard_dir: str = option(
-    '', "Folder for the graph of operations, for TensorBoard's eyes.", 'run'
+    '', 'Folder for the graph of operations, for TensorBoard.', 'run'
   )
 
 

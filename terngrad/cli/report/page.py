@@ -22,14 +22,14 @@ run_page = lazy.module('terngrad.report.run_page')
 trained = lazy.module('terngrad.checkpoint.trained')
 
 USAGE = """\
-{program}: makes a page of a run, one HTML file that needs nothing else.
+{program}: makes a page about a run, one HTML file that needs no other file.
 
   {program} --train_dir=T --eval_dir=E --output=run.html \\
       --dataset_name=cifar10 --data_dir=D --subset=test
 
 Loss, accuracy, zeros, bits and images/s come from the records in T and E; T is
 the run's --train_dir, or the folder that holds it as `train`. With --data_dir
-there are images too, with what the net of T's newest checkpoint says of them.
+there are images too, with predictions by the newest checkpoint in T.
 """
 
 option = options.option
@@ -40,9 +40,11 @@ class Flags:
   """The flags of `terngrad report page`."""
 
   train_dir: str = option('', 'Folder of the training run.', 'run')
-  eval_dir: str = option('', 'Folder of its evaluation; may be empty.', 'run')
+  eval_dir: str = option(
+    '', 'Folder of its evaluation; empty: no scores.', 'run'
+  )
   output: str = option('run.html', 'File to write.', 'run')
-  dataset_name: str = option('imagenet', 'Data set it was trained on.', 'data')
+  dataset_name: str = option('imagenet', 'Data set of the training.', 'data')
   data_dir: str = option(
     '', 'Folder of the data set; empty: no images.', 'data'
   )
@@ -50,10 +52,14 @@ class Flags:
   num_images: int = option(32, 'Images to show.', 'data')
   labels_offset: int = option(0, 'As in training.', 'data')
   image_size: int = option(
-    0, "Height and width of the input; 0: the net's own.", 'data'
+    0, 'Height and width of the input; 0: the default of the net.', 'data'
   )
   preprocessing: str = option('', 'As in training.', 'data')
-  tower: int = option(-1, "Read this node's parameters.", 'devices')
+  tower: int = option(
+    -1,
+    "Read the parameters of this node's device; -1: of the first one stored.",
+    'devices',
+  )
   device: str = option('/gpu:0', 'Device to run on.', 'devices')
   restore_avg_var: bool = option(
     True, 'Read the moving averages of the parameters.', 'model'
@@ -68,7 +74,7 @@ def act(values: Flags) -> None:
   if not losses:
     raise flags.UsageError(
       f'--train_dir: expected a folder with {records.FILE_NAME}, received '
-      f'{values.train_dir!r}. Give that of a run that has begun.'
+      f'{values.train_dir!r}. Give the --train_dir of a run that has started.'
     )
   if values.num_images < 1:
     raise flags.UsageError(
@@ -79,8 +85,8 @@ def act(values: Flags) -> None:
   if values.eval_dir and not scores:
     raise flags.UsageError(
       f'--eval_dir: expected a folder with {records.FILE_NAME}, received '
-      f'{values.eval_dir!r}. Give that of an evaluation, or leave it out for a '
-      'page without scores.'
+      f'{values.eval_dir!r}. Give the --eval_dir of an evaluation, or leave it '
+      'out for a page without scores.'
     )
   folder = os.path.abspath(values.train_dir)
   facts = {'folder': folder}
@@ -89,7 +95,7 @@ def act(values: Flags) -> None:
   if newest:
     facts |= run_page.facts_of_run(checkpoints.read_layout(newest))
   if values.data_dir:
-    net, examples = _guessed(values)
+    net, examples = _predict(values)
     facts['net'] = f'{net.layout.net}, {net.image_size} pixels'
     facts['images'] = (
       f'{values.subset} of {values.dataset_name}, step {net.step}'
@@ -105,12 +111,12 @@ def act(values: Flags) -> None:
   except OSError as error:
     raise flags.UsageError(
       f'--output: expected a file that can be written, received '
-      f'{values.output} ({error.strerror}). Choose another.'
+      f'{values.output} ({error.strerror}). Choose another --output.'
     ) from error
   command.say(f'Wrote {values.output}.')
 
 
-def _guessed(
+def _predict(
   values: Flags,
 ) -> 'tuple[trained_types.Trained, list[page_types.Shown]]':
   return guessed_images.guessed(

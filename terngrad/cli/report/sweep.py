@@ -10,15 +10,15 @@ from terngrad.config import options
 sweep = lazy.module('terngrad.report.sweep')
 
 USAGE = """\
-{program}: what many runs show: means, spreads and paired differences.
+{program}: reports means, spreads and paired differences of many runs.
 
   {program} --results=experiments/lenet_codecs/results.csv \\
       --baseline=float32 --output=O
 
 Reads the results.csv that `terngrad sweep` writes after every run. For every
 variant: accuracy with standard deviation and 95 % interval over the seeds, its
-difference to the baseline seed by seed, bits an element and seconds, and how
-many runs failed, if failures.csv is beside it. Writes sweep.csv, sweep.md,
+difference to the baseline seed by seed, bits per element, seconds and, from
+failures.csv in the same folder, the failed runs. Writes sweep.csv, sweep.md,
 sweep.png (accuracy over bits and seconds) and sweep.html, which needs no other
 file.
 """
@@ -31,8 +31,12 @@ class Flags:
   """The flags of `terngrad report sweep`."""
 
   results: str = option('', 'results.csv of an experiment.', 'run')
-  baseline: str = option('', 'Variant that others are compared with.', 'run')
-  output: str = option('', 'Folder for table, plot and page.', 'run')
+  baseline: str = option(
+    '', 'Variant with which the others are compared.', 'run'
+  )
+  output: str = option(
+    '', 'Folder for table, plot and page; empty: only print.', 'run'
+  )
 
 
 def act(values: Flags) -> None:

@@ -12,12 +12,12 @@ event_files = lazy.module('terngrad.report.event_files')
 serialize = lazy.module('terngrad.report.serialize')
 
 USAGE = """\
-{program}: writes scalars, histograms, images and graphs as files.
+{program}: writes scalars, histograms, images and graphs of event files.
 
   {program} --logdir=L --target=T
 
-Every folder below L that has event files is a run. T/runs.json says which files
-belong to which run and tag.
+Every folder below L with event files is a run. T/runs.json lists the files of
+every run and tag.
 """
 
 
@@ -28,10 +28,12 @@ class Flags:
   logdir: str = options.option('', 'Folder of the event files.', 'data')
   target: str = options.option('', 'Folder to write.', 'run')
   overwrite: bool = options.option(
-    False, 'Replace the target where it exists.', 'run'
+    False, 'Replace the target if it exists.', 'run'
   )
   purge_orphaned_data: bool = options.option(
-    True, 'Leave out what was written before a run was set back.', 'data'
+    True,
+    'Discard events of steps that a run repeated after a restart.',
+    'data',
   )
 
 
@@ -40,7 +42,7 @@ def act(values: Flags) -> None:
   for name in ('logdir', 'target'):
     if not getattr(values, name):
       raise flags.UsageError(
-        f'--{name}: expected a folder, received none. Name one.'
+        f'--{name}: expected a folder, received none. Give --{name}=FOLDER.'
       )
   target = pathlib.Path(values.target)
   if target.exists() and not values.overwrite:

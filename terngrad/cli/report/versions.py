@@ -10,12 +10,12 @@ from terngrad.cli import command
 tf = lazy.module('tensorflow')
 
 USAGE = """\
-{program}: prints the versions that the hosts of a run must share, and its GPUs.
+{program}: prints versions and GPUs; all hosts need the same versions.
 
   {program}
 
-`terngrad launch --config=FILE --check` compares the line of every host. GPUs
-are those that CUDA_VISIBLE_DEVICES leaves.
+`terngrad launch --config=FILE --check` compares this line of every host. The
+GPUs are those that CUDA_VISIBLE_DEVICES makes visible.
 """
 
 

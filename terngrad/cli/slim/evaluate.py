@@ -19,7 +19,8 @@ USAGE = """\
       --dataset_name=cifar10 --dataset_split_name=test --dataset_dir=D \\
       --model_name=cifarnet
 
---checkpoint_path is a file's prefix, or a folder, whose newest is taken.
+--checkpoint_path is the prefix of a checkpoint, or a folder, whose newest
+checkpoint is scored.
 """
 
 # Maps TF-Slim's names of flags to fields of the configuration.
@@ -47,42 +48,47 @@ _REPLACED = (
 _ALL = 2**31 - 1  # examples, or steps
 
 option = options.option
-_Kept: Any = command.without(configs.EvalConfig, _REPLACED)
+_Options: Any = command.drop_options(configs.EvalConfig, _REPLACED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags(_Kept):
+class Flags(_Options):
   """TF-Slim's flags, and those of the configuration."""
 
   checkpoint_path: str = option(
-    '', 'Checkpoint to score, or a folder: its newest.', 'run'
+    '', 'Checkpoint to score, or a folder, for its newest one.', 'run'
   )
   eval_dir: str = option(
     '',
-    "Folder for records; 'eval' in it, if it is the checkpoint's or empty.",
+    "Folder for records; if it is empty or the checkpoint's folder, `eval` in "
+    "the checkpoint's folder.",
     'run',
   )
   dataset_dir: str = option('', 'Folder of the data set.', 'data')
   dataset_split_name: str = option('test', 'Split to score.', 'data')
-  batch_size: int = option(100, 'Examples at a time.', 'data')
+  batch_size: int = option(100, 'Examples per batch.', 'data')
   max_num_batches: int = option(0, 'Batches to score at most; 0: all.', 'data')
   eval_image_size: int = option(
-    0, "Height and width of the input; 0: the net's own.", 'data'
+    0, 'Height and width of the input; 0: the default of the net.', 'data'
   )
   preprocessing_name: str = option(
-    '', "Preprocessing; empty: the net's own.", 'data'
+    '', 'Preprocessing; empty: the default of the net.', 'data'
   )
   num_preprocessing_threads: int = option(
-    4, 'Accepted; TensorFlow tunes its own threads.', 'data'
+    4,
+    'Accepted without effect: TensorFlow sets the number of threads.',
+    'data',
   )
   model_name: str = option('inception_v3', 'Net to score.', 'model')
   dropout_keep_prob: float = option(
-    0.0, 'Accepted; nothing is dropped.', 'model'
+    0.0, 'Accepted without effect: nothing is dropped.', 'model'
   )
   moving_average_decay: float = option(
-    0.0, 'Above 0: read the averages of the parameters.', 'model'
+    0.0, 'Above 0: read the moving averages of the parameters.', 'model'
   )
-  master: str = option('', 'Refused; it computes on this machine.', 'devices')
+  master: str = option(
+    '', 'Refused: evaluation runs on this machine only.', 'devices'
+  )
 
 
 def to_config(values: Flags) -> configs.EvalConfig:
@@ -98,11 +104,11 @@ def to_config(values: Flags) -> configs.EvalConfig:
   )
   if os.path.realpath(eval_dir) == os.path.realpath(values.checkpoint_path):
     eval_dir = os.path.join(eval_dir, 'eval')
-  return command.renamed(
+  return command.build_config(
     values,
     configs.EvalConfig,
     _NAMES,
-    **names.fields_of_net(values, values.eval_image_size),
+    **names.net_fields(values, values.eval_image_size),
     eval_dir=eval_dir,
     num_examples=values.max_num_batches * values.batch_size or _ALL,
     max_steps=_ALL,
@@ -127,5 +133,5 @@ COMMAND = command.Command(
   Flags,
   score,
   required=('checkpoint_path',),
-  own_names=names.own(_NAMES),
+  flag_names=names.flag_names(_NAMES),
 )

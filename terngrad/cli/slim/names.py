@@ -14,9 +14,9 @@ nets = lazy.module('slim.nets.factory')
 preprocessing = lazy.module('slim.preprocessing.factory')
 
 
-def own(names: Mapping[str, str]) -> dict[str, str]:
+def flag_names(names: Mapping[str, str]) -> dict[str, str]:
   """Returns TF-Slim's names by ours, for our names that contain '_'."""
-  return {own: flag for flag, own in names.items() if '_' in own}
+  return {name: flag for flag, name in names.items() if '_' in name}
 
 
 def check(values: Any) -> None:
@@ -30,19 +30,18 @@ def check(values: Any) -> None:
   """
   if values.master:
     raise flags.UsageError(
-      '--master: expected nothing, as a task here is told the hosts of all and '
-      f'serves its own; received {values.master[:200]!r}. To train on several '
-      'machines give every task --worker_hosts, --ps_hosts, --job_name and '
-      '--task.'
+      '--master: expected nothing, since every task gets the hosts of all '
+      f'tasks; received {values.master[:200]!r}. To train on several machines '
+      'give every task --worker_hosts, --ps_hosts, --job_name and --task.'
     )
   if not values.dataset_dir:
     raise flags.UsageError(
-      '--dataset_dir: expected the folder of the data set, received none. Fill '
+      '--dataset_dir: expected the folder of the data set, received none. Make '
       'one with download_and_convert_data.'
     )
 
 
-def fields_of_net(values: Any, image_size: int) -> dict[str, Any]:
+def net_fields(values: Any, image_size: int) -> dict[str, Any]:
   """Returns configuration fields whose defaults depend on the net.
 
   Args:
@@ -62,9 +61,9 @@ def fields_of_net(values: Any, image_size: int) -> dict[str, Any]:
   chosen = values.preprocessing_name or net.preprocessing
   if not chosen:
     raise flags.UsageError(
-      f'--preprocessing_name: expected a name, because there is none for '
-      f'--model_name={values.model_name}; received none. Use one of '
-      f'{", ".join(sorted(preprocessing.PREPROCESSINGS))}.'
+      f'--preprocessing_name: expected a name, because '
+      f'--model_name={values.model_name} has no default; received none. Use '
+      f'one of {", ".join(sorted(preprocessing.PREPROCESSINGS))}.'
     )
   return {
     'net': name,

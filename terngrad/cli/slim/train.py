@@ -22,8 +22,8 @@ USAGE = """\
       --dataset_name=cifar10 --model_name=cifarnet --num_clones=2 \\
       --grad_bits=1 --clip_factor=2.5
 
---batch_size is that of a clone; every clone is a device with a node of its own.
---grad_bits=1 sends gradients as codes of -1, 0 and +1. The same command
+--batch_size is the batch size of a clone; every clone is one node on a separate
+device. --grad_bits=1 sends gradients as codes of -1, 0 and +1. The same command
 continues a run that was stopped.
 
 On several machines, one process for every host of the two lists:
@@ -32,8 +32,8 @@ On several machines, one process for every host of the two lists:
       --sync_replicas --replicas_to_aggregate=2 --ps_hosts=a:2222 \\
       --worker_hosts=b:2222,c:2222
 
-Without --sync_replicas no worker waits for another. Without parameter servers
-workers exchange codes with each other.
+Without --sync_replicas workers do not wait for each other. Without parameter
+servers workers exchange codes with each other.
 """
 
 # Maps TF-Slim's names of flags to fields of the configuration.
@@ -62,74 +62,82 @@ _REPLACED = (
 _FOREVER = 2**31 - 1  # steps
 
 option = options.option
-_Kept: Any = command.without(configs.TrainConfig, _REPLACED)
+_Options: Any = command.drop_options(configs.TrainConfig, _REPLACED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags(_Kept):
+class Flags(_Options):
   """TF-Slim's flags, and those of the configuration."""
 
   train_dir: str = option(
     '',
-    'Folder for checkpoints and records; a run that stands there continues.',
+    'Folder for checkpoints and records; a run that it holds continues.',
     'run',
   )
   dataset_dir: str = option('', 'Folder of the data set.', 'data')
   dataset_split_name: str = option('train', 'Split to train on.', 'data')
-  batch_size: int = option(32, 'Examples a step and clone.', 'data')
+  batch_size: int = option(32, 'Examples per step and clone.', 'data')
   train_image_size: int = option(
-    0, "Height and width of the input; 0: the net's own.", 'data'
+    0, 'Height and width of the input; 0: the default of the net.', 'data'
   )
   preprocessing_name: str = option(
-    '', "Preprocessing; empty: the net's own.", 'data'
+    '', 'Preprocessing; empty: the default of the net.', 'data'
   )
   num_preprocessing_threads: int = option(
-    4, 'Accepted; TensorFlow tunes its own threads.', 'data'
+    4,
+    'Accepted without effect: TensorFlow sets the number of threads.',
+    'data',
   )
   model_name: str = option('inception_v3', 'Net to train.', 'model')
   weight_decay: float = option(0.00004, 'L2 coefficient.', 'model')
   dropout_keep_prob: float = option(
-    0.0, "Share of units that dropout keeps; 0: the net's own.", 'model'
+    0.0,
+    'Share of units that dropout keeps; 0: the default of the net.',
+    'model',
   )
   label_smoothing: float = option(
     0.0, 'Share of each label that is spread over all classes.', 'model'
   )
   max_number_of_steps: int = option(
-    0, 'Steps to train; 0: until it is stopped.', 'run'
+    0, 'Steps to train; 0: train until stopped.', 'run'
   )
   checkpoint_path: str = option(
     '', 'Checkpoint, or folder of checkpoints, to start from.', 'run'
   )
   log_every_n_steps: int = option(
-    10, 'Accepted; there is a line every 10 steps.', 'run'
+    10, 'Accepted without effect: the log has a line every 10 steps.', 'run'
   )
   save_summaries_secs: int = option(
     600,
-    'Of parameter servers, beside --save_iter; otherwise accepted.',
+    'With parameter servers: seconds between histograms, besides those of '
+    '--save_iter; without, no effect.',
     'run',
   )
   save_interval_secs: int = option(
     600,
-    'Of parameter servers, beside --save_iter; otherwise accepted.',
+    'With parameter servers: seconds between checkpoints, besides those of '
+    '--save_iter; without, no effect.',
     'run',
   )
-  num_clones: int = option(1, 'Devices, each with a node.', 'devices')
+  num_clones: int = option(
+    1, 'Number of devices, each with one node.', 'devices'
+  )
   clone_on_cpu: bool = option(False, 'Use no GPU.', 'devices')
-  master: str = option('', 'Refused; give the hosts of all.', 'cluster')
+  master: str = option(
+    '', 'Refused: give --worker_hosts and --ps_hosts.', 'cluster'
+  )
   worker_replicas: int = option(
-    1, 'Workers: processes, each with its clones.', 'cluster'
+    1, 'Number of worker processes, each with --num_clones.', 'cluster'
   )
-  num_ps_tasks: int = option(0, 'Parameter servers.', 'cluster')
-  task: int = option(
-    0, 'Place of this process in the list of its job.', 'cluster'
-  )
+  num_ps_tasks: int = option(0, 'Number of parameter servers.', 'cluster')
+  task: int = option(0, 'Index of this process in its job, from 0.', 'cluster')
   sync_replicas: bool = option(
     False, 'Let workers wait for each other at every step.', 'cluster'
   )
   replicas_to_aggregate: int = option(
     1,
-    'With --sync_replicas: the workers whose gradients make an update; all of '
-    'them without parameter servers.',
+    'With --sync_replicas: number of workers whose gradients make an update; '
+    'without parameter servers all of them.',
     'cluster',
   )
   optimizer: str = option(
@@ -139,35 +147,54 @@ class Flags(_Kept):
   )
   learning_rate: float = option(0.01, 'Learning rate.', 'optimizer')
   end_learning_rate: float = option(
-    0.0001, 'Where the polynomial decay ends.', 'optimizer'
+    0.0001, 'Learning rate at the end of the polynomial decay.', 'optimizer'
   )
   learning_rate_decay_type: str = option(
-    'exponential', 'fixed, exponential or polynomial.', 'optimizer'
+    'exponential',
+    'Schedule of the learning rate: fixed, exponential or polynomial.',
+    'optimizer',
   )
   learning_rate_decay_factor: float = option(
-    0.94, 'Factor of a drop of the exponential decay.', 'optimizer'
+    0.94, 'Factor of each drop of the exponential decay.', 'optimizer'
   )
   num_epochs_per_decay: float = option(
-    2.0, 'Epochs between two drops, or of the polynomial decay.', 'optimizer'
+    2.0,
+    'Epochs between two drops of the exponential decay, or of the polynomial '
+    'one.',
+    'optimizer',
   )
-  momentum: float = option(0.9, 'Of momentum.', 'optimizer')
+  momentum: float = option(
+    0.9, 'Momentum of --optimizer=momentum.', 'optimizer'
+  )
   opt_epsilon: float = option(
-    1.0, 'Of adadelta, adam and rmsprop.', 'optimizer'
+    1.0, 'Epsilon of adadelta, adam and rmsprop.', 'optimizer'
   )
   adadelta_rho: float = option(0.95, 'Decay of adadelta.', 'optimizer')
   adagrad_initial_accumulator_value: float = option(
-    0.1, 'Of adagrad.', 'optimizer'
+    0.1, 'Initial accumulator of adagrad.', 'optimizer'
   )
-  adam_beta1: float = option(0.9, 'Decay of the first moment.', 'optimizer')
-  adam_beta2: float = option(0.999, 'Decay of the second moment.', 'optimizer')
-  ftrl_learning_rate_power: float = option(-0.5, 'Of ftrl.', 'optimizer')
-  ftrl_initial_accumulator_value: float = option(0.1, 'Of ftrl.', 'optimizer')
+  adam_beta1: float = option(
+    0.9, 'Decay of the first moment of adam.', 'optimizer'
+  )
+  adam_beta2: float = option(
+    0.999, 'Decay of the second moment of adam.', 'optimizer'
+  )
+  ftrl_learning_rate_power: float = option(
+    -0.5, 'Learning rate power of ftrl.', 'optimizer'
+  )
+  ftrl_initial_accumulator_value: float = option(
+    0.1, 'Initial accumulator of ftrl.', 'optimizer'
+  )
   ftrl_l1: float = option(0.0, 'L1 strength of ftrl.', 'optimizer')
   ftrl_l2: float = option(0.0, 'L2 strength of ftrl.', 'optimizer')
   rmsprop_momentum: float = option(0.9, 'Momentum of rmsprop.', 'optimizer')
-  rmsprop_decay: float = option(0.9, 'Decay of the mean square.', 'optimizer')
+  rmsprop_decay: float = option(
+    0.9, 'Decay of the mean square of rmsprop.', 'optimizer'
+  )
   moving_average_decay: float = option(
-    0.0, "Of the averages of the parameters; 0: 2017's 0.9999.", 'optimizer'
+    0.0,
+    'Decay of the moving averages of the parameters; 0: 0.9999, as in 2017.',
+    'optimizer',
   )
 
 
@@ -217,20 +244,20 @@ def to_config(values: Flags) -> configs.TrainConfig:
       f'--optimizer: expected one of {", ".join(_OPTIMIZERS)}, received '
       f'{values.optimizer!r}. Use one of these.'
     )
-  name, given = _OPTIMIZERS[values.optimizer]
-  said = ','.join(f'{k}={getattr(values, v)}' for k, v in given.items())
+  name, settings = _OPTIMIZERS[values.optimizer]
+  text = ','.join(f'{k}={getattr(values, v)}' for k, v in settings.items())
   decay = values.learning_rate_decay_type
-  where = cluster.place(values)
-  config = command.renamed(
+  kind = cluster.run_kind(values)
+  config = command.build_config(
     values,
-    where.config_class,
+    kind.config_class,
     _NAMES,
-    **names.fields_of_net(values, values.train_image_size),
-    **where.fields,
-    batch_size=values.batch_size * values.num_clones * where.processes,
+    **names.net_fields(values, values.train_image_size),
+    **kind.fields,
+    batch_size=values.batch_size * values.num_clones * kind.processes,
     num_gpus=values.num_clones,
     max_steps=values.max_number_of_steps or _FOREVER,
-    optimizer=f'{name}:{said}',
+    optimizer=f'{name}:{text}',
     decay_adam=True,
     # TF-Slim restores only the model's variables.
     restart_step=bool(values.checkpoint_path or values.pretrained_weights),
@@ -258,5 +285,5 @@ COMMAND = command.Command(
   Flags,
   train,
   ends_process=True,
-  own_names=names.own(_NAMES),
+  flag_names=names.flag_names(_NAMES),
 )

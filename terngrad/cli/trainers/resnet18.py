@@ -28,9 +28,9 @@ USAGE = """\
 
   {program} --data_dir=D --train_dir=T --num_gpus=2
 
-The batch is split evenly over the devices. A line an epoch tells loss and
-accuracy of training and test, the last line the seconds an epoch; accuracy by
-epoch is drawn in --train_dir, beside those of the runs of --compare.
+The batch is split evenly over the devices. One log line per epoch has loss and
+accuracy of training and test, and the last line the seconds per epoch. A plot
+in --train_dir shows the accuracy by epoch, with that of the runs of --compare.
 --codec=ternary sends gradients as codes of -1, 0 and +1. The same command
 continues a run that was stopped. Fill D with:
   terngrad convert dataset --dataset_name=fashion_mnist --dataset_dir=D
@@ -52,18 +52,18 @@ _BATCH, _RATE = 256, 0.1
 CHART = 'accuracy.svg'
 
 option = options.option
-_Kept: Any = command.without(configs.TrainConfig, _REPLACED)
+_Options: Any = command.drop_options(configs.TrainConfig, _REPLACED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags(_Kept):
+class Flags(_Options):
   """The configuration's flags, and those scaled by the number of devices."""
 
   batch_size: int = option(
-    0, f'Examples a step; 0: {_BATCH} for each of --num_gpus.', 'data'
+    0, f'Examples per step; 0: {_BATCH} for each of --num_gpus.', 'data'
   )
   dataset_limit: int = option(
-    0, 'Examples that are an epoch; 0: all of --subset.', 'data'
+    0, 'Examples per epoch; 0: all of --subset.', 'data'
   )
   learning_rate: float = option(
     0.0, f'Learning rate; 0: {_RATE} times --num_gpus.', 'optimizer'
@@ -73,8 +73,8 @@ class Flags(_Kept):
   )
   compare: tuple[str, ...] = option(
     (),
-    'Folders of other runs to draw beside this one. Double quotes around one '
-    'of them keep its commas and spaces.',
+    'Folders of other runs to draw in the same plot, separated by commas. Put '
+    'a folder with commas or outer spaces in double quotes.',
     'run',
   )
 
@@ -86,7 +86,7 @@ def to_config(values: Flags) -> configs.TrainConfig:
     terngrad.errors.ConfigError: a flag has an invalid value.
   """
   command.at_least(0, values, 'batch_size', 'dataset_limit', 'learning_rate')
-  return command.renamed(
+  return command.build_config(
     values,
     configs.TrainConfig,
     {},
@@ -117,16 +117,16 @@ def train(values: Flags) -> int:
 def _conclude(config: configs.TrainConfig, others: Sequence[str]) -> None:
   """Logs the final accuracy and writes the plot."""
   folder, tested = config.run.train_dir, next(iter(config.run.eval_subsets), '')
-  own = epochs.rows(records.read(folder), config.data.batch_size, tested)
-  if not own:
+  rows = epochs.rows(records.read(folder), config.data.batch_size, tested)
+  if not rows:
     return
-  last = own[-1]
+  last = rows[-1]
   command.say(
     f'{datetime.now()}: {tested or "no"} acc {last["test_accuracy"]:.4f}, '
     f'train acc {last["accuracy"]:.4f}, '
     f'{last["cumulative_time_spent"] / last["epoch"]:.1f} s/epoch'
   )
-  runs = {_name(folder): own}
+  runs = {_name(folder): rows}
   for other in others:
     found = epochs.rows(records.read(other), config.data.batch_size, tested)
     if found:
@@ -147,7 +147,7 @@ COMMAND = command.Command(
   Flags,
   train,
   DEFAULTS,
-  own_names={
+  flag_names={
     'epoch_size': 'dataset_limit',
     'initial_learning_rate': 'learning_rate',
   },

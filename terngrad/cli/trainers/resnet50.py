@@ -32,13 +32,13 @@ USAGE = """\
       --train_dir=T --num_gpus=2 --batch_size=64 --epoch_size=1280 \\
       --num_labels=2 --num_epochs=10 --base_learning_rate=0.0256
 
---batch_size is that of all devices of this machine together. After each epoch
-the test images are scored and a row is added to the log, a CSV file in
---train_dir. --codec=ternary sends gradients as codes of -1, 0 and +1. The same
-command continues a run that was stopped.
+--batch_size is the total over all devices of this machine. After each epoch the
+test images are scored and a row is added to the log, a CSV file in --train_dir.
+--codec=ternary sends gradients as codes of -1, 0 and +1. The same command
+continues a run that was stopped.
 
-Several machines find each other in a folder that all can write, or at a Redis
-server, by the name of the run:
+Several machines find each other through a folder that all can write to, or
+through a Redis server, by --run_id:
 
   ... --num_shards=2 --shard_id=0 --run_id=first --file_store_path=/shared
   ... --num_shards=2 --shard_id=1 --run_id=first --redis_host=10.0.0.1
@@ -85,46 +85,50 @@ _RUN_ID = re.compile(r'\w[\w.+-]{0,99}', re.ASCII)
 _GPUS = re.compile(r'[0-9]{1,4}(,[0-9]{1,4})*', re.ASCII)
 
 option = options.option
-_Kept: Any = command.without(configs.TrainConfig, _REPLACED)
+_Options: Any = command.drop_options(configs.TrainConfig, _REPLACED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags(_Kept):
+class Flags(_Options):
   """Caffe2's flags, and those of the configuration."""
 
   train_data: str = option(
     '',
-    'Database to train on; of TFRecord files FOLDER/train, where theirs are '
-    'FOLDER/train-*.',
+    'Database to train on; for TFRecord files FOLDER/train-* it is '
+    'FOLDER/train.',
     'data',
   )
   test_data: str = option(
-    '', 'The same of the images to score after each epoch; empty: none.', 'data'
+    '', 'The same for images to score after each epoch; empty: none.', 'data'
   )
-  db_type: str = option('lmdb', 'lmdb, leveldb or tfrecord.', 'data')
+  db_type: str = option(
+    'lmdb', 'Kind of the databases: lmdb, leveldb or tfrecord.', 'data'
+  )
   batch_size: int = option(
-    32, 'Examples a step, of all devices of this machine together.', 'data'
+    32, 'Examples per step of this machine, over all its devices.', 'data'
   )
   num_labels: int = option(
-    1000, 'Classes of a database; TFRecord files say theirs.', 'data'
+    1000, 'Classes of a database; TFRecord files define theirs.', 'data'
   )
-  num_channels: int = option(3, 'Of the images: 3.', 'data')
+  num_channels: int = option(3, 'Channels of the images; must be 3.', 'data')
   gpus: str = option(
-    '', 'GPUs to use, as 0,1; empty: the first --num_gpus.', 'devices'
+    '', 'GPUs to use, such as 0,1; empty: the first --num_gpus.', 'devices'
   )
   base_learning_rate: float = option(0.1, 'Learning rate.', 'optimizer')
   scale_learning_rate: bool = option(
     False,
-    f'--base_learning_rate is for a batch of {_SCALED_FROM}, over all '
-    'machines: scale it to the one there is.',
+    'Scale the learning rate to the batch size over all machines: '
+    f'--base_learning_rate is for a batch of {_SCALED_FROM}.',
     'optimizer',
   )
-  num_shards: int = option(1, 'Machines.', 'cluster')
-  shard_id: int = option(0, 'Number of this one, from 0.', 'cluster')
-  redis_host: str = option('', 'Redis server to meet at.', 'cluster')
-  redis_port: int = option(6379, 'Its port.', 'cluster')
+  num_shards: int = option(1, 'Number of machines.', 'cluster')
+  shard_id: int = option(0, 'Index of this machine, from 0.', 'cluster')
+  redis_host: str = option(
+    '', 'Redis server through which machines find each other.', 'cluster'
+  )
+  redis_port: int = option(6379, 'Port of the Redis server.', 'cluster')
   file_store_path: str = option(
-    '', 'Folder to meet in, on a file system of all machines.', 'cluster'
+    '', 'Shared folder through which machines find each other.', 'cluster'
   )
 
 
@@ -150,12 +154,12 @@ def to_config(values: Flags) -> configs.TrainConfig:
   if values.scale_learning_rate:
     rate *= batch_size / _SCALED_FROM
   chosen = _gpus(values.gpus)
-  return command.renamed(
+  return command.build_config(
     values,
     configs.TrainConfig,
     {},
     **_data(values),
-    **_place(values),
+    **_rendezvous(values),
     train_dir=values.train_dir or _folder(values.run_id),
     batch_size=batch_size,
     initial_learning_rate=rate,
@@ -172,9 +176,9 @@ def _checked(run_id: str) -> str:
   """Returns a valid name of a run."""
   if not _RUN_ID.fullmatch(run_id):
     raise flags.UsageError(
-      '--run_id: expected 1 to 100 letters, digits and . + - _, beginning with '
-      f'no sign, received {run_id[:200]!r}. Give all machines of a run the '
-      'same name, and each run its own.'
+      '--run_id: expected 1 to 100 letters, digits and . + - _, without one of '
+      f'. + - at the start, received {run_id[:200]!r}. Give all machines of a '
+      'run the same name, and every run a different one.'
     )
   return run_id
 
@@ -183,14 +187,14 @@ def _gpus(text: str) -> list[int]:
   """Parses the GPU numbers of --gpus."""
   if text and not _GPUS.fullmatch(text):
     raise flags.UsageError(
-      f'--gpus: expected numbers with commas, as 0,1; received {text[:200]!r}. '
-      'Give some, or --num_gpus.'
+      f'--gpus: expected numbers separated by commas, as 0,1; received '
+      f'{text[:200]!r}. Correct it, or use --num_gpus.'
     )
   found = [int(number) for number in text.split(',') if number]
   if len(set(found)) < len(found):
     raise flags.UsageError(
-      f'--gpus: expected every GPU once, received {text[:200]}. Leave the '
-      'second out.'
+      f'--gpus: expected every GPU once, received {text[:200]}. Remove the '
+      'repeated number.'
     )
   return found
 
@@ -218,30 +222,32 @@ def _data(values: Flags) -> dict[str, Any]:
   }
 
 
-def _place(values: Flags) -> dict[str, Any]:
+def _rendezvous(values: Flags) -> dict[str, Any]:
   """Returns the options that select how the machines find each other."""
   if not 0 <= values.shard_id < values.num_shards:
     raise flags.UsageError(
       f'--shard_id: expected a number from 0 to {values.num_shards - 1}, '
-      f'received {values.shard_id}. Give each of the --num_shards machines its '
-      'own.'
+      f'received {values.shard_id}. Give each of the --num_shards machines a '
+      'different number.'
     )
-  places = [values.redis_host, values.file_store_path]
+  locations = [values.redis_host, values.file_store_path]
   if values.num_shards == 1:
-    if any(places):
+    if any(locations):
       raise flags.UsageError(
-        '--num_shards: expected 2 or more beside a place to meet, received 1. '
-        'Say how many machines there are, or leave the place out.'
+        '--num_shards: expected 2 or more beside --file_store_path or '
+        '--redis_host, received 1. Give the number of machines, or leave these '
+        'flags out.'
       )
     return {}
-  if len([place for place in places if place]) != 1:
+  if len([location for location in locations if location]) != 1:
     raise flags.UsageError(
       '--file_store_path or --redis_host: expected one of them beside '
       f'--num_shards={values.num_shards}, received '
-      f'{"both" if all(places) else "none"}. Say where the machines meet.'
+      f'{"both" if all(locations) else "none"}. Give the same one on all '
+      'machines.'
     )
   run_id = _checked(values.run_id)
-  found = {
+  fields = {
     'exchange': 'collective',
     'rendezvous_processes': values.num_shards,
     'task_id': values.shard_id,
@@ -250,10 +256,10 @@ def _place(values: Flags) -> dict[str, Any]:
   }
   if values.file_store_path:
     folder = os.path.join(values.file_store_path, run_id)
-    return found | {'cluster': 'rendezvous', 'rendezvous_dir': folder}
+    return fields | {'cluster': 'rendezvous', 'rendezvous_dir': folder}
   host = values.redis_host
   host = f'[{host}]' if ':' in host else host
-  return found | {'cluster': f'redis:redis://{host}:{values.redis_port}'}
+  return fields | {'cluster': f'redis:redis://{host}:{values.redis_port}'}
 
 
 def log_stem(values: Flags, config: configs.TrainConfig) -> str:
@@ -314,7 +320,7 @@ def _check_database(values: Flags) -> None:
     kind = databases.kind_of(path)
     if kind != values.db_type:
       raise flags.UsageError(
-        f'--db_type: expected {kind}, as {path} is, received '
+        f'--db_type: expected {kind}, the kind of {path}, received '
         f'{values.db_type}. Give --db_type={kind}.'
       )
 
@@ -325,7 +331,7 @@ COMMAND = command.Command(
   train,
   DEFAULTS,
   required=('train_data',),
-  own_names={
+  flag_names={
     'initial_learning_rate': 'base_learning_rate',
     'rendezvous_dir': 'file_store_path',
     'rendezvous_processes': 'num_shards',

@@ -80,7 +80,7 @@ def test_verify_compares_every_record_and_writes_nothing(
   assert 'key 0000000' in done.stderr and 'received others' in done.stderr
 
 
-def test_classes_are_taken_by_name_and_numbered_anew(tmp_path, arguments):
+def test_classes_are_selected_by_name_and_renumbered(tmp_path, arguments):
   chosen = ['--classes=class 1,class 0', '--examples_per_class=2']
   done = start(tmp_path, *arguments, *chosen)
   assert done.returncode == 0, done.stderr
@@ -109,9 +109,7 @@ def test_classes_are_taken_by_name_and_numbered_anew(tmp_path, arguments):
     (['--examples_per_class=3'], 2, 'expected --classes beside it'),
   ],
 )
-def test_classes_that_are_not_there_are_refused(
-  tmp_path, arguments, words, code, message
-):
+def test_unknown_classes_are_refused(tmp_path, arguments, words, code, message):
   result = start(tmp_path, *arguments, *words)
   assert result.returncode == code
   assert message in result.stderr.splitlines()[-1]

@@ -53,7 +53,7 @@ def conversion(tmp_path):
   ]
 
 
-def test_converts_then_keeps_and_says_so(tmp_path):
+def test_a_second_conversion_keeps_the_files_and_logs_it(tmp_path):
   arguments = conversion(tmp_path)
   first = start(arguments, tmp_path)
   assert first.returncode == 0, first.stderr

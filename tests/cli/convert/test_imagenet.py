@@ -120,7 +120,7 @@ def no_credentials(monkeypatch):
     monkeypatch.delenv(name, raising=False)
 
 
-def test_tars_that_are_there_are_read_in_place(tmp_path):
+def test_tars_are_read_without_unpacking(tmp_path):
   folder = imagenet_made.write(tmp_path / 'D')
   before = sorted(path.name for path in folder.iterdir())
   result = programs.start(
@@ -229,7 +229,7 @@ def test_resizing_without_raw_pixels_is_refused(tmp_path):
     preprocess(folder, verify_checksums=False, resize_dimen=64)
 
 
-def test_what_is_missing_is_named(tmp_path):
+def test_missing_files_are_named(tmp_path):
   folder = imagenet_made.write(tmp_path, ['ILSVRC2012_img_val.tar'])
   with pytest.raises(
     errors.DataError, match='img_train.tar, .*bbox.*, .*synsets.txt.*--download'
@@ -251,8 +251,8 @@ def test_download_fetches_what_is_missing_with_credentials(
   folder = imagenet_made.write(tmp_path / 'D', ['ILSVRC2012_img_val.tar'])
   with file_server.serving() as site:
     for name, content in imagenet_made.files().items():
-      place = 'lists' if name.startswith('imagenet') else 'tars'
-      site.files[f'/{place}/{name}'] = content
+      part = 'lists' if name.startswith('imagenet') else 'tars'
+      site.files[f'/{part}/{name}'] = content
     site.cuts = [1 << 20] * 3 + [700]  # the lists whole, then a lost connection
     preprocess(
       folder,
@@ -342,7 +342,7 @@ def test_folders_are_built_with_the_lists_of_2017(tmp_path, capsys):
   ],
 )
 @pytest.mark.slow
-def test_wrong_words_exit_with_2(tmp_path, program, words, message):
+def test_bad_arguments_exit_with_2(tmp_path, program, words, message):
   result = programs.start(program, *words, folder=tmp_path)
   assert (result.returncode, result.stdout) == (2, '')
   assert result.stderr.startswith(f'{program}: {message}')

@@ -101,7 +101,7 @@ def test_folders_must_be_given(tmp_path, missing):
   assert f'--{missing}: expected a value; received none' in result.stderr
 
 
-def test_records_are_shuffled_and_always_the_same(tmp_path):
+def test_records_are_shuffled_reproducibly(tmp_path):
   image_files.write_folders(tmp_path / 'train', {'a': 9, 'b': 9})
   orders = []
   for out in ('one', 'two'):

@@ -136,14 +136,14 @@ def received(config, expected):
     ),
   ],
 )
-def test_flags_of_tf_slim_mean_what_they_did(line, expected):
+def test_flags_of_tf_slim_set_the_configuration(line, expected):
   config = train_config(LENET + line)
   assert received(config, expected) == expected
   config.validate()
 
 
 @pytest.mark.parametrize('optimizer', trainer._OPTIMIZERS)
-def test_every_optimizer_of_tf_slim_is_there(optimizer):
+def test_every_optimizer_of_tf_slim_is_supported(optimizer):
   train_config(f'{LENET} --optimizer={optimizer}').validate()
 
 
@@ -173,7 +173,7 @@ def test_every_optimizer_of_tf_slim_is_there(optimizer):
     ),
   ],
 )
-def test_flags_of_the_evaluator_mean_what_they_did(line, expected):
+def test_flags_of_the_evaluator_set_the_configuration(line, expected):
   config = eval_config(LENET + line)
   assert received(config, expected) == expected
   config.validate()
@@ -241,20 +241,22 @@ def test_tasks_of_tf_slim_become_those_of_servers_or_collectives(
     ),
     (
       f'{SERVERS} --num_ps_tasks=2',
-      'num_ps_tasks: expected 1, the hosts in --ps_hosts; received 2',
+      'num_ps_tasks: expected 1, the number of hosts in --ps_hosts; received 2',
     ),
     (
       f'{SERVERS} --worker_replicas=3',
-      'worker_replicas: expected 2, the hosts in --worker_hosts; received 3',
+      'worker_replicas: expected 2, the number of hosts in --worker_hosts; '
+      'received 3',
     ),
     (
       f'{WORKERS} {SYNC} --worker_replicas=3 --replicas_to_aggregate=3',
-      'worker_replicas: expected 2, the hosts in --worker_hosts; received 3',
+      'worker_replicas: expected 2, the number of hosts in --worker_hosts; '
+      'received 3',
     ),
     (
       f'{SERVERS} --task=2',
       'task: expected a worker task from 0 to 1, received 2. Set --task to the '
-      'place of this host in --worker_hosts',
+      'index of this host in --worker_hosts',
     ),
     (f'{SERVERS} --job_name=ps --task=1', 'a ps task from 0 to 0, received 1'),
     (
@@ -274,14 +276,14 @@ def test_tasks_of_tf_slim_become_those_of_servers_or_collectives(
     (
       '--task=1',
       'task: expected it to be left out of a run on one machine, received 1. '
-      'Say .* by --worker_replicas and --num_ps_tasks; use --num_clones',
+      'Give .* by --worker_replicas and --num_ps_tasks; use --num_clones',
     ),
     ('--worker_hosts=localhost:1', 'worker_hosts: expected it to be left out'),
     ('--worker_replicas=0', 'worker_replicas: expected a number >= 1'),
     ('--num_ps_tasks=-1', 'num_ps_tasks: expected a number >= 0'),
   ],
 )
-def test_tasks_that_cannot_be_are_refused_with_what_to_give(line, message):
+def test_invalid_tasks_are_refused_with_a_remedy(line, message):
   with pytest.raises(ValueError, match=message):
     train_config(LENET + line)
 
@@ -294,7 +296,7 @@ def test_tasks_that_cannot_be_are_refused_with_what_to_give(line, message):
     ('--model_name=lenett', "did you mean 'lenet'"),
   ],
 )
-def test_what_cannot_be_followed_is_refused(line, message):
+def test_invalid_flags_are_refused(line, message):
   with pytest.raises(ValueError, match=message):
     train_config(LENET + line)
 
@@ -318,7 +320,7 @@ def test_net_without_preprocessing_asks_for_one():
     ),
   ],
 )
-def test_net_is_tf_slims_with_its_own_size_and_preprocessing(line, expected):
+def test_net_of_tf_slim_has_its_default_size_and_preprocessing(line, expected):
   config = train_config(line)
   assert received(config, expected) == expected
 
@@ -357,7 +359,7 @@ def test_trains_and_scores(mnist, tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_both_start_in_their_own_folder(mnist, tmp_path):
+def test_both_programs_of_2017_start_in_the_slim_folder(mnist, tmp_path):
   for program, arguments in zip(
     ('train', 'eval'), run_arguments(mnist, tmp_path), strict=True
   ):

@@ -16,13 +16,15 @@ def config_of(*words):
 @pytest.mark.parametrize(
   ('devices', 'batch', 'rate'), [(1, 256, 0.1), (2, 512, 0.2)]
 )
-def test_batch_and_rate_grow_with_the_devices(devices, batch, rate):
+def test_batch_size_and_learning_rate_grow_with_the_devices(
+  devices, batch, rate
+):
   config = config_of(f'--num_gpus={devices}')
   assert config.data.batch_size == batch
   assert config.optimizer.initial_learning_rate == rate
 
 
-def test_what_is_given_is_taken():
+def test_given_values_are_not_scaled():
   config = config_of('--batch_size=32', '--learning_rate=0.5', '--num_gpus=2')
   assert config.data.batch_size == 32
   assert config.optimizer.initial_learning_rate == 0.5

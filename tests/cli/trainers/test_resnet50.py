@@ -55,7 +55,7 @@ def test_the_constants_of_training_are_those_of_the_original():
   assert config.model.batch_norm_decay == 0.9
 
 
-def test_databases_are_read_where_they_are():
+def test_the_path_of_a_database_becomes_folder_and_subset():
   config = config_of('--test_data=/d/cars_test_lmdb', '--num_labels=2')
   assert config.data.dataset_name == 'image_db'
   assert (config.data.data_dir, config.data.subset) == ('/d', 'cars_train_lmdb')
@@ -75,7 +75,7 @@ def test_record_files_are_named_by_their_prefix():
     config_of('--db_type=tfrecord', '--test_data=/e/validation')
 
 
-def test_the_batch_is_that_of_a_machine_and_the_rate_as_it_is_given():
+def test_batch_size_is_per_machine_and_the_learning_rate_is_not_scaled():
   shards = '--num_shards=4', '--run_id=a', '--file_store_path=/s'
   config = config_of('--batch_size=128', *shards)
   assert config.data.batch_size == 512
@@ -89,7 +89,7 @@ def test_gpus_are_counted():
   assert config_of('--num_gpus=4').devices.num_gpus == 4
 
 
-def test_machines_meet_in_a_folder_of_the_run_or_at_a_redis_server():
+def test_machines_find_each_other_by_a_folder_or_a_redis_server():
   shards = '--num_shards=3', '--shard_id=2', '--run_id=first'
   cluster = config_of(*shards, '--file_store_path=/s').cluster
   assert (cluster.exchange, cluster.cluster) == ('collective', 'rendezvous')
@@ -119,7 +119,7 @@ def test_a_run_without_folder_is_in_one_of_its_name():
       config_of(f'--run_id={wrong}')
 
 
-def test_one_machine_meets_nobody():
+def test_one_machine_needs_no_rendezvous():
   assert config_of().cluster.exchange == 'towers'
 
 
@@ -127,7 +127,7 @@ def test_one_machine_meets_nobody():
   ('words', 'said'),
   [
     (['--num_channels=1'], '--num_channels: expected 3'),
-    (['--gpus=0,x'], '--gpus: expected numbers with commas'),
+    (['--gpus=0,x'], '--gpus: expected numbers separated'),
     (['--gpus=1,1'], '--gpus: expected every GPU once'),
     (['--shard_id=1'], '--shard_id: expected a number from 0 to 0'),
     (['--num_shards=2', '--run_id=a'], 'expected one of them .* received none'),
@@ -143,7 +143,7 @@ def test_one_machine_meets_nobody():
     ),
   ],
 )
-def test_what_cannot_be_followed_is_refused(words, said):
+def test_invalid_flags_are_refused(words, said):
   with pytest.raises(flags.UsageError, match=said):
     config_of(*words)
 
