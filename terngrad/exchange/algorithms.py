@@ -135,17 +135,17 @@ def told(
     costs = [sent_words(m, *known) for m in own]
     times = [seconds(m, *known, network) for m in own]
     others = [
-      f'{other} {_milliseconds(times, other)}'
+      f'{other} in {_milliseconds(times, other)}'
       for other in NAMES
       if other != name and any(other in one for one in times)
     ]
-    beside = f', beside {", ".join(others)}' if others else ''
+    instead = f' (instead of {", ".join(others)})' if others else ''
     parts.append(
-      f'{name} {sum(4e-6 * cost[name] for cost in costs):.3g} MB '
-      f'{_milliseconds(times, name)}{beside}'
+      f'{name} {sum(4e-6 * cost[name] for cost in costs):.3g} MB in '
+      f'{_milliseconds(times, name)}{instead}'
     )
   return (
-    f'exchange: {"; ".join(parts)} (a step and process, by the model of '
+    f'exchange: {"; ".join(parts)} (per step and process, estimated for '
     f'{network.bandwidth / 1e6:g} Mbit/s and {network.latency * 1e6:g} us)'
   )
 

@@ -40,10 +40,10 @@ class LayerCollectives:
       group = None
     expected = len(exchange.devices) if group is None else group.size
     if exchange.num_workers != expected:
+      unit = 'process' if group else 'device'
       raise ValueError(
-        f'exchange: expected one worker a {"process" if group else "device"},'
-        f' {expected} in all; received {exchange.num_workers}. Give each its '
-        'own.'
+        f'exchange: expected one worker per {unit}, {expected} in total, '
+        f'received {exchange.num_workers}. Use one {unit} per worker.'
       )
     self._count, self._group = expected, group
     self._group_key = next(_GROUP_KEYS)

@@ -132,7 +132,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     training, codec = self._made[0]
     first, *others = training.replicas
     begun = step * self._cluster.aggregate // self._layout.num_processes
-    with self.hooks.time_limit('Begin'):
+    with self.hooks.time_limit('Start of the workers'):
       for other in others:
         replicas.copy(first, other)
       target = async_servers.Servers(

@@ -59,7 +59,7 @@ class ServerContext(execution.ExecutionContext):
     Returns:
       The chief's batches.
     """
-    with self.hooks.time_limit('Begin'):
+    with self.hooks.time_limit('Start of the workers'):
       for other in self._copies[1:]:
         replicas.copy(self._copies[0], other)
       self.hooks.check = digests.Check(self._copies)

@@ -91,7 +91,7 @@ def train(
       raise
     raise errors.TrainingError(trouble or str(error)) from error
   except BaseException as error:
-    tasks.end(others, f'it failed: {error!r}')
+    tasks.end(others, f'it raised {error!r}')
     raise
   # Lets TensorFlow delete its resources on the other tasks before they end.
   gc.collect()
@@ -175,10 +175,10 @@ def _wait_for(
   absent = [task for task in others if task not in states]
   if absent:
     raise errors.ConfigError(
-      f'Cluster: expected all tasks within --start_timeout='
+      'Cluster: expected an answer from all tasks within --start_timeout='
       f'{config.cluster.start_timeout:g} seconds, received no answer from '
-      f'{", ".join(map(str, absent))}. Start it with --job_name='
-      f'{absent[0].job} --task_id={absent[0].index}, and look into its log.'
+      f'{", ".join(map(str, absent))}. Start each, such as --job_name='
+      f'{absent[0].job} --task_id={absent[0].index}; if it runs, read its log.'
     )
   return states
 
@@ -214,7 +214,7 @@ def _explain(
     except tasks.LostError as lost:
       raise TaskLostError(f'{task} is lost') from lost
     if now.incarnation != before[task].incarnation:
-      raise TaskLostError(f'{task} was started again') from error
+      raise TaskLostError(f'{task} was restarted') from error
     if now.trouble:
       return f'{task}: {now.trouble}'
   return None

@@ -168,21 +168,23 @@ def serve(
       seen = time.monotonic()
     elif time.monotonic() - seen > patience:
       raise errors.TrainingError(
-        f'{task}: expected the chief, {chief}, to come or come back within '
-        f'{patience} seconds, received no answer. Start it, and this task '
-        'again.'
+        f'{task}: expected an answer from the chief, {chief}, within twice '
+        f'--start_timeout, {patience:g} seconds, received none. Start the '
+        'chief, then restart this task.'
       )
     if order.get('do') == 'end':
       service.outlive(chief)
       if order.get('why'):
         begun = order.get('has_begun', True)
         kind = errors.TrainingError if begun else errors.ConfigError
-        raise kind(f'{task}: the chief ended: {order["why"]}')
+        raise kind(f'{task}: the chief ended the run: {order["why"]}')
       report(f'{datetime.now()}: the run has ended')
       return None
     if order.get('do') == 'feed' and feeder:
       feeder.begin(str(order['tag']), int(order['step']))
-      report(f'{datetime.now()}: {task} reads from step {order["step"]} on')
+      report(
+        f'{datetime.now()}: {task} reads batches from step {order["step"]} on'
+      )
   return stopped()
 
 

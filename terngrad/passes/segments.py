@@ -96,7 +96,7 @@ def of(model: keras.Model) -> list[Segment]:
     https://arxiv.org/abs/1604.06174.
   """
   if not getattr(model, 'inputs', None) or len(model.inputs) != 1:
-    raise _uncuttable(model, 'which is no graph of layers with one input')
+    raise _uncuttable(model, 'not a functional model with one input')
   graph = _Graph(model)
   cuts = graph.cuts()
   masks = [graph.all, *(cut.after for cut in cuts), 0]
@@ -107,7 +107,7 @@ def of(model: keras.Model) -> list[Segment]:
   chosen = plan(pieces, [_num_bytes(cut.tensor) for cut in cuts])
   if not chosen:
     raise _uncuttable(
-      model, f'where none of {len(cuts)} single tensors is a cut that saves any'
+      model, f'where none of {len(cuts)} possible cuts saves memory'
     )
   return graph.segments([cuts[i] for i in chosen])
 
@@ -178,9 +178,9 @@ def peak(
 
 def _uncuttable(model: keras.Model, reason: str) -> errors.ConfigError:
   return errors.ConfigError(
-    'optimize_gradient_memory: expected a net that can be cut where one tensor '
-    f'is all that goes on, received {model.name}, {reason}. Leave '
-    '--optimize_gradient_memory out; --gradient_accumulation_steps takes less '
+    'optimize_gradient_memory: expected a net with cuts, single tensors from '
+    f'which all later layers are computed, received {model.name}, {reason}. '
+    'Remove --optimize_gradient_memory; --gradient_accumulation_steps saves '
     'memory too.'
   )
 

@@ -38,8 +38,8 @@ def strided(
     layers.append((layers[-1] if layers else -1) + begins)
   if layers[-1] + 1 < count:
     raise ValueError(
-      f'fragments: expected at most {layers[-1] + 1}, the layers of the net, '
-      f'received {count}. Use fewer.'
+      f'fragments: expected at most {layers[-1] + 1}, the number of layers, '
+      f'received {count}. Use fewer fragments.'
     )
   return tuple(layer % count for layer in layers)
 

@@ -207,8 +207,8 @@ def check_finite(replica: Replica, names: Sequence[str]) -> None:
     if not np.isfinite(variable.numpy()).all():
       raise errors.TrainingError(
         f'Parameters: expected finite numbers, received NaN or infinity in '
-        f'{name}. Lower --initial_learning_rate; the last checkpoint is from '
-        'before this and the same command continues from it.'
+        f'{name}. Lower --initial_learning_rate and run the same command; it '
+        'continues from the last checkpoint, which was saved before this.'
       )
 
 

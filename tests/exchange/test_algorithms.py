@@ -97,9 +97,9 @@ def test_a_line_says_what_travels_how_and_why():
   ]
   line = algorithms.told(messages, 4, 4, 'auto', algorithms.Network(1e8))
   assert re.fullmatch(
-    r'exchange: two_shot 7.55 MB 6\d\d ms, beside gather 8\d\d ms; scatter '
-    r'0.0012 MB 0.146 ms \(a step and process, by the model of 100 Mbit/s and '
-    r'50 us\)',
+    r'exchange: two_shot 7.55 MB in 6\d\d ms \(instead of gather in 8\d\d ms\)'
+    r'; scatter 0.0012 MB in 0.146 ms \(per step and process, estimated for '
+    r'100 Mbit/s and 50 us\)',
     line,
   ), line
 

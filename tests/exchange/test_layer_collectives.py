@@ -48,14 +48,14 @@ def test_processes_hear_all_in_order():
 @pytest.mark.parametrize('workers', [3, 4])
 def test_workers_that_take_turns_on_a_device_are_refused(workers):
   exchange = towers.Towers(('/CPU:0', '/CPU:1'), workers)
-  with pytest.raises(ValueError, match='one worker a device, 2 in all'):
+  with pytest.raises(ValueError, match='one worker per device, 2 in total'):
     layer_collectives.LayerCollectives(exchange)
 
 
 def test_workers_that_share_a_process_are_refused():
   def of_one(group):
     exchange = collective.Collective(group, ('/CPU:0', '/CPU:1'), 4)
-    with pytest.raises(ValueError, match='one worker a process, 2 in all'):
+    with pytest.raises(ValueError, match='one worker per process, 2 in total'):
       layer_collectives.LayerCollectives(exchange)
 
   threads.run(2, 50, of_one)

@@ -162,14 +162,17 @@ def one_layer():
 @pytest.mark.parametrize(
   ('build', 'reason'),
   [
-    (lambda: Subclassed(name='own'), 'own, which is no graph of layers with'),
-    (two_inputs, 'two, which is no graph of layers with one input'),
-    (one_layer, 'single, where none of 0 single tensors is a cut'),
+    (
+      lambda: Subclassed(name='own'),
+      'own, not a functional model with one input',
+    ),
+    (two_inputs, 'two, not a functional model with one input'),
+    (one_layer, 'single, where none of 0 possible cuts saves'),
   ],
 )
 def test_a_model_that_cannot_be_cut_is_refused(build, reason):
   with pytest.raises(
     errors.ConfigError,
-    match=f'optimize_gradient_memory: expected .*, received {reason}.*Leave ',
+    match=f'optimize_gradient_memory: expected .*, received {reason}.*Remove ',
   ):
     segments.of(build())

@@ -65,7 +65,7 @@ def test_replicas_stay_equal_and_runs_repeat_with_ternary_gradients():
 
 
 def test_several_workers_of_a_device_are_refused():
-  with pytest.raises(ValueError, match='one worker a device, 2 in all.* 4'):
+  with pytest.raises(ValueError, match='one worker per device, 2 in total.* 4'):
     layer_collectives.LayerCollectives(towers.Towers(('/CPU:0', '/CPU:1'), 4))
 
 
