@@ -51,7 +51,7 @@ class LayerCollectives:
     self._instance_keys: dict[int, int] = collections.defaultdict(
       functools.partial(next, _INSTANCE_KEYS)
     )
-    self._questions = [itertools.count() for _ in exchange.devices]
+    self._call_counters = [itertools.count() for _ in exchange.devices]
 
   def gather(self, device_index: int, tensor: tf.Tensor) -> tf.Tensor:
     """Gathers a tensor of each worker.
@@ -72,6 +72,6 @@ class LayerCollectives:
       input=tensor[None],
       group_size=self._count,
       group_key=self._group_key,
-      instance_key=self._instance_keys[next(self._questions[device_index])],
+      instance_key=self._instance_keys[next(self._call_counters[device_index])],
       shape=[self._count, *tensor.shape],
     )

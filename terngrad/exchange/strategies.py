@@ -11,7 +11,7 @@ from terngrad.exchange import collective
 from terngrad.exchange import group
 from terngrad.exchange import towers
 
-_group = functools.cache(group.Group.joined)
+_group = functools.cache(group.Group.from_strategy)
 OF_ONE_PROCESS = (
   tf.distribute.MirroredStrategy,
   tf.distribute.OneDeviceStrategy,

@@ -95,7 +95,9 @@ def test_a_line_says_what_travels_how_and_why():
     *messages_of('ternary', 2**24),
     methods.Message(methods.SCATTER, 400),
   ]
-  line = algorithms.told(messages, 4, 4, 'auto', algorithms.Network(1e8))
+  line = algorithms.describe_plan(
+    messages, 4, 4, 'auto', algorithms.Network(1e8)
+  )
   assert re.fullmatch(
     r'exchange: two_shot 7.55 MB in 6\d\d ms \(instead of gather in 8\d\d ms\)'
     r'; scatter 0.0012 MB in 0.146 ms \(per step and process, estimated for '

@@ -49,7 +49,7 @@ def test_every_worker_lives_on_one_device_of_one_process(processes, devices):
   names = tuple(f'/CPU:{i}' for i in range(devices))
   found = []
   for rank in range(processes):
-    joined = group.Group.joined(processes, rank)
+    joined = group.Group.from_strategy(processes, rank)
     one = collective.Collective(joined, names, 4 * processes)
     homes = {
       worker: place

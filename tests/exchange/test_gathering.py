@@ -26,17 +26,17 @@ def test_the_longest_decides_how_much_travels(used):
   rows[:, 0] = 1, used
   rows[1, 1:used] = 7
   moved = move([LONG], tf.constant(rows))
-  assert not moved.together
-  ((piece,),) = moved.apart
+  assert not moved.fixed
+  ((piece,),) = moved.variable
   lengths = gathering.lengths(LONG.num_words)
   assert piece.shape[1] == min(n for n in lengths if n >= used)
-  (received,) = gathering.received([LONG], moved)
+  (received,) = gathering.receive([LONG], moved)
   np.testing.assert_array_equal(received.parts[0], rows)
 
 
 def test_what_a_damaged_first_word_claims_moves_no_more_than_there_is():
   rows = tf.fill([1, LONG.num_words], -1)
-  ((piece,),) = move([LONG], rows).apart
+  ((piece,),) = move([LONG], rows).variable
   np.testing.assert_array_equal(piece, rows)
 
 
@@ -45,8 +45,8 @@ def test_short_messages_travel_with_those_of_fixed_length():
   words = sum(message.num_words for message in messages)
   rows = tf.reshape(tf.range(2 * words), [2, words])
   moved = move(messages, rows)
-  assert [t.shape[1] for t in moved.together] == [5 + SHORT.num_words]
-  assert len(moved.apart) == 1
+  assert [t.shape[1] for t in moved.fixed] == [5 + SHORT.num_words]
+  assert len(moved.variable) == 1
 
 
 @pytest.mark.parametrize('sizes', [[7], [7, 5]])
@@ -57,9 +57,9 @@ def test_what_does_not_vary_travels_together(sizes):
   rows = rows.reshape([2, -1])
   rows[:, 7] = 1, 900  # used of what varies
   moved = move(messages, tf.constant(rows))
-  (together,) = moved.together
+  (together,) = moved.fixed
   assert together.shape[1] == sum(sizes)
-  received = gathering.received(messages, moved)
+  received = gathering.receive(messages, moved)
   np.testing.assert_array_equal(received[0].parts[0], rows[:, :7])
   if len(sizes) > 1:
     np.testing.assert_array_equal(received[2].parts[0], rows[:, -5:])
@@ -69,7 +69,7 @@ def test_messages_are_found_in_pieces_that_end_elsewhere():
   messages = [methods.gathered(size) for size in (4, 3, 5)]
   rows = np.arange(24, dtype=np.int32).reshape([2, 12])
   pieces = [tf.constant(part) for part in np.split(rows, [5, 10], axis=1)]
-  found = gathering.received(messages, gathering.Gathered(pieces, []))
+  found = gathering.receive(messages, gathering.Gathered(pieces, []))
   for payloads, expected in zip(
     found, np.split(rows, [4, 7], axis=1), strict=True
   ):

@@ -87,7 +87,7 @@ def test_of_the_first_columns_every_length_has_its_keys(
 
 
 def test_alone_nothing_travels():
-  alone = groups.Group.joined(1, 0)
+  alone = groups.Group.from_strategy(1, 0)
   values = tf.reshape(tf.range(12), [2, 6])
   for gathered in (
     alone.all_gather(values),
@@ -112,17 +112,17 @@ def test_all_get_the_bits_of_the_chief(kind):
 
 
 def test_a_collective_says_who_takes_part_and_which_it_is():
-  group = groups.Group.joined(3, 1)
-  first, second = group._where(), group._where()
+  group = groups.Group.from_strategy(3, 1)
+  first, second = group._options(), group._options()
   assert first['group_size'] == 3
   assert first['group_key'] == second['group_key']
   assert (first['instance_key'], second['instance_key']) == (1, 2)
-  assert group._where(key=9)['instance_key'] == 9
+  assert group._options(key=9)['instance_key'] == 9
   assert first['communication_hint'] == 'auto'
 
 
 def test_no_collective_is_taken_for_another_like_it():
-  group = groups.Group.joined(2, 1)
+  group = groups.Group.from_strategy(2, 1)
 
   @tf.function
   def several(rows):
@@ -138,19 +138,19 @@ def test_no_collective_is_taken_for_another_like_it():
 
 @pytest.mark.parametrize('communication', groups.COMMUNICATIONS)
 def test_the_way_that_was_chosen_is_that_of_gathers(communication):
-  group = groups.Group.joined(3, 1)
-  group._settle(3, 1, communication, PIECE)
+  group = groups.Group.from_strategy(3, 1)
+  group._set_up(3, 1, communication, PIECE)
   on_gpus = communication == 'nccl'
   assert group._on_gpus == on_gpus
   # What stays on CPUs beside NCCL goes the runtime's way.
-  hint = group._where()['communication_hint']
+  hint = group._options()['communication_hint']
   assert hint == ('auto' if on_gpus else communication)
   assert groups.COMMUNICATIONS == ('auto', 'ring', 'nccl')
 
 
 def test_nothing_said_is_the_runtimes_own_way():
   cluster = spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0)
-  where = groups.Group(cluster, 1)._where()
+  where = groups.Group(cluster, 1)._options()
   assert (where['group_size'], where['communication_hint']) == (1, 'auto')
 
 

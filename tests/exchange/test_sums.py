@@ -11,7 +11,7 @@ from terngrad.exchange import sums
 
 
 def reduction(message, processes, own=1, piece=100):
-  joined = group.Group.joined(processes, 0)
+  joined = group.Group.from_strategy(processes, 0)
   joined.piece = piece
   return sums.Reduction(message, joined, own * processes)
 

@@ -53,13 +53,13 @@ class Group(group.Group):
 
   @classmethod
   def of(cls, meeting, size, rank, piece):
-    joined = cls.joined(size, rank)
+    joined = cls.from_strategy(size, rank)
     joined.piece = piece
     joined._meeting = meeting
     return joined
 
   def _all(self, tensor, key=None):
-    place = self._where(key=key)
+    place = self._options(key=key)
     assert place['group_size'] == self.size
     brought = self._meeting.all(self.rank, tensor, int(place['instance_key']))
     tensors, keys = zip(*brought, strict=True)

@@ -64,8 +64,8 @@ class Process:
       stop=tf.zeros([]),
     )
 
-  def hold(self):
-    self._answer('hold')
+  def accumulate(self):
+    self._answer('accumulate')
 
   def apply(self, step, rate, decay):
     self._answer('apply', step, rate)
@@ -156,14 +156,14 @@ def test_a_step_takes_the_first_gradients_and_drops_the_late(begin):
   )
   results = [step(number) for number in range(3)]
   assert script.events == [
-    ('hold', 2),
+    ('accumulate', 2),
     ('apply', 0, 0, 0.6),
     ('drop', 1),
-    ('hold', 2),
+    ('accumulate', 2),
     ('apply', 1, 1, 0.6),
     # The chief's process as any other: it pulls and begins its next batch.
     ('drop', 0),
-    ('hold', 0),
+    ('accumulate', 0),
     ('apply', 2, 2, 0.6),
   ]
   assert sorted(script.pulls[:2]) == [0, 2]

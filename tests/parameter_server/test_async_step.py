@@ -38,7 +38,7 @@ class Servers:
     decoupled=False,
   ):
     servers = [f'/CPU:{i}' for i in range(num_servers)]
-    with async_shares.balanced(servers):
+    with async_shares.balance(servers):
       model = build()
     plan = model_variables.variables_of(model)
     optimizer = optimizer or optimizers.parse('gd', 0.0)
@@ -257,7 +257,7 @@ def test_the_first_gradients_of_a_step_are_averaged(num_servers):
     for number in (first, last):
       early.append(servers.gradient(10 * step + number, 1 + number))
       servers.push(number, batch=10 * step + number)
-    servers.processes[first].hold()
+    servers.processes[first].accumulate()
     np.testing.assert_array_equal(servers.parameters(), before)
     servers.apply(last, step)
     servers.processes[first].pull()
@@ -277,7 +277,7 @@ def test_moving_statistics_of_a_step_are_averaged_too():
     alone.push(number, batch=number)
     alone.apply(number)
     apart.append(flat(alone.copies[0].statistics))
-  servers.processes[0].hold()
+  servers.processes[0].accumulate()
   servers.apply(1)
   np.testing.assert_allclose(
     flat(servers.copies[0].statistics), sum(apart) / 2, rtol=1e-6

@@ -132,7 +132,7 @@ def test_tensorflow_does_not_merge_the_second_run_with_the_first():
   for _ in range(9):
     x = keras.layers.Dense(16, activation='tanh')(x)
   model = keras.Model(images, x)
-  *first, last = segments.of(model)
+  *first, last = segments.cut_model(model)
   once = len(last.model.layers) - 1
   twice = sum(len(segment.model.layers) - 1 for segment in first)
   plan = model_variables.variables_of(model)

@@ -27,7 +27,7 @@ def layers_of(segment):
 
 @pytest.mark.parametrize('count', [9, 25, 64])
 def test_a_net_of_equal_layers_has_about_root_n_segments(count):
-  found = segments.of(chain(count))
+  found = segments.cut_model(chain(count))
   root = math.sqrt(count)
   assert abs(len(found) - root) <= 1
   sizes = [len(layers_of(segment)) for segment in found]
@@ -55,7 +55,7 @@ def test_units_of_a_residual_net_are_not_cut_inside():
 )
 def test_each_variable_is_in_exactly_one_segment(build):
   model = build()
-  found = segments.of(model)
+  found = segments.cut_model(model)
   assert len(found) > 1
   for own, whole in (
     ('trainable', model.trainable_variables),
@@ -82,13 +82,13 @@ def test_each_variable_is_in_exactly_one_segment(build):
   ],
 )
 def test_segments_balance_what_they_hold(net):
-  found = segments.of(nets.build(net, num_classes=10))
+  found = segments.cut_model(nets.build(net, num_classes=10))
   total = sum(segment.num_bytes for segment in found)
   assert max(segment.num_bytes for segment in found) < 0.7 * total
 
 
 def test_a_head_is_run_where_its_input_is():
-  trunk, *_, last = found = segments.of(cuttable.net_with_a_head())
+  trunk, *_, last = found = segments.cut_model(cuttable.net_with_a_head())
   (with_head,) = (s for s in found if s.outputs == (1,))
   assert last.outputs == (0,)
   assert trunk.outputs in ((), (1,))
@@ -103,7 +103,7 @@ def test_calls_of_one_layer_stay_together():
   x = keras.layers.Dense(8, name='before')(images)
   x = keras.layers.Dense(8, name='between')(twice(x))
   x = keras.layers.Dense(8, name='after')(twice(x))
-  found = segments.of(keras.Model(images, keras.layers.Dense(8)(x)))
+  found = segments.cut_model(keras.Model(images, keras.layers.Dense(8)(x)))
   (segment,) = (s for s in found if 'twice' in layers_of(s))
   assert 'between' in layers_of(segment)
 
@@ -175,4 +175,4 @@ def test_a_model_that_cannot_be_cut_is_refused(build, reason):
     errors.ConfigError,
     match=f'optimize_gradient_memory: expected .*, received {reason}.*Remove ',
   ):
-    segments.of(build())
+    segments.cut_model(build())

@@ -22,7 +22,7 @@ def scaling(scale, steps=0.0):
 
 def followed(scale, steps, finite):
   there = scaling(scale, steps)
-  loss_scaling.follow(there, tf.constant(finite))
+  loss_scaling.update_scale(there, tf.constant(finite))
   return tuple(float(variable) for variable in there)
 
 
