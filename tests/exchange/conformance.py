@@ -338,11 +338,11 @@ class ExchangeConformance:
     """What `examples` returned, of each process."""
     return [examples(self.exchange())]
 
-  def test_every_worker_learns_from_its_own_examples(self):
+  def test_every_worker_receives_its_examples(self):
     found = [worker for process in self.given() for worker in process]
     assert sorted(found) == [(w, w, -w) for w in range(self.num_workers)]
 
-  def test_every_row_is_told_in_the_order_of_the_workers(self):
+  def test_every_device_gathers_rows_in_the_order_of_the_workers(self):
     expected = rows(self.num_workers)
     largest, place = conclude(tf.constant(expected))
     for everyone, concluded in self.shared():
@@ -353,7 +353,7 @@ class ExchangeConformance:
 
   @pytest.mark.gate_every(3)
   @pytest.mark.parametrize('name', NAMES)
-  def test_everyone_receives_sums_to_the_bit_and_words_in_order(self, name):
+  def test_every_device_receives_exact_sums_and_words_in_order(self, name):
     expected = draws(name, self.num_workers)
     for steps in self.combined(name):
       for step, devices in enumerate(steps):

@@ -83,5 +83,5 @@ def test_methods_of_rounds_and_states_equal_towers(tmp_path):
   assert_equal_to_towers(tmp_path, 2, METHODS)
 
 
-def test_every_way_of_every_code_equals_towers(tmp_path):
+def test_every_algorithm_of_every_code_equals_towers(tmp_path):
   assert_equal_to_towers(tmp_path, 2, NAMES)

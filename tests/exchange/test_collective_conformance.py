@@ -20,7 +20,7 @@ ROUNDS_OF_ALGORITHMS = {
 }
 
 
-def test_every_way_is_tried():
+def test_every_algorithm_is_tested():
   assert {*ROUNDS_OF_ALGORITHMS} == {algorithms.AUTO, *algorithms.NAMES}
 
 

@@ -45,7 +45,7 @@ class OfThreads(conformance.ExchangeConformance):
 
 
 @pytest.mark.parametrize(('processes', 'devices'), [(1, 2), (2, 1), (3, 2)])
-def test_every_worker_lives_on_one_device_of_one_process(processes, devices):
+def test_every_worker_is_on_one_device_of_one_process(processes, devices):
   names = tuple(f'/CPU:{i}' for i in range(devices))
   found = []
   for rank in range(processes):

@@ -26,9 +26,7 @@ def reduction(message, processes, own=1, piece=100):
     (2000, 2, 1, [126] * 15 + [110]),
   ],
 )
-def test_all_pieces_but_the_last_are_dealt_without_a_rest(
-  words, processes, own, expected
-):
+def test_only_the_last_piece_is_padded(words, processes, own, expected):
   whole = reduction(methods.float_sum(words), processes, own)
   pieces = sums._pieces(whole, own)
   assert [piece.num_words for piece in pieces] == expected
@@ -36,7 +34,7 @@ def test_all_pieces_but_the_last_are_dealt_without_a_rest(
   assert {piece.processes for piece in pieces} == {processes}
 
 
-def test_a_piece_of_narrow_floats_has_several_elements_a_word():
+def test_a_piece_of_float16_has_two_elements_per_word():
   form = float_words.float16_words()
   message = methods.Message(methods.SUM, 300, 600, form)
   pieces = sums._pieces(reduction(message, 2), 1)

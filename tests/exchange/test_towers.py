@@ -13,7 +13,7 @@ def make(num_devices, num_workers):
 
 @pytest.mark.parametrize('workers', [1, 2, 3, 4, 7, 8])
 @pytest.mark.parametrize('devices', [1, 2, 3, 4])
-def test_every_worker_lives_on_one_device_and_is_sent_once(devices, workers):
+def test_every_worker_is_on_one_device_and_sends_once(devices, workers):
   if workers < devices:
     pytest.skip('a device without a worker is not a layout')
   layout = make(devices, workers)
@@ -28,7 +28,7 @@ def test_every_worker_lives_on_one_device_and_is_sent_once(devices, workers):
     np.testing.assert_array_equal(towers.in_order(received.parts), values)
 
 
-def test_what_is_sent_arrives_on_each_device():
+def test_messages_arrive_on_each_device():
   layout = make(3, 3)
   payloads = conformance.of_devices(layout, np.ones([3, 1], np.int32))
   combined = layout.combine([methods.gathered(1)], payloads)
@@ -37,7 +37,7 @@ def test_what_is_sent_arrives_on_each_device():
       assert part.device.endswith(f'CPU:{place}')
 
 
-def test_every_device_concludes_there():
+def test_every_device_calls_conclude_locally():
   layout = make(2, 3)
   rows = np.array([[1.0, 5.0], [3.0, 2.0], [2.0, 4.0]], np.float32)
   everyone, concluded = layout.gather_metadata(

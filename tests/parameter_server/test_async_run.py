@@ -150,7 +150,7 @@ def begin(monkeypatch):
     run.join()
 
 
-def test_a_step_takes_the_first_gradients_and_drops_the_late(begin):
+def test_a_step_applies_the_first_gradients_and_drops_late_ones(begin):
   script, step, measure = begin(
     [2, 0, 1, 2, 1, 0, 0, 2], num_replicas_to_aggregate=2
   )
@@ -201,7 +201,7 @@ def test_staleness_is_the_updates_of_others_since_the_pull(begin):
   assert measure() == metrics.Arrivals(staleness=late, dropped=0)
 
 
-def test_a_gradient_that_is_not_finite_is_of_a_process_that_is_named(begin):
+def test_a_gradient_that_is_not_finite_names_its_process(begin):
   _, step, _ = begin([2, 1], num_replicas_to_aggregate=2)
   result = step(0)
   run = types.SimpleNamespace(parameters=['fc/kernel'])

@@ -60,7 +60,7 @@ def test_plain_descent_at_rate_1_averages_the_workers(momentum):
     )
 
 
-def test_the_outer_optimizer_is_given_the_mean_change():
+def test_the_outer_optimizer_receives_the_mean_change():
   training = trained(
     optimizer=optimizers.Nesterov(0.9), local=small.Local(COUNT, outer_rate=0.7)
   )
@@ -108,7 +108,7 @@ def test_statistics_follow_every_local_step():
   assert moved[1] > 2 * moved[0]
 
 
-def test_what_is_not_finite_in_a_local_step_shows():
+def test_values_that_are_not_finite_in_a_local_step_are_reported():
   training = trained()
   images, labels = small.batch_of(0, training.shape)
   spoilt = images.numpy()

@@ -109,7 +109,7 @@ def test_frozen_parameters_change_no_bit(begin):
   assert_same_bits(kept, recomputed)
 
 
-def test_a_parameter_that_the_loss_does_not_reach_has_zeros():
+def test_a_parameter_that_does_not_affect_the_loss_has_zero_gradients():
   loss = LOSS._replace(aux_weight=0.0)
   model = cuttable.net_with_a_head()
   plan = model_variables.variables_of(model)
@@ -207,7 +207,7 @@ def trained_by_command(folder, **changes):
 
 
 @pytest.mark.slow
-def test_a_run_ends_at_the_same_bits_and_continues_either_way(tmp_path):
+def test_a_run_ends_at_the_same_bits_and_continues_with_or_without_it(tmp_path):
   values = []
   for changes in ({}, {'optimize_gradient_memory': True}):
     path, _ = trained_by_command(tmp_path / str(len(values)), **changes)
@@ -225,7 +225,7 @@ def test_a_run_ends_at_the_same_bits_and_continues_either_way(tmp_path):
   assert not any('optimize_gradient_memory' in line for line in lines)
 
 
-def test_workers_of_parameter_servers_have_the_option():
+def test_workers_of_parameter_servers_accept_the_option():
   config = options_lib.build(
     servers.ServerConfig,
     job_name='worker',

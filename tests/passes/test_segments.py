@@ -35,7 +35,7 @@ def test_a_net_of_equal_layers_has_about_root_n_segments(count):
   assert len(found) - 1 + max(sizes) <= 2 * root
 
 
-def test_units_of_a_residual_net_are_not_cut_inside():
+def test_a_unit_of_a_residual_net_is_never_cut():
   sums = {'unit1_sum', 'unit2_sum', 'unit3_sum'}
   cuts = segments._Graph(cuttable.residual_net()).cuts()
   names = [cut.tensor._keras_history.operation.name for cut in cuts]
@@ -81,13 +81,13 @@ def test_each_variable_is_in_exactly_one_segment(build):
     pytest.param('vgg_a', marks=pytest.mark.slow),
   ],
 )
-def test_segments_balance_what_they_hold(net):
+def test_no_segment_has_most_of_the_bytes(net):
   found = segments.cut_model(nets.build(net, num_classes=10))
   total = sum(segment.num_bytes for segment in found)
   assert max(segment.num_bytes for segment in found) < 0.7 * total
 
 
-def test_a_head_is_run_where_its_input_is():
+def test_an_auxiliary_head_runs_in_the_segment_of_its_input():
   trunk, *_, last = found = segments.cut_model(cuttable.net_with_a_head())
   (with_head,) = (s for s in found if s.outputs == (1,))
   assert last.outputs == (0,)
@@ -97,7 +97,7 @@ def test_a_head_is_run_where_its_input_is():
   assert with_head.model.inputs[0].shape[1:] == (8, 8, 4)
 
 
-def test_calls_of_one_layer_stay_together():
+def test_calls_of_one_layer_are_in_one_segment():
   images = keras.Input((8,))
   twice = keras.layers.Dense(8, name='twice')
   x = keras.layers.Dense(8, name='before')(images)
@@ -124,7 +124,7 @@ def everything(count):
     ([1, 1, 30, 1, 1], [1, 1, 1, 1]),
   ],
 )
-def test_no_other_cuts_hold_much_less(pieces, costs):
+def test_no_other_cuts_need_much_less_memory(pieces, costs):
   chosen = segments.plan(pieces, costs)
   best = min(
     segments.peak(pieces, costs, cuts) for cuts in everything(len(costs))

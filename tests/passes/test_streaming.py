@@ -54,7 +54,7 @@ def trained(build=small.dense_net, **options):
     ),
   ],
 )
-def test_runs_are_those_of_the_algorithm(
+def test_runs_equal_a_transcription_of_the_algorithm(
   inner, text, fragments, overlap, mixing
 ):
   keeps = fragments > 1 or overlap > 0
@@ -85,7 +85,7 @@ def test_runs_are_those_of_the_algorithm(
 
 @pytest.mark.slow
 @pytest.mark.parametrize('text', ['momentum:momentum=0.9', ADAMW])
-def test_one_fragment_without_overlap_is_plain_to_the_bit(text):
+def test_one_fragment_without_overlap_equals_plain_local_steps(text):
   plain = trained(local=small.Local(3, text, 0.7))
   streamed = trained(local=small.Local(3, text, 0.7, keeps=True))
   for training in (plain, streamed):
@@ -168,7 +168,7 @@ def test_a_step_exchanges_one_fragment():
 
 
 @pytest.mark.slow
-def test_what_clips_looks_at_the_fragment():
+def test_clipping_uses_the_norm_of_the_fragment():
   rule = optimizers.GradientDescent().clipped(1e-3)
   training = trained(optimizer=rule, **STREAMED)
   for number, own in enumerate([(0, 1), (2, 3)]):
@@ -185,7 +185,7 @@ def test_what_clips_looks_at_the_fragment():
 
 
 @pytest.mark.slow
-def test_outer_powers_count_the_updates_of_a_fragment():
+def test_outer_adam_counts_the_updates_of_a_fragment():
   sizes = []
   for fragments in (1, 2):
     training = trained(

@@ -36,7 +36,7 @@ def calls_of_verbs(path):
         yield node.lineno, ast.unparse(function)
 
 
-def test_only_reduce_lets_methods_work():
+def test_only_reduce_calls_the_steps_of_methods():
   strange = set()
   for path in sorted((_ROOT / 'terngrad').rglob('*.py')):
     name = path.relative_to(_ROOT).as_posix()

@@ -130,7 +130,7 @@ def test_bits_are_those_of_the_compiled_update(text, rule, averages):
 
 
 @pytest.mark.parametrize('cut', [1, 10, 11, 900])
-def test_buckets_without_a_kernel_are_updated_apart(cut):
+def test_buckets_without_a_kernel_are_decoded_and_then_updated(cut):
   # The second of three variables is sent as it is, and pieces end within it, on
   # its borders and elsewhere.
   sizes = (200, 900, 30)
@@ -149,7 +149,7 @@ def test_buckets_without_a_kernel_are_updated_apart(cut):
   assert_same_bits(ours, other)
 
 
-def test_a_scaler_that_is_no_number_reaches_its_variable_alone():
+def test_a_scaler_of_nan_changes_only_its_variable():
   optimizer, codec = optimizers.Momentum(0.9), codec_of((30, 30))
   replica = replica_of(optimizer, averages=True, sizes=(30, 30))
   fused_update = fused_updates.make(replica, optimizer, None, codec)
@@ -160,7 +160,7 @@ def test_a_scaler_that_is_no_number_reaches_its_variable_alone():
   assert finite == [True, False]
 
 
-def test_what_somebody_has_read_stays_as_it_was():
+def test_an_update_does_not_change_values_read_before():
   optimizer, codec = optimizers.Momentum(0.9), codec_of((1000,))
   replica = replica_of(optimizer, averages=True, sizes=(1000,))
   read = [variable.read_value() for variable in replica.variables()]
@@ -210,7 +210,7 @@ def test_a_piece_changes_the_elements_of_its_words(held):
 @pytest.mark.parametrize('rule', RULES)
 @pytest.mark.parametrize('dtype', [tf.int8, tf.int32, tf.float32], ids=str)
 @pytest.mark.gate_every(3)
-def test_sums_move_variables_as_gradients_do(dtype, rule, averages):
+def test_updates_from_sums_equal_those_from_gradients(dtype, rule, averages):
   optimizer = RULES[rule]
   ours, others = (replica_of(optimizer, averages) for _ in range(2))
   rng = np.random.default_rng(3)
@@ -232,7 +232,7 @@ def test_sums_move_variables_as_gradients_do(dtype, rule, averages):
     )
 
 
-def test_a_piece_of_no_sums_moves_nothing():
+def test_a_piece_past_the_last_element_changes_nothing():
   optimizer = RULES['momentum']
   replica = replica_of(optimizer, averages=True, sizes=(10,))
   before = [variable.numpy() for variable in replica.variables()]
@@ -291,7 +291,9 @@ def made(monkeypatch):
   ],
 )
 @pytest.mark.gate_every(5)
-def test_steps_are_those_with_gradients(monkeypatch, made, options, times):
+def test_steps_with_and_without_fused_updates_are_equal(
+  monkeypatch, made, options, times
+):
   options = {'devices': 1, 'workers': 4, 'on_kernels': True, **options}
   build = small.conv_net if 'own_statistics' in options else small.dense_net
   ours = small.Training(build, **options)
@@ -318,7 +320,7 @@ def test_steps_are_those_with_gradients(monkeypatch, made, options, times):
   ],
   ids=['adam', 'rmsprop', 'eden3', 'groups'],
 )
-def test_rules_and_codes_without_a_kernel_have_none(optimizer, text):
+def test_rules_and_codes_without_a_kernel_get_no_fused_update(optimizer, text):
   replica = replica_of(optimizer, averages=True, sizes=(30,))
   codec = codec_of((30,), text)
   assert fused_updates.make(replica, optimizer, None, codec) is None
@@ -333,7 +335,7 @@ def test_rules_and_codes_without_a_kernel_have_none(optimizer, text):
     ('fp16', True, False),
   ],
 )
-def test_there_are_kernels_for_what_arrives_as_it_does(
+def test_fits_depends_on_the_kind_of_the_received_messages(
   text, of_sums, of_payloads
 ):
   codec = codec_of((30,), text)
@@ -345,7 +347,7 @@ def test_there_are_kernels_for_what_arrives_as_it_does(
 
 
 @pytest.mark.parametrize('device', ['/GPU:0', '/job:worker/task:1/CPU:0'])
-def test_devices_of_which_the_trial_tells_nothing_have_none(device):
+def test_devices_that_the_trial_does_not_cover_have_no_kernel(device):
   optimizer = optimizers.Momentum()
   replica = replica_of(optimizer, averages=True, sizes=(30,))
   other = replica._replace(device=device)
@@ -363,7 +365,7 @@ def untried():
 @pytest.mark.parametrize('averages', [False, True])
 @pytest.mark.parametrize('rule', ['descent', 'momentum'])
 @pytest.mark.parametrize('kernel', ['fused_update', 'fused_update_of_sums'])
-def test_a_machine_on_which_bits_differ_does_without(
+def test_a_machine_on_which_bits_differ_uses_no_kernel(
   monkeypatch, kernel, rule, averages
 ):
   optimizer = RULES[rule]

@@ -49,7 +49,7 @@ def test_a_scale_falls_until_it_is_1():
 
 
 @pytest.mark.parametrize('value', [float('nan'), float('inf')])
-def test_one_element_tells(value):
+def test_one_element_that_is_not_finite_is_found(value):
   tensors = [tf.zeros([3]), tf.constant([1.0, value])]
   assert not loss_scaling.all_finite(tensors)
   assert loss_scaling.all_finite(tensors[:1])
@@ -121,7 +121,7 @@ def test_a_run_that_overflows_at_every_scale_stops(tmp_path):
   assert checkpoints.newest(str(tmp_path)).endswith('-10')
 
 
-def test_the_smoothed_loss_outlives_a_step_that_overflowed():
+def test_steps_that_overflow_do_not_change_the_smoothed_loss():
   gauge = meter.Meter(
     schedules.Epochs(100, 1), last={'entropy_loss_smoothed': 2.0}
   )

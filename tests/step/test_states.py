@@ -37,7 +37,7 @@ def assert_same(received, expected):
   ],
 )
 @pytest.mark.slow
-def test_a_step_that_loss_scaling_skips_leaves_every_state_as_it_is(codec):
+def test_a_step_that_loss_scaling_skips_changes_no_state(codec):
   # In parts: a gradient that is not finite in one of them skips all.
   training = small.Training(
     small.dense_net,
@@ -106,7 +106,7 @@ def test_a_step_with_float_gradients_sends_the_residuals(codec):
   )
 
 
-def test_states_of_workers_are_their_own_and_shared_ones_of_each_replica():
+def test_worker_states_differ_and_shared_states_are_equal_on_replicas():
   training = small.Training(
     small.dense_net, devices=2, workers=6, codec=POWERSGD
   )

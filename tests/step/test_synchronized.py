@@ -34,7 +34,7 @@ def floats(run):
 @pytest.mark.parametrize(
   'workers', [2, pytest.param(3, marks=pytest.mark.slow)]
 )
-def test_workers_together_train_as_one_with_all_examples(workers):
+def test_synchronized_workers_train_like_one_worker_with_all_examples(workers):
   together = training(workers, batch=12)
   alone = alone_at_its_start()
   for run in (together, alone):
@@ -44,7 +44,7 @@ def test_workers_together_train_as_one_with_all_examples(workers):
   )
 
 
-def test_workers_apart_do_not():
+def test_workers_without_synchronization_do_not():
   apart = training(2, batch=12, synchronize=False)
   alone = alone_at_its_start()
   for run in (apart, alone):
@@ -69,7 +69,7 @@ def test_several_workers_of_a_device_are_refused():
     layer_collectives.LayerCollectives(towers.Towers(('/CPU:0', '/CPU:1'), 4))
 
 
-def test_a_worker_that_fails_leaves_no_other_waiting():
+def test_a_worker_that_fails_ends_the_wait_of_the_others():
   # In a process of its own, whose collectives are of no use afterwards.
   done = forked.run('tests.step.fail_inside')
   assert done.stdout == 'began\nfailed\n', done.stderr
