@@ -147,17 +147,19 @@ def test_words_equal_the_formulas():
   assert costs['reduce'] == pytest.approx(2 * 3 / 4 * 2**20 / 10, rel=1e-4)
 
 
-@pytest.mark.parametrize(('own', 'processes'), [(1, 2), (1, 3), (2, 2), (5, 4)])
-def test_words_of_slices_equal_the_formula(own, processes):
+@pytest.mark.parametrize(
+  ('nodes', 'processes'), [(1, 2), (1, 3), (2, 2), (5, 4)]
+)
+def test_words_of_slices_equal_the_formula(nodes, processes):
   elements = 2**20
-  there_and_back = (own + 1) * (processes - 1) / processes
+  there_and_back = (nodes + 1) * (processes - 1) / processes
   (floats,) = messages_of('identity', elements)
-  costs = algorithms.sent_words(floats, own * processes, processes)
-  assert costs['gather'] == own * (processes - 1) * elements
+  costs = algorithms.sent_words(floats, nodes * processes, processes)
+  assert costs['gather'] == nodes * (processes - 1) * elements
   assert costs['slices'] == pytest.approx(there_and_back * elements, rel=1e-4)
   (halves,) = messages_of('fp16', elements)
-  costs = algorithms.sent_words(halves, own * processes, processes)
-  there_and_back = (own / 2 + 1) * (processes - 1) / processes
+  costs = algorithms.sent_words(halves, nodes * processes, processes)
+  there_and_back = (nodes / 2 + 1) * (processes - 1) / processes
   assert costs['slices'] == pytest.approx(there_and_back * elements, rel=1e-4)
 
 

@@ -59,9 +59,9 @@ def assert_equal_to_towers(folder, count, jobs):
     assert ended.code == 0, ended.log
   for rank in range(count):
     with np.load(folder / f'{rank}.npz') as received:
-      for place, job in enumerate(jobs):
+      for number, job in enumerate(jobs):
         np.testing.assert_array_equal(
-          received[f'arr_{place}'], of_towers(job), err_msg=f'{rank} {job}'
+          received[f'arr_{number}'], of_towers(job), err_msg=f'{rank} {job}'
         )
 
 

@@ -57,8 +57,8 @@ def test_messages_of_fixed_length_are_sent_as_one_tensor(sizes):
   rows = rows.reshape([2, -1])
   rows[:, 7] = 1, 900  # used of what varies
   moved = move(messages, tf.constant(rows))
-  (together,) = moved.fixed
-  assert together.shape[1] == sum(sizes)
+  (piece,) = moved.fixed
+  assert piece.shape[1] == sum(sizes)
   received = gathering.receive(messages, moved)
   np.testing.assert_array_equal(received[0].parts[0], rows[:, :7])
   if len(sizes) > 1:

@@ -11,13 +11,13 @@ from tests.exchange import threads
 PIECE = 10
 
 
-def rows(processes, own, columns):
-  size = processes * own * columns
-  return np.arange(size, dtype=np.int32).reshape([processes, own, columns])
+def rows(processes, nodes, columns):
+  size = processes * nodes * columns
+  return np.arange(size, dtype=np.int32).reshape([processes, nodes, columns])
 
 
 @pytest.mark.parametrize(
-  ('own', 'columns', 'most', 'sizes'),
+  ('nodes', 'columns', 'most', 'sizes'),
   [
     (1, 19, 16, [19]),
     (1, 20, 16, [10, 10]),
@@ -28,8 +28,8 @@ def rows(processes, own, columns):
     (1, 1000, 16, [63] * 15 + [55]),
   ],
 )
-def test_a_large_tensor_is_gathered_in_pieces(own, columns, most, sizes):
-  values = rows(2, own, columns)
+def test_a_large_tensor_is_gathered_in_pieces(nodes, columns, most, sizes):
+  values = rows(2, nodes, columns)
 
   def of_one(group):
     here = tf.constant(values[group.rank])
@@ -59,9 +59,9 @@ def test_a_tensor_that_is_no_matrix_is_gathered_whole(shape):
 @pytest.mark.parametrize(
   ('columns', 'most', 'count'), [(5, 16, 1), (35, 16, 3), (35, 2, 2)]
 )
-@pytest.mark.parametrize('place', [0, 1, 2])
+@pytest.mark.parametrize('index', [0, 1, 2])
 def test_every_length_of_all_gather_first_has_separate_keys(
-  columns, most, count, place
+  columns, most, count, index
 ):
   values = rows(2, 1, columns)
   lengths = [1, columns // 2, columns]
@@ -71,7 +71,7 @@ def test_every_length_of_all_gather_first_has_separate_keys(
     for _ in lengths:
       group.all_gather(tf.zeros([1, 77], tf.int32))
     pieces = group.all_gather_first(
-      tf.constant(values[group.rank]), tf.constant(place), lengths, most
+      tf.constant(values[group.rank]), tf.constant(index), lengths, most
     )
     for _ in lengths:
       group.all_gather(tf.zeros([1, 77], tf.int32))
@@ -82,7 +82,7 @@ def test_every_length_of_all_gather_first_has_separate_keys(
     widths = [piece.shape[1] for piece in pieces]
     assert max(widths) - min(widths) <= 1
     np.testing.assert_array_equal(
-      np.concatenate(pieces, axis=1), values[:, 0, : lengths[place]]
+      np.concatenate(pieces, axis=1), values[:, 0, : lengths[index]]
     )
 
 

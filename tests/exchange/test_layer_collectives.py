@@ -17,10 +17,10 @@ def test_every_device_gathers_all_tensors_in_order_in_each_call():
   @tf.function
   def ask(values):
     answers = []
-    for place, device in enumerate(devices):
+    for index, device in enumerate(devices):
       with tf.device(device):
         answers.append(
-          [found.gather(place, factor * values[place]) for factor in (1.0, 2.0)]
+          [found.gather(index, factor * values[index]) for factor in (1.0, 2.0)]
         )
     return answers
 

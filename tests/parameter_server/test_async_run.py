@@ -25,19 +25,19 @@ class Script:
   def __init__(self, order):
     self._order = iter(order)
     self._changed = threading.Condition()
-    self.turn = next(self._order)
+    self.current = next(self._order)
     self.events, self.pulls, self.batches = [], [], []
 
   def wait_for(self, number):
     with self._changed:
       # At the end of a script nobody's push comes any more.
-      self._changed.wait_for(lambda: self.turn in (number, None), timeout=60)
+      self._changed.wait_for(lambda: self.current in (number, None), timeout=60)
 
   def went(self, *event):
     """The loop answered the last push, so that the next may come."""
     with self._changed:
       self.events.append(event)
-      self.turn = next(self._order, None)
+      self.current = next(self._order, None)
       self._changed.notify_all()
 
 
@@ -49,7 +49,7 @@ class Process:
     self._waits = False
     self.push = _Traced(self._push)
 
-  def _push(self, pulled, own, *batch):
+  def _push(self, pulled, num_batches, *batch):
     if batch:
       self._script.batches.append(int(batch[0]))
     self._script.wait_for(self._number)
@@ -138,10 +138,10 @@ def begin(monkeypatch):
       optimizer=None,
     )
     taken = run.make_step(training, None)
-    given = run.batches(first)
+    stream = run.batches(first)
 
     def step(number):
-      return taken.take(*next(given), number, 0.6, 0.5, 0.0)
+      return taken.take(*next(stream), number, 0.6, 0.5, 0.0)
 
     return script, step, run.hooks.measure
 

@@ -185,19 +185,19 @@ def test_residuals_hold_exactly_what_a_worker_did_not_send(num_servers):
     total = total + servers.gradient(step, 1)
     servers.push(0, batch=step)
     servers.apply(0, step)
-  own = servers.residuals(0)
+  residuals = servers.residuals(0)
   # Each node has examples of its own, and most elements are not sent.
-  assert (own[0] != own[1]).any()
-  assert (own != 0).mean() > 0.5
+  assert (residuals[0] != residuals[1]).any()
+  assert (residuals != 0).mean() > 0.5
   np.testing.assert_allclose(
     before - servers.parameters(),
-    RATE * (total - np.mean(own, axis=0)),
+    RATE * (total - np.mean(residuals, axis=0)),
     atol=1e-6,
   )
   np.testing.assert_array_equal(servers.residuals(1), 0)
   servers.push(1, batch=7)
   assert (servers.residuals(1) != 0).any()
-  np.testing.assert_array_equal(servers.residuals(0), own)
+  np.testing.assert_array_equal(servers.residuals(0), residuals)
 
 
 @pytest.mark.statistical
@@ -271,16 +271,16 @@ def test_the_first_gradients_of_a_step_are_averaged(num_servers):
 def test_moving_statistics_of_a_step_are_averaged_too():
   servers = Servers('ternary', build=small.conv_net, aggregate=2)
   alone = Servers('ternary', build=small.conv_net)
-  apart = []
+  separate = []
   for number in range(2):
     servers.push(number, batch=number)
     alone.push(number, batch=number)
     alone.apply(number)
-    apart.append(flat(alone.copies[0].statistics))
+    separate.append(flat(alone.copies[0].statistics))
   servers.processes[0].accumulate()
   servers.apply(1)
   np.testing.assert_allclose(
-    flat(servers.copies[0].statistics), sum(apart) / 2, rtol=1e-6
+    flat(servers.copies[0].statistics), sum(separate) / 2, rtol=1e-6
   )
 
 

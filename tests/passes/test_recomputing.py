@@ -46,10 +46,10 @@ def both(model, scale=None, trained=lambda name: True, traced=True, count=4):
   return results
 
 
-def assert_same_bits(kept, recomputed):
-  kept, recomputed = tf.nest.flatten(kept), tf.nest.flatten(recomputed)
-  assert len(kept) == len(recomputed)
-  for expected, received in zip(kept, recomputed, strict=True):
+def assert_same_bits(stored, recomputed):
+  stored, recomputed = tf.nest.flatten(stored), tf.nest.flatten(recomputed)
+  assert len(stored) == len(recomputed)
+  for expected, received in zip(stored, recomputed, strict=True):
     assert received.dtype == expected.dtype
     assert received.tobytes() == expected.tobytes()
 
@@ -65,9 +65,9 @@ def assert_same_bits(kept, recomputed):
   ],
 )
 def test_gradients_loss_and_statistics_are_the_same_bits(build, traced):
-  kept, recomputed = both(build(), traced=traced)
-  assert_same_bits(kept, recomputed)
-  assert all(np.any(gradient) for gradient in kept[0])
+  stored, recomputed = both(build(), traced=traced)
+  assert_same_bits(stored, recomputed)
+  assert all(np.any(gradient) for gradient in stored[0])
 
 
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float16'])
@@ -104,9 +104,9 @@ def test_frozen_parameters_change_no_bit(begin):
   names = [variable.path for variable in model.trainable_variables]
   first = next(i for i, name in enumerate(names) if name.startswith(begin))
   trained = set(names[first:])
-  kept, recomputed = both(model, trained=trained.__contains__)
-  assert len(kept[0]) == len(trained)
-  assert_same_bits(kept, recomputed)
+  stored, recomputed = both(model, trained=trained.__contains__)
+  assert len(stored[0]) == len(trained)
+  assert_same_bits(stored, recomputed)
 
 
 def test_a_parameter_that_does_not_affect_the_loss_has_zero_gradients():
@@ -181,7 +181,7 @@ def test_steps_end_at_the_same_bits(devices, workers, changes):
   for recompute in (False, True):
     training = small.Training(build, recompute=recompute, **options, **changes)
     training.run(3)
-    values.append([training.values(place) for place in range(devices)])
+    values.append([training.values(index) for index in range(devices)])
   np.testing.assert_array_equal(*values)
 
 

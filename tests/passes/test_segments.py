@@ -57,16 +57,16 @@ def test_each_variable_is_in_exactly_one_segment(build):
   model = build()
   found = segments.cut_model(model)
   assert len(found) > 1
-  for own, whole in (
+  for name, whole in (
     ('trainable', model.trainable_variables),
     ('others', model.non_trainable_variables),
   ):
-    seen = [getattr(segment, own) for segment in found]
+    seen = [getattr(segment, name) for segment in found]
     assert sorted(itertools.chain(*seen)) == list(range(len(whole)))
   for segment in found:
     parameters = [model.trainable_variables[i] for i in segment.trainable]
     pairs = zip(segment.model.trainable_variables, parameters, strict=True)
-    assert all(own is one for own, one in pairs)
+    assert all(variable is one for variable, one in pairs)
 
 
 @pytest.mark.parametrize(
@@ -149,9 +149,9 @@ class Subclassed(keras.Model):
 
 
 def two_inputs():
-  given = [keras.Input((4,)), keras.Input((4,))]
-  x = keras.layers.Dense(4)(keras.layers.Add()(given))
-  return keras.Model(given, keras.layers.Dense(4)(x), name='two')
+  inputs = [keras.Input((4,)), keras.Input((4,))]
+  x = keras.layers.Dense(4)(keras.layers.Add()(inputs))
+  return keras.Model(inputs, keras.layers.Dense(4)(x), name='two')
 
 
 def one_layer():

@@ -47,10 +47,11 @@ def some_gradients(seed=0):
 
 
 def send(code, values, worker=0, shared=None):
-  own = one_round.probe(code, values)
-  shared = own if shared is None else shared
+  probe = one_round.probe(code, values)
+  shared = probe if shared is None else shared
   keys = code.keys(0, 0, worker)
-  return one_round.encode(code, code.flatten(values), own, shared, keys), shared
+  words = one_round.encode(code, code.flatten(values), probe, shared, keys)
+  return words, shared
 
 
 # Buckets.
@@ -196,13 +197,13 @@ def test_worker_clips_at_its_local_limit_and_decodes_by_the_shared_scaler():
   code = model([TERNARY], [(100,)])
   values = [tf.constant([8.0] + [0.0] * 99)]
   shared = tf.constant([8.0])
-  arrived = []
+  decoded = []
   for worker in range(20):
     words, _ = send(code, values, worker, shared)
     (mean,) = one_round.decode_mean(code, [words[tf.newaxis]], shared)
-    arrived.append(mean[0].numpy())
-  assert set(arrived) == {0.0, 8.0}
-  assert sum(arrived) < 8.0 * 15
+    decoded.append(mean[0].numpy())
+  assert set(decoded) == {0.0, 8.0}
+  assert sum(decoded) < 8.0 * 15
 
 
 def test_one_worker_is_the_identity_if_lossless():
@@ -239,9 +240,9 @@ def test_mean_is_the_same_from_any_number_of_devices(num_workers, num_parts):
   )
   words = np.stack([send(code, w, shared=shared)[0] for w in workers])
   parts = [tf.constant(words[i::num_parts]) for i in range(num_parts)]
-  dealt = one_round.decode_mean(code, parts, shared)
+  means = one_round.decode_mean(code, parts, shared)
   for a, b in zip(
-    dealt, one_round.decode_mean(code, [words], shared), strict=True
+    means, one_round.decode_mean(code, [words], shared), strict=True
   ):
     np.testing.assert_array_equal(a, b)
 
@@ -264,11 +265,11 @@ def test_eager_graph_and_xla_give_the_same_bits():
   worker = tf.constant(3)
 
   def step(values, worker):
-    own = one_round.probe(code, values)
+    probe = one_round.probe(code, values)
     words = one_round.encode(
-      code, code.flatten(values), own, own, code.keys(1, 2, worker)
+      code, code.flatten(values), probe, probe, code.keys(1, 2, worker)
     )
-    return words, one_round.decode_mean(code, [tf.stack([words] * 3)], own)
+    return words, one_round.decode_mean(code, [tf.stack([words] * 3)], probe)
 
   expected = tf.nest.flatten(step(values, worker))
   for compiled in (False, True):
@@ -320,9 +321,9 @@ def test_worker_key_is_the_same_from_int32_and_int64_tensors():
 def test_key_of_a_bucket_is_its_index_folded_into_the_workers_key():
   keys = model().keys(5, tf.constant(6, tf.int64), tf.constant(7))
   assert keys.shape == (len(WORDS), 3)
-  for place, key in enumerate(keys.numpy()):
-    own = random_bits.fold_in(random_bits.worker_key(5, 6, 7), place)
-    np.testing.assert_array_equal(key, [*own.numpy(), 0])
+  for index, key in enumerate(keys.numpy()):
+    expected = random_bits.fold_in(random_bits.worker_key(5, 6, 7), index)
+    np.testing.assert_array_equal(key, [*expected.numpy(), 0])
 
 
 def test_keys_of_step_worker_and_bucket_are_all_different():
@@ -396,8 +397,8 @@ def test_joined_gradients_are_split_and_others_are_returned():
   first, second = methods.each([joined], context)
   np.testing.assert_array_equal(first, np.arange(6))
   np.testing.assert_array_equal(second, np.arange(6, 10))
-  apart = [first, second]
-  assert methods.each(apart, context) is apart
+  separate = [first, second]
+  assert methods.each(separate, context) is separate
 
 
 def test_without_a_packing_or_elements_all_words_are_expected():

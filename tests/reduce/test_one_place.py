@@ -37,9 +37,9 @@ def calls_of_verbs(path):
 
 
 def test_only_reduce_calls_the_steps_of_methods():
-  strange = set()
+  found = set()
   for path in sorted((_ROOT / 'terngrad').rglob('*.py')):
     name = path.relative_to(_ROOT).as_posix()
     if not name.startswith(_MAY):
-      strange |= {f'{name} {text}' for _, text in calls_of_verbs(path)}
-  assert strange == _OTHERS
+      found |= {f'{name} {text}' for _, text in calls_of_verbs(path)}
+  assert found == _OTHERS

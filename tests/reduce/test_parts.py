@@ -75,11 +75,11 @@ def test_parts_do_not_change_the_codes_of_elements(text):
 
 
 def decoded(codec, values):
-  own = one_round.probe(codec, values)
+  probe = one_round.probe(codec, values)
   keys = codec.keys(1, 2, 1)
   requantizes = any(bucket.method.carries for bucket in codec.buckets)
-  shared = 2.0 * own if requantizes else own
-  words = one_round.encode(codec, values, own, shared, keys)
+  shared = 2.0 * probe if requantizes else probe
+  words = one_round.encode(codec, values, probe, shared, keys)
   return one_round.decode_mean(codec, [words[tf.newaxis]], shared)
 
 

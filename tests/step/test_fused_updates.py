@@ -84,7 +84,7 @@ def received_of(codec, pieces):
   return [method.payloads(codec.messages(0), pieces)]
 
 
-def turn_of(shared, workers=3):
+def step_of(shared, workers=3):
   """A `gradients.WorkerStep` of so many workers."""
   zero = tf.constant(0, tf.int64)
   return gradients.WorkerStep(zero, zero, workers, shared=shared)
@@ -93,8 +93,8 @@ def turn_of(shared, workers=3):
 def means_of(codec, pieces, shared):
   """The mean gradients that pieces stand for."""
   states = [()] * len(codec.buckets)
-  turn = turn_of(shared)
-  return codec.decode(received_of(codec, pieces), states, turn)[0]
+  step = step_of(shared)
+  return codec.decode(received_of(codec, pieces), states, step)[0]
 
 
 def assert_same_bits(ours, other):
@@ -115,7 +115,7 @@ def test_bits_are_those_of_the_compiled_update(text, rule, averages):
 
   @tf.function
   def fused_update(pieces, shared, numbers):
-    fused(received_of(codec, pieces), turn_of(shared), numbers)
+    fused(received_of(codec, pieces), step_of(shared), numbers)
 
   update = updates.Update(other, optimizer, None)
   shared = tf.constant(np.geomspace(1e-30, 1e20, codec.num_probes), tf.float32)
@@ -143,7 +143,7 @@ def test_buckets_without_a_kernel_are_decoded_and_then_updated(cut):
   update = updates.Update(other, optimizer, None)
   pieces = pieces_of((cut, 12, codec.num_words - cut - 12))
   shared = tf.constant([0.5, 1.0, 0.25])
-  fused_update(received_of(codec, pieces), turn_of(shared), NUMBERS)
+  fused_update(received_of(codec, pieces), step_of(shared), NUMBERS)
   means = means_of(codec, pieces, shared)
   update(means, [], NUMBERS)
   assert_same_bits(ours, other)
@@ -155,7 +155,7 @@ def test_a_scaler_of_nan_changes_only_its_variable():
   fused_update = fused_updates.make(replica, optimizer, None, codec)
   pieces = pieces_of((codec.num_words,))
   shared = tf.constant([1.0, np.nan])
-  fused_update(received_of(codec, pieces), turn_of(shared), NUMBERS)
+  fused_update(received_of(codec, pieces), step_of(shared), NUMBERS)
   finite = [np.isfinite(v.numpy()).all() for v in replica.trainable]
   assert finite == [True, False]
 
@@ -168,8 +168,8 @@ def test_an_update_does_not_change_values_read_before():
   fused_update = fused_updates.make(replica, optimizer, None, codec)
   # The first piece makes copies, of which it changes but a part.
   pieces = pieces_of((2, codec.num_words - 2))
-  turn = turn_of(tf.constant([1e30]))
-  fused_update(received_of(codec, pieces), turn, NUMBERS)
+  step = step_of(tf.constant([1e30]))
+  fused_update(received_of(codec, pieces), step, NUMBERS)
   for value, old, now in zip(read, before, replica.variables(), strict=True):
     np.testing.assert_array_equal(value, old)
     assert not np.array_equal(now, old)

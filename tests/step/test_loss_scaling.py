@@ -73,8 +73,8 @@ def test_an_overflow_on_one_worker_skips_the_step_on_all_devices(codec):
   # The second worker's only.
   spoilt = tf.concat([images[:1], images[1:] * float('inf')], axis=0)
   training.take(1, spoilt, labels)
-  for place, replica in enumerate(training.replicas):
-    np.testing.assert_array_equal(training.values(place)[:-2], before)
+  for index, replica in enumerate(training.replicas):
+    np.testing.assert_array_equal(training.values(index)[:-2], before)
     assert [float(v) for v in replica.scaling] == [2.0**14, 0.0]
   training.run(1, first=2)
   assert (training.values()[:-2] != before).any()

@@ -135,9 +135,9 @@ def test_compiled_and_plain_steps_agree(name):
 @pytest.mark.parametrize(('limit', 'factor'), [(6.5, 0.5), (13, 1), (99, 1)])
 def test_all_gradients_are_scaled_by_one_factor_to_the_norm(limit, factor):
   # 3, 4 and 12: the norm over both variables is 13.
-  given = [tf.constant([3.0, 4.0]), tf.constant([[12.0]])]
-  received = clipping.clip_by_global_norm(given, limit)
-  for before, after in zip(given, received, strict=True):
+  gradients = [tf.constant([3.0, 4.0]), tf.constant([[12.0]])]
+  received = clipping.clip_by_global_norm(gradients, limit)
+  for before, after in zip(gradients, received, strict=True):
     np.testing.assert_allclose(after, before * factor, rtol=1e-6)
 
 

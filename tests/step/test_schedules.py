@@ -130,7 +130,7 @@ def test_a_step_has_a_number_in_its_epoch(num_examples, batch_size):
   for end in ends:
     found = [epochs.of(step) for step in range(first, end + 1)]
     count = end + 1 - first
-    assert len({place.number for place in found}) == 1
+    assert len({epoch.number for epoch in found}) == 1
     assert [p.step for p in found] == list(range(1, count + 1))
     assert {p.num_steps for p in found} == {count}
     # It ends its own epoch; a batch of several ends later ones too.

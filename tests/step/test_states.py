@@ -16,7 +16,7 @@ from tests.step import small
 POWERSGD = 'error_feedback+powersgd:min_compression=0.1'
 
 
-def remembered(training):
+def state_values(training):
   """All states of a training, as one list of arrays."""
   found = [v for d in training.states.workers for vs in d.values() for v in vs]
   for replica in training.replicas:
@@ -48,17 +48,17 @@ def test_a_step_that_loss_scaling_skips_changes_no_state(codec):
     part_bytes=200,
   )
   training.run(2)
-  before = remembered(training)
+  before = state_values(training)
   parameters = [v.numpy() for v in training.replicas[0].trainable]
   assert all(np.any(value) for value in before)
   images, labels = small.batch_of(2, training.shape)
   last = tf.range(4)[:, None, None, None, None] == 3
   damaged = tf.where(last, np.nan, images)
   training.take(2, damaged, labels)
-  assert_same(remembered(training), before)
+  assert_same(state_values(training), before)
   assert_same([v.numpy() for v in training.replicas[0].trainable], parameters)
   training.take(2, images, labels)
-  changed = zip(remembered(training), before, strict=True)
+  changed = zip(state_values(training), before, strict=True)
   assert all(np.any(now != old) for now, old in changed)
 
 
@@ -97,7 +97,7 @@ def test_a_step_with_float_gradients_sends_the_residuals(codec):
   # Momentum took in the mean of the gradients and of what was owed.
   sent = one_round.decode_mean(
     bucketing.in_float(training.codec, plain),
-    [result.payloads(place) for place in range(2)],
+    [result.payloads(index) for index in range(2)],
     result.shared,
   )
   velocity = training.replicas[0].slots[0]['momentum'].numpy()

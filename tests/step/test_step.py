@@ -42,8 +42,8 @@ def trained(build, devices, workers, count=3, **options):
 
 
 def assert_replicas_equal(training):
-  for place in range(1, len(training.replicas)):
-    np.testing.assert_array_equal(training.values(place), training.values())
+  for index in range(1, len(training.replicas)):
+    np.testing.assert_array_equal(training.values(index), training.values())
   names = replicas.variable_names(training.plan, training.replicas[0])
   replicas.check_equal(training.replicas, names)
 
@@ -218,7 +218,7 @@ def test_batch_norm_moves_once_a_step_by_the_mean_over_the_workers():
     small.conv_net, devices=2, workers=4, codec='identity'
   )
   names = training.plan.names[len(training.plan.trainable) :]
-  place = names.index('bn/moving_mean')
+  index = names.index('bn/moving_mean')
   images, _ = small.batch_of(0, training.shape)
   kernel, bias = (v.numpy() for v in training.replicas[0].trainable[:2])
   moments = [
@@ -228,7 +228,7 @@ def test_batch_norm_moves_once_a_step_by_the_mean_over_the_workers():
   training.run(1)
   # Keras's default momentum is 0.99 and the mean starts at 0.
   np.testing.assert_allclose(
-    training.replicas[1].statistics[place].numpy(),
+    training.replicas[1].statistics[index].numpy(),
     0.01 * np.mean(moments, axis=0),
     rtol=1e-4,
     atol=1e-7,
@@ -482,8 +482,8 @@ def test_an_auxiliary_head_learns_with_its_weight():
   )
   names = list(training.plan.names)
   main, aux = (
-    after[place] - before[place]
-    for place in (
+    after[index] - before[index]
+    for index in (
       names.index('logits/kernel'),
       names.index('aux_logits/kernel'),
     )

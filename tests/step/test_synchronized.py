@@ -35,21 +35,21 @@ def floats(run):
   'workers', [2, pytest.param(3, marks=pytest.mark.slow)]
 )
 def test_synchronized_workers_train_like_one_worker_with_all_examples(workers):
-  together = training(workers, batch=12)
+  synchronized = training(workers, batch=12)
   alone = alone_at_its_start()
-  for run in (together, alone):
+  for run in (synchronized, alone):
     run.run(4)
   np.testing.assert_allclose(
-    floats(together), floats(alone), rtol=2e-4, atol=2e-6
+    floats(synchronized), floats(alone), rtol=2e-4, atol=2e-6
   )
 
 
 def test_workers_without_synchronization_do_not():
-  apart = training(2, batch=12, synchronize=False)
+  local = training(2, batch=12, synchronize=False)
   alone = alone_at_its_start()
-  for run in (apart, alone):
+  for run in (local, alone):
     run.run(4)
-  assert np.abs(floats(apart) - floats(alone)).max() > 1e-3
+  assert np.abs(floats(local) - floats(alone)).max() > 1e-3
 
 
 def test_replicas_stay_equal_and_runs_repeat_with_ternary_gradients():
