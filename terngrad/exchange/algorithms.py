@@ -111,7 +111,7 @@ def hops(name: str, num_processes: int) -> int:
   return known.get(name, chain + 1)
 
 
-def told(
+def describe_plan(
   messages: Sequence[methods.Message],
   num_workers: int,
   num_processes: int,
@@ -128,24 +128,24 @@ def told(
     network: between the processes.
   """
   names = choices(messages, num_workers, num_processes, algorithm, network)
-  known = num_workers, num_processes
+  counts = num_workers, num_processes
   parts = []
   for name in dict.fromkeys(names):
-    own = [m for m, n in zip(messages, names, strict=True) if n == name]
-    costs = [sent_words(m, *known) for m in own]
-    times = [seconds(m, *known, network) for m in own]
+    chosen = [m for m, n in zip(messages, names, strict=True) if n == name]
+    costs = [sent_words(m, *counts) for m in chosen]
+    times = [seconds(m, *counts, network) for m in chosen]
     others = [
-      f'{other} {_milliseconds(times, other)}'
+      f'{other} in {_milliseconds(times, other)}'
       for other in NAMES
       if other != name and any(other in one for one in times)
     ]
-    beside = f', beside {", ".join(others)}' if others else ''
+    instead = f' (instead of {", ".join(others)})' if others else ''
     parts.append(
-      f'{name} {sum(4e-6 * cost[name] for cost in costs):.3g} MB '
-      f'{_milliseconds(times, name)}{beside}'
+      f'{name} {sum(4e-6 * cost[name] for cost in costs):.3g} MB in '
+      f'{_milliseconds(times, name)}{instead}'
     )
   return (
-    f'exchange: {"; ".join(parts)} (a step and process, by the model of '
+    f'exchange: {"; ".join(parts)} (per step and process, estimated for '
     f'{network.bandwidth / 1e6:g} Mbit/s and {network.latency * 1e6:g} us)'
   )
 
@@ -174,11 +174,11 @@ def sent_words(
     expected number if the length varies. 'gather' comes first; SCATTER messages
     have no 'gather'.
   """
-  own = num_workers // num_processes
+  nodes = num_workers // num_processes
   costs: dict[str, float] = {}
   if message.combine != methods.SCATTER:
     words = gathering.expected_words(message)
-    costs[GATHER] = (num_processes - 1) * own * words
+    costs[GATHER] = (num_processes - 1) * nodes * words
   for name, algorithm in sums.ALGORITHMS.items():
     if algorithm.fits(message, num_workers):
       costs[name] = algorithm.sent_words(message, num_workers, num_processes)

@@ -86,8 +86,8 @@ class Collective:
     self, rows: Sequence[tf.Tensor], conclude: Callable[[tf.Tensor], _T]
   ) -> tuple[tf.Tensor, list[_T]]:
     """Gathers one row of numbers per worker on all devices."""
-    everyone = self.group.all_gather(self._joined(rows))
-    return towers.conclude_on(self.devices, [everyone], conclude)
+    all_rows = self.group.all_gather(self._join_rows(rows))
+    return towers.conclude_on(self.devices, [all_rows], conclude)
 
   def combine(
     self, messages: Sequence[methods.Message], payloads: Sequence[tf.Tensor]
@@ -98,11 +98,11 @@ class Collective:
     )
     with tf.device(self.devices[0]):
       moved = self._move(messages, names, payloads)
-    return [self._received(device, names, moved) for device in self.devices]
+    return [self._receive(device, names, moved) for device in self.devices]
 
   def told(self, messages: Sequence[methods.Message]) -> str:
     """Returns a log line with the algorithm of each message and its cost."""
-    return algorithms.told(
+    return algorithms.describe_plan(
       messages, self.num_workers, self.group.size, *self._choice
     )
 
@@ -118,43 +118,43 @@ class Collective:
     payloads: Sequence[tf.Tensor],
   ) -> _Moved:
     """Moves the messages of a round between the processes."""
-    rows = self._joined(payloads)
+    rows = self._join_rows(payloads)
     whole = [
       m for m, n in zip(messages, names, strict=True) if n == algorithms.GATHER
     ]
     if len(whole) == len(messages):
       return whole, gathering.move(self.group, whole, rows), []
     parts = groups.columns(rows, [message.num_words for message in messages])
-    own, reduced = [], []
+    columns, reduced = [], []
     for message, name, part in zip(messages, names, parts, strict=True):
       if name == algorithms.GATHER:
-        own.append(part)
+        columns.append(part)
       else:
         algorithm = sums.ALGORITHMS[name]
         reduction = sums.Reduction(message, self.group, self.num_workers)
         reduced.append((algorithm, reduction, algorithm.move(reduction, part)))
     gathered = gathering.Gathered([], [])
     if whole:
-      gathered = gathering.move(self.group, whole, tf.concat(own, axis=1))
+      gathered = gathering.move(self.group, whole, tf.concat(columns, axis=1))
     return whole, gathered, reduced
 
-  def _received(
+  def _receive(
     self, device: str, names: Sequence[str], moved: _Moved
   ) -> list[methods.Received]:
     """Returns the received messages on one device."""
     messages, gathered, reduced = moved
     with tf.device(device):
-      here = tf.nest.map_structure(tf.identity, gathered)
-      whole = iter(gathering.received(messages, here))
+      copies = tf.nest.map_structure(tf.identity, gathered)
+      whole = iter(gathering.receive(messages, copies))
       others = iter(
         [
-          algorithm.received(reduction, list(map(tf.identity, tensors)))
+          algorithm.receive(reduction, list(map(tf.identity, tensors)))
           for algorithm, reduction, tensors in reduced
         ]
       )
     return [next(whole if n == algorithms.GATHER else others) for n in names]
 
-  def _joined(self, parts: Sequence[tf.Tensor]) -> tf.Tensor:
+  def _join_rows(self, parts: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns the rows of this process's workers, in their order."""
     if len(parts) == 1:
       return parts[0]

@@ -30,14 +30,14 @@ class Gathered(NamedTuple):
   """The words that `move` gathered.
 
   Attributes:
-    together: int32 [workers, columns of a piece], pieces of all messages of
-      fixed length.
-    apart: for each message of variable length a list of int32 [workers, columns
-      of a piece], pieces of its first words.
+    fixed: int32 [workers, columns of a piece], pieces of all messages of fixed
+      length.
+    variable: for each message of variable length a list of int32 [workers,
+      columns of a piece], pieces of its first words.
   """
 
-  together: list[tf.Tensor]
-  apart: list[list[tf.Tensor]]
+  fixed: list[tf.Tensor]
+  variable: list[list[tf.Tensor]]
 
 
 def varies(message: methods.Message) -> bool:
@@ -81,18 +81,18 @@ def move(
   pairs = list(zip(messages, parts, strict=True))
   fixed = [part for message, part in pairs if not varies(message)]
   variable = [pair for pair in pairs if varies(pair[0])]
-  together: list[tf.Tensor] = []
+  pieces: list[tf.Tensor] = []
   if not variable:
-    together = group.all_gather_pieces(rows)
+    pieces = group.all_gather_pieces(rows)
   elif fixed:
-    together = group.all_gather_pieces(wire.concat(fixed, axis=1))
-  return Gathered(together, _move_used(group, variable) if variable else [])
+    pieces = group.all_gather_pieces(wire.concat(fixed, axis=1))
+  return Gathered(pieces, _move_used(group, variable) if variable else [])
 
 
 def _move_used(
   group: groups.Group, pairs: Sequence[tuple[methods.Message, tf.Tensor]]
 ) -> list[list[tf.Tensor]]:
-  """Gathers the used words of variable-length messages: `Gathered.apart`.
+  """Gathers the used words of variable-length messages: `Gathered.variable`.
 
   Args:
     group: of the processes.
@@ -109,7 +109,7 @@ def _move_used(
   return found
 
 
-def received(
+def receive(
   messages: Sequence[methods.Message], gathered: Gathered
 ) -> list[methods.Received]:
   """Converts gathered words to received messages on a device.
@@ -121,18 +121,18 @@ def received(
   Returns:
     One per message.
   """
-  starts = methods.starts_of([piece.shape[1] for piece in gathered.together])
-  parts = [[piece] for piece in gathered.together]
+  starts = methods.starts_of([piece.shape[1] for piece in gathered.fixed])
+  parts = [[piece] for piece in gathered.fixed]
   pieces = list(map(methods.Piece, starts, parts))
   fixed = [message for message in messages if not varies(message)]
-  together, apart = iter(methods.payloads(fixed, pieces)), iter(gathered.apart)
+  whole, first = iter(methods.payloads(fixed, pieces)), iter(gathered.variable)
   return [
-    _padded(message, next(apart)) if varies(message) else next(together)
+    _pad(message, next(first)) if varies(message) else next(whole)
     for message in messages
   ]
 
 
-def _padded(
+def _pad(
   message: methods.Message, pieces: Sequence[tf.Tensor]
 ) -> methods.Payloads:
   """Pads the first words of all workers to whole payloads."""

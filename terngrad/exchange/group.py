@@ -71,11 +71,11 @@ class Group:
       piece: elements of a piece of a large tensor.
     """
     size = len(cluster.jobs['worker'])
-    self._settle(size, cluster.index, communication, piece)
+    self._set_up(size, cluster.index, communication, piece)
     self._strategy = _join(cluster, timeout) if size > 1 else None
 
   @classmethod
-  def joined(cls, size: int, rank: int) -> 'Group':
+  def from_strategy(cls, size: int, rank: int) -> 'Group':
     """Returns the group of processes that a TensorFlow strategy has joined.
 
     A process must have at most one such group, because the keys of collectives
@@ -86,10 +86,10 @@ class Group:
       rank: index of this process.
     """
     group = cls.__new__(cls)
-    group._settle(size, rank, 'auto', _PIECE)
+    group._set_up(size, rank, 'auto', _PIECE)
     return group
 
-  def _settle(
+  def _set_up(
     self, size: int, rank: int, communication: str, piece: int
   ) -> None:
     self.size, self.rank, self.piece = size, rank, piece
@@ -172,7 +172,8 @@ class Group:
     shape = [self.size * tensor.shape[0], *tensor.shape[1:]]
     with tf.device(_GPU if self._on_gpus else _HOST):
       result = tf.raw_ops.CollectiveGatherV2(
-        input=tf.identity(tensor), **self._where(self._on_gpus, key)
+        input=tf.identity(tensor),
+        **self._options(self._on_gpus, key),
       )
     return tf.ensure_shape(result, shape)
 
@@ -192,7 +193,7 @@ class Group:
         input=tf.identity(tensor),
         merge_op='Add',
         final_op='Id',
-        **self._where(),
+        **self._options(),
       )
     return tf.ensure_shape(result, tensor.shape)
 
@@ -209,7 +210,9 @@ class Group:
       return tensor
     with tf.device(_HOST):
       result = tf.raw_ops.CollectiveAllToAllV2(
-        input=tf.identity(tensor), is_stateless=False, **self._where()
+        input=tf.identity(tensor),
+        is_stateless=False,
+        **self._options(),
       )
     return tf.ensure_shape(result, tensor.shape)
 
@@ -239,7 +242,7 @@ class Group:
     """
     return _token(_GPU)
 
-  def _where(
+  def _options(
     self, on_gpus: bool = False, key: tf.Tensor | None = None
   ) -> dict[str, Any]:
     """Returns the arguments of a collective other than its tensor.
@@ -295,9 +298,9 @@ def _wait_for_heartbeats(seconds: float) -> None:
   for this. The function therefore wraps the call with which the strategy
   configures the coordination service.
   """
-  now = context.context()
-  now.configure_coordination_service = functools.partial(
-    now.configure_coordination_service,
+  eager_context = context.context()
+  eager_context.configure_coordination_service = functools.partial(
+    eager_context.configure_coordination_service,
     heartbeat_timeout_in_ms=int(1000 * seconds),
   )
 

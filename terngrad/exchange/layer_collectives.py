@@ -40,10 +40,10 @@ class LayerCollectives:
       group = None
     expected = len(exchange.devices) if group is None else group.size
     if exchange.num_workers != expected:
+      unit = 'process' if group else 'device'
       raise ValueError(
-        f'exchange: expected one worker a {"process" if group else "device"},'
-        f' {expected} in all; received {exchange.num_workers}. Give each its '
-        'own.'
+        f'exchange: expected one worker per {unit}, {expected} in total, '
+        f'received {exchange.num_workers}. Use one {unit} per worker.'
       )
     self._count, self._group = expected, group
     self._group_key = next(_GROUP_KEYS)
@@ -51,7 +51,7 @@ class LayerCollectives:
     self._instance_keys: dict[int, int] = collections.defaultdict(
       functools.partial(next, _INSTANCE_KEYS)
     )
-    self._questions = [itertools.count() for _ in exchange.devices]
+    self._call_counters = [itertools.count() for _ in exchange.devices]
 
   def gather(self, device_index: int, tensor: tf.Tensor) -> tf.Tensor:
     """Gathers a tensor of each worker.
@@ -72,6 +72,6 @@ class LayerCollectives:
       input=tensor[None],
       group_size=self._count,
       group_key=self._group_key,
-      instance_key=self._instance_keys[next(self._questions[device_index])],
+      instance_key=self._instance_keys[next(self._call_counters[device_index])],
       shape=[self._count, *tensor.shape],
     )

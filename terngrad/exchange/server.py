@@ -139,11 +139,11 @@ class Servers(NamedTuple):
     self, images: tf.Tensor, labels: tf.Tensor
   ) -> list[tower_lib.Batch]:
     """Returns for each device the examples of its process."""
-    found = [(images, labels), *(feed.next() for feed in self.feeds)]
+    examples = [(images, labels), *(feed.next() for feed in self.feeds)]
     count = self.num_processes
     # Process p has the workers p, p + P, p + 2 P...
     return [
-      tower_lib.Batch(*found[p], first=p, stride=count)
+      tower_lib.Batch(*examples[p], first=p, stride=count)
       for p in map(self.process_of, range(len(self.devices)))
     ]
 
@@ -162,11 +162,11 @@ class Servers(NamedTuple):
       `conclude`.)
     """
     server = self.servers[:1]
-    everyone, (concluded,) = tower_lib.conclude_on(server, rows, conclude)
+    all_rows, (concluded,) = tower_lib.conclude_on(server, rows, conclude)
     values = [self._pull(value) for value in tf.nest.flatten(concluded)]
-    return everyone, [
-      tf.nest.pack_sequence_as(concluded, list(own))
-      for own in zip(*values, strict=True)
+    return all_rows, [
+      tf.nest.pack_sequence_as(concluded, list(device_values))
+      for device_values in zip(*values, strict=True)
     ]
 
   def combine(
@@ -206,11 +206,11 @@ class Servers(NamedTuple):
 
   def _pull(self, value: tf.Tensor) -> list[tf.Tensor]:
     """Copies a server's tensor to every device; one transfer per process."""
-    found: list[tf.Tensor] = []
+    copies: list[tf.Tensor] = []
     for index, device in enumerate(self.devices):
       # The first devices belong to different processes.
       is_first = index < self.num_processes
-      source = value if is_first else found[self.process_of(index)]
+      source = value if is_first else copies[self.process_of(index)]
       with tf.device(device):
-        found.append(tf.identity(source))
-    return found
+        copies.append(tf.identity(source))
+    return copies

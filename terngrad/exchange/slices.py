@@ -34,18 +34,18 @@ class Slices(NamedTuple):
     """Elements of a word."""
     return self.packing.elements_per_word
 
-  def deal(self, rows: tf.Tensor) -> tf.Tensor:
+  def split(self, rows: tf.Tensor) -> tf.Tensor:
     """Splits int32 [local workers, num_words] into slices.
 
     Returns:
       int32 [processes, local workers, width].
     """
-    own = rows.shape[0]
-    past = self.width * self.processes - self.num_words
-    if past:
-      rows = tf.pad(rows, [[0, 0], [0, past]])
-    rows = tf.reshape(rows, [own, self.processes, self.width])
-    if own == 1:
+    nodes = rows.shape[0]
+    padding = self.width * self.processes - self.num_words
+    if padding:
+      rows = tf.pad(rows, [[0, 0], [0, padding]])
+    rows = tf.reshape(rows, [nodes, self.processes, self.width])
+    if nodes == 1:
       return tf.reshape(rows, [self.processes, 1, self.width])
     return tf.transpose(rows, [1, 0, 2])
 
@@ -81,7 +81,7 @@ class Slices(NamedTuple):
       self.packing, [rows], self.elements_per_word * self.width
     )
 
-  def by_digit(self, values: tf.Tensor) -> tf.Tensor:
+  def arrange_planes(self, values: tf.Tensor) -> tf.Tensor:
     """Returns slices [processes, n * width] as planes [n, words].
 
     n is `elements_per_word`.
@@ -92,7 +92,7 @@ class Slices(NamedTuple):
     return rows[:, : self.num_words]
 
 
-def of(message: methods.Message, processes: int) -> Slices:
+def layout_of(message: methods.Message, processes: int) -> Slices:
   """Returns the slices of a message for which `fits` is True."""
   packing = cast(wire.Packing, message.packing)
   return Slices(packing, message.num_words, message.num_elements, processes)
@@ -108,7 +108,7 @@ def fits(message: methods.Message) -> bool:
   )
 
 
-def in_planes(values: tf.Tensor, packing: wire.Packing) -> list[tf.Tensor]:
+def split_planes(values: tf.Tensor, packing: wire.Packing) -> list[tf.Tensor]:
   """Splits values into the planes of a packing.
 
   Args:
@@ -124,16 +124,16 @@ def in_planes(values: tf.Tensor, packing: wire.Packing) -> list[tf.Tensor]:
   return tf.split(tf.pad(flat, [[0, row * count - flat.shape[0]]]), count)
 
 
-def of_planes(rows: wire.Planes, cut: Slices) -> tf.Tensor:
+def join_planes(rows: wire.Planes, layout: Slices) -> tf.Tensor:
   """Converts the planes of consecutive slices to one row per process.
 
   Args:
     rows: list of [processes * w], or one such tensor, from an `unpack`.
-    cut: the slices.
+    layout: the slices.
 
   Returns:
-    [processes, elements per word * width], the input of `Slices.by_digit`.
+    [processes, elements per word * width], for `Slices.arrange_planes`.
   """
   rows = rows if isinstance(rows, list) else tf.unstack(rows)
-  parts = [tf.reshape(row, [cut.processes, -1]) for row in rows]
-  return tf.concat(parts, axis=1)[:, : cut.elements_per_word * cut.width]
+  parts = [tf.reshape(row, [layout.processes, -1]) for row in rows]
+  return tf.concat(parts, axis=1)[:, : layout.elements_per_word * layout.width]

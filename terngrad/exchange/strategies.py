@@ -11,7 +11,7 @@ from terngrad.exchange import collective
 from terngrad.exchange import group
 from terngrad.exchange import towers
 
-_group = functools.cache(group.Group.joined)
+_group = functools.cache(group.Group.from_strategy)
 OF_ONE_PROCESS = (
   tf.distribute.MirroredStrategy,
   tf.distribute.OneDeviceStrategy,
@@ -41,9 +41,9 @@ def of_strategy(
   count = strategy.num_replicas_in_sync
   if num_workers is not None and count > 1:
     raise ValueError(
-      f'num_workers: expected none under {type(strategy).__name__}, whose '
-      f'{count} replicas are the workers, received {num_workers}. Leave the '
-      'strategy or the virtual workers out.'
+      f'num_workers: expected None under {type(strategy).__name__}, whose '
+      f'{count} replicas are the workers, received {num_workers}. Use the '
+      'strategy or virtual workers, not both.'
     )
   if not tf.distribute.has_strategy():
     return towers.Towers((device,), num_workers or 1)

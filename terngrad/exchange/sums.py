@@ -38,14 +38,14 @@ class Reduction(NamedTuple):
   num_workers: int
 
   @property
-  def own(self) -> int:
+  def nodes(self) -> int:
     """Workers of a process."""
     return self.num_workers // self.group.size
 
   @property
-  def cut(self) -> slices.Slices:
+  def layout(self) -> slices.Slices:
     """The slices of the message."""
-    return slices.of(self.message, self.group.size)
+    return slices.layout_of(self.message, self.group.size)
 
 
 class Algorithm(abc.ABC):
@@ -70,11 +70,11 @@ class Algorithm(abc.ABC):
       rows: int32 [workers of this process, words of the message].
 
     Returns:
-      Tensors of the same shapes in all processes, from which `received` reads.
+      Tensors of the same shapes in all processes, from which `receive` reads.
     """
 
   @abc.abstractmethod
-  def received(
+  def receive(
     self, reduction: Reduction, moved: list[tf.Tensor]
   ) -> methods.Sum | methods.Scattered:
     """Converts moved tensors to the message that `Method.send` receives.
@@ -91,7 +91,7 @@ class Algorithm(abc.ABC):
 compiled = functools.partial(tf.function, jit_compile=True)
 
 
-def _codes(message: methods.Message) -> bool:
+def _has_codes(message: methods.Message) -> bool:
   return message.combine == methods.SUM and message.levels is not None
 
 
@@ -102,7 +102,7 @@ class Reduce(Algorithm):
     """Returns True for codes in words that can be added."""
     packing = message.packing
     adds = isinstance(packing, wire.Packing) and packing.max_workers is not None
-    return _codes(message) and adds
+    return _has_codes(message) and adds
 
   def sent_words(
     self, message: methods.Message, num_workers: int, processes: int
@@ -116,7 +116,7 @@ class Reduce(Algorithm):
     lanes = cast(wire.Packing, reduction.message.packing).lanes(rows)
     return [reduction.group.all_reduce(tf.reduce_sum(lanes, axis=0))]
 
-  def received(
+  def receive(
     self, reduction: Reduction, moved: list[tf.Tensor]
   ) -> methods.Sum:
     """Unpacks the sums of codes from the sum of words."""
@@ -137,7 +137,7 @@ class TwoShot(Algorithm):
   def fits(self, message: methods.Message, num_workers: int) -> bool:
     """Returns True for codes whose sums can be packed."""
     return (
-      _codes(message)
+      _has_codes(message)
       and slices.fits(message)
       and num_workers * message.sum_levels < packings.MOST_SUMMED
     )
@@ -146,32 +146,33 @@ class TwoShot(Algorithm):
     self, message: methods.Message, num_workers: int, processes: int
   ) -> float:
     """Returns the words of the slices and of the packed sums."""
-    cut = slices.of(message, processes)
-    own = num_workers // processes
+    layout = slices.layout_of(message, processes)
+    nodes = num_workers // processes
     back = message.packing_of_sums(num_workers)
-    packed = back.num_words(cut.elements_per_word * cut.width)
-    return (processes - 1) * (own * cut.width + packed)
+    packed = back.num_words(layout.elements_per_word * layout.width)
+    return (processes - 1) * (nodes * layout.width + packed)
 
   def move(self, reduction: Reduction, rows: tf.Tensor) -> list[tf.Tensor]:
     """Returns the packed sums of all slices."""
-    cut, group = reduction.cut, reduction.group
+    layout, group = reduction.layout, reduction.group
     back = reduction.message.packing_of_sums(reduction.num_workers)
 
     @compiled
     def pack_sums(received: tf.Tensor) -> tf.Tensor:
-      return back.pack(slices.in_planes(cut.sums(received), back))
+      return back.pack(slices.split_planes(layout.sums(received), back))
 
-    packed = pack_sums(group.all_to_all(cut.deal(rows)))
+    packed = pack_sums(group.all_to_all(layout.split(rows)))
     return [group.all_gather(packed[tf.newaxis])]
 
-  def received(
+  def receive(
     self, reduction: Reduction, moved: list[tf.Tensor]
   ) -> methods.Sum:
     """Unpacks the sums, in the order of the elements."""
     words = tf.reshape(moved[0], [-1])
     rows = reduction.message.unpacked_sums(words, reduction.num_workers)
-    planes = slices.of_planes(rows, reduction.cut)
-    return methods.Sum([tf.reshape(reduction.cut.by_digit(planes), [-1])])
+    planes = slices.join_planes(rows, reduction.layout)
+    values = reduction.layout.arrange_planes(planes)
+    return methods.Sum([tf.reshape(values, [-1])])
 
 
 class Slices(Algorithm):
@@ -186,10 +187,10 @@ class Slices(Algorithm):
     self, message: methods.Message, num_workers: int, processes: int
   ) -> float:
     """Returns the words of the slices and of the sums."""
-    cut = slices.of(message, processes)
-    own = num_workers // processes
+    layout = slices.layout_of(message, processes)
+    nodes = num_workers // processes
     # The sums are float32 however the message was packed.
-    return (processes - 1) * (own + cut.elements_per_word) * cut.width
+    return (processes - 1) * (nodes + layout.elements_per_word) * layout.width
 
   def move(self, reduction: Reduction, rows: tf.Tensor) -> list[tf.Tensor]:
     """Returns the sums of all slices, piece by piece."""
@@ -198,29 +199,29 @@ class Slices(Algorithm):
     parts = groups.columns(rows, [piece.num_words for piece in pieces])
     moved = []
     for piece, part in zip(pieces, parts, strict=True):
-      sums = compiled(piece.sums_in_order)(group.all_to_all(piece.deal(part)))
+      sums = compiled(piece.sums_in_order)(group.all_to_all(piece.split(part)))
       moved += group.all_gather_pieces(sums[tf.newaxis], most=1)
     return moved
 
-  def received(
+  def receive(
     self, reduction: Reduction, moved: list[tf.Tensor]
   ) -> methods.Sum:
     """Returns the sums, in the order of the elements."""
-    pieces = _pieces(reduction, reduction.own)
+    pieces = _pieces(reduction, reduction.nodes)
     rows = [
-      piece.by_digit(values)
+      piece.arrange_planes(values)
       for piece, values in zip(pieces, moved, strict=True)
     ]
-    if reduction.cut.elements_per_word > 1 and len(rows) > 1:
+    if reduction.layout.elements_per_word > 1 and len(rows) > 1:
       # The elements of one word are far apart in the bucket.
       rows = [tf.concat(rows, axis=1)]
     return methods.Sum([tf.reshape(row, [-1]) for row in rows])
 
 
-def _pieces(reduction: Reduction, own: int) -> list[slices.Slices]:
+def _pieces(reduction: Reduction, nodes: int) -> list[slices.Slices]:
   """Splits the message into consecutive pieces."""
-  whole = reduction.cut
-  count = min(_MOST_PIECES, own * whole.num_words // reduction.group.piece)
+  whole = reduction.layout
+  count = min(_MOST_PIECES, nodes * whole.num_words // reduction.group.piece)
   if count < 2:
     return [whole]
   # A multiple of the processes, so that only the last piece is padded.
@@ -242,23 +243,23 @@ class Scatter(Algorithm):
     self, message: methods.Message, num_workers: int, processes: int
   ) -> float:
     """Returns the words of the parts for workers of other processes."""
-    own = num_workers // processes
-    return (processes - 1) * own * message.num_words / processes
+    nodes = num_workers // processes
+    return (processes - 1) * nodes * message.num_words / processes
 
   def move(self, reduction: Reduction, rows: tf.Tensor) -> list[tf.Tensor]:
     """Returns the parts for the workers of this process."""
-    size, own = reduction.group.size, reduction.own
-    parts = tf.reshape(rows, [own, size, reduction.message.num_words // size])
+    size, nodes = reduction.group.size, reduction.nodes
+    parts = tf.reshape(rows, [nodes, size, reduction.message.num_words // size])
     return [reduction.group.all_to_all(tf.transpose(parts, [1, 0, 2]))]
 
-  def received(
+  def receive(
     self, reduction: Reduction, moved: list[tf.Tensor]
   ) -> methods.Scattered:
     """Returns the parts, ordered by worker."""
-    own = reduction.own
+    nodes = reduction.nodes
     words = reduction.message.num_words // reduction.num_workers
-    rows = tf.reshape(moved[0], [reduction.num_workers, own, words])
-    return methods.Scattered(rows, reduction.group.rank * own)
+    rows = tf.reshape(moved[0], [reduction.num_workers, nodes, words])
+    return methods.Scattered(rows, reduction.group.rank * nodes)
 
 
 ALGORITHMS: dict[str, Algorithm] = {

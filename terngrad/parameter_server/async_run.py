@@ -93,27 +93,27 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
       0 if cluster.sync else cluster.max_staleness,
       cluster.scale_learning_rate_by_staleness,
     )
-    self._made: list[tuple[steps.Training, gradients.GradientCodec]] = []
+    self._trainings: list[tuple[steps.Training, gradients.GradientCodec]] = []
     self._workers: list[_Worker] = []
     self._num_nodes = layout.num_workers // layout.num_processes
     self._batch: Sequence[batches_lib.Examples] = ()
     self._pool = concurrent.futures.ThreadPoolExecutor(layout.num_processes)
     self._arrivals: queue.SimpleQueue[int] = queue.SimpleQueue()
-    self._in_flight: dict[int, concurrent.futures.Future[steps.StepResult]] = {}
+    self._pushes: dict[int, concurrent.futures.Future[steps.StepResult]] = {}
 
   def placement_scope(self) -> contextlib.AbstractContextManager[None]:
     """Context that assigns each new variable to a server."""
-    return async_shares.balanced(self._layout.servers)
+    return async_shares.balance(self._layout.servers)
 
   def join(self) -> None:
     """Waits for pending pushes; their gradients are not used."""
-    concurrent.futures.wait(self._in_flight.values())
+    concurrent.futures.wait(self._pushes.values())
 
   def make_step(
     self, training: steps.Training, codec: gradients.GradientCodec
   ) -> steps.Step:
     """Returns this object, after storing the training and the codec."""
-    self._made.append((training, codec))
+    self._trainings.append((training, codec))
     return self
 
   def batches(
@@ -129,10 +129,10 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     """
     # The first codec is that of the coded steps. The configuration refuses
     # float32 steps and warm-up in asynchronous runs, so no other is used.
-    training, codec = self._made[0]
+    training, codec = self._trainings[0]
     first, *others = training.replicas
     begun = step * self._cluster.aggregate // self._layout.num_processes
-    with self.hooks.time_limit('Begin'):
+    with self.hooks.time_limit('Start of the workers'):
       for other in others:
         replicas.copy(first, other)
       target = async_servers.Servers(
@@ -176,12 +176,12 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     feed: server.Feed | None,
   ) -> async_step.Process:
     # Device 0 represents the servers, so those of the workers start at 1.
-    own = slice(1 + number, None, self._layout.num_processes)
+    indices = slice(1 + number, None, self._layout.num_processes)
     return async_step.Process(
       node_pass=training.node_pass,
-      towers=towers_lib.Towers(self.exchange.devices[own], self._num_nodes),
-      replicas=training.replicas[own],
-      states=training.states.workers[own],
+      towers=towers_lib.Towers(self.exchange.devices[indices], self._num_nodes),
+      replicas=training.replicas[indices],
+      states=training.states.workers[indices],
       feed=feed,
       seed=async_step.seed_of(self._seed, number),
       servers=target,
@@ -215,7 +215,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     worker.seconds = self._cluster.step_timeout
     worker.begun += 1
     future = self._pool.submit(wait)
-    self._in_flight[number] = future
+    self._pushes[number] = future
     future.add_done_callback(lambda _: self._arrivals.put(number))
 
   def take(
@@ -242,25 +242,25 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
       The result over the workers of the processes that pushed.
     """
     del images, labels  # The chief's process takes them from `_batch`.
-    taken = int(step)
-    if _CHIEF not in self._in_flight:
+    num_updates = int(step)
+    if _CHIEF not in self._pushes:
       self._start(_CHIEF)
-    came = {}
-    number, late, came[number] = self._next_push(taken)
-    while len(came) < self._cluster.aggregate:
-      self._workers[number].process.hold()
-      number, late, came[number] = self._next_push(taken)
+    results = {}
+    number, late, results[number] = self._next_push(num_updates)
+    while len(results) < self._cluster.aggregate:
+      self._workers[number].process.accumulate()
+      number, late, results[number] = self._next_push(num_updates)
     # A gradient can be late only if K = 1, so `late` is that of the update.
     rate = self._rule.learning_rate(learning_rate, late)
     self._workers[number].process.apply(step, rate, averaging_decay)
-    self._pull(came, taken + 1)
-    for number in came:
+    self._pull(results, num_updates + 1)
+    for number in results:
       # The next `take` starts the chief's push: the loop may save before it.
       if number != _CHIEF:
         self._start(number)
-    return self._result(came, stop)
+    return self._result(results, stop)
 
-  def _next_push(self, taken: int) -> tuple[int, int, steps.StepResult]:
+  def _next_push(self, num_updates: int) -> tuple[int, int, steps.StepResult]:
     """Waits for a push that is not too late; drops those that are.
 
     Returns:
@@ -268,13 +268,13 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     """
     while True:
       number = self._arrivals.get()
-      pushed = self._in_flight.pop(number).result()
-      late = taken - self._workers[number].pulled
+      pushed = self._pushes.pop(number).result()
+      late = num_updates - self._workers[number].pulled
       if self._rule.applies(late):
         self._tally.apply(late)
         return number, late, pushed
       self._tally.drop()
-      self._pull([number], taken)
+      self._pull([number], num_updates)
       self._start(number)
 
   def _pull(self, numbers: Iterable[int], step: int) -> None:
@@ -286,9 +286,9 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
       worker.pulled = step
 
   def _result(
-    self, came: dict[int, steps.StepResult], stop: tf.Tensor | float
+    self, results: dict[int, steps.StepResult], stop: tf.Tensor | float
   ) -> steps.StepResult:
-    parts = list(came.values())
+    parts = list(results.values())
     nodes = range(self._num_nodes)
     return parts[-1]._replace(
       entropy=tf.concat([part.entropy for part in parts], axis=0),
@@ -300,7 +300,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
         f'node {node} of worker {number}'
         if len(nodes) > 1
         else f'worker {number}'
-        for number in came
+        for number in results
         for node in nodes
       ),
     )

@@ -53,13 +53,13 @@ class Servers:
     update uses `aggregate` gradients, >= 1, and applies the optimizer once.
     """
     self.replica = server
-    self.codec, shares = async_shares.share(codec, server)
+    self.codec, shares = async_shares.make_shares(codec, server)
     # With several servers none has the global norm, so `Servers.update` clips.
     self._clip_norm = optimizer.clip_norm if len(shares) > 1 else 0.0
-    own = optimizer.clipped(0.0) if len(shares) > 1 else optimizer
+    rule = optimizer.clipped(0.0) if len(shares) > 1 else optimizer
     decay = node_pass.decoupled_decay
     self._servers = [
-      _Server(share, own, decay and decay.part(share.variables), aggregate)
+      _Server(share, rule, decay and decay.part(share.variables), aggregate)
       for share in shares
     ]
 
@@ -94,17 +94,17 @@ class Servers:
       # Slices on the worker's device, so that a server receives only its share.
       messages = share.codec.messages(0)
       pushed = used_words.cut(messages, payloads[:, share.words])
-      own = tf.gather(scalers, share.probes)
+      share_scalers = tf.gather(scalers, share.probes)
       with tf.device(share.replica.device):
         buffer.words.assign(used_words.joined(messages, pushed))
-        buffer.scalers.assign(own)
+        buffer.scalers.assign(share_scalers)
         for index, variable in enumerate(buffer.moments):
           variable.assign(moments[share.statistics[index]])
 
-  def hold(self, buffers: Sequence[GradientBuffer]) -> None:
+  def accumulate(self, buffers: Sequence[GradientBuffer]) -> None:
     """Adds the gradient in a process's buffers to the servers' sums."""
     for server, buffer in zip(self._servers, buffers, strict=True):
-      server.hold(buffer)
+      server.accumulate(buffer)
 
   def update(
     self, buffers: Sequence[GradientBuffer], numbers: updates.Numbers
@@ -120,8 +120,8 @@ class Servers:
       for server, buffer in zip(self._servers, buffers, strict=True)
     ]
     factor = self._clip_factor(values)
-    for server, own in zip(self._servers, values, strict=True):
-      server.update(own, factor, numbers)
+    for server, server_values in zip(self._servers, values, strict=True):
+      server.update(server_values, factor, numbers)
 
   def _clip_factor(
     self, values: Sequence[Sequence[tf.Tensor]]
@@ -133,10 +133,10 @@ class Servers:
     if not self._clip_norm:
       return None
     norms = []
-    for server, some in zip(self._servers, values, strict=True):
+    for server, server_values in zip(self._servers, values, strict=True):
       with tf.device(server.share.replica.device):
         count = len(server.share.variables)
-        norms += [statistics.norm(value) for value in some[:count]]
+        norms += [statistics.norm(value) for value in server_values[:count]]
     with tf.device(self._servers[0].share.replica.device):
       return clipping.clip_factor(norms, self._clip_norm)
 
@@ -159,20 +159,20 @@ class _Server:
     self._aggregate = aggregate
     variables = *share.replica.trainable, *share.replica.statistics
     # Sums of gradients and statistics; none if an update has one gradient.
-    self._held = [
+    self._sums = [
       _zeros(share.replica, v.shape) for v in variables if aggregate > 1
     ]
 
-  def hold(self, buffer: GradientBuffer) -> None:
+  def accumulate(self, buffer: GradientBuffer) -> None:
     with tf.device(self.share.replica.device):
-      for total, value in zip(self._held, self._open(buffer), strict=True):
+      for total, value in zip(self._sums, self._read(buffer), strict=True):
         total.assign_add(value)
 
   def mean(self, buffer: GradientBuffer) -> list[tf.Tensor]:
     """Computes the mean gradient and moving statistics; resets the sums."""
     with tf.device(self.share.replica.device):
-      last = self._open(buffer)
-      return self._mean(last) if self._held else last
+      last = self._read(buffer)
+      return self._mean(last) if self._sums else last
 
   def update(
     self,
@@ -187,7 +187,7 @@ class _Server:
         means = [mean * factor for mean in means]
       self._update(means, moments, numbers)
 
-  def _open(self, buffer: GradientBuffer) -> list[tf.Tensor]:
+  def _read(self, buffer: GradientBuffer) -> list[tf.Tensor]:
     """Decodes a buffer: the share's gradient, then its moving statistics."""
     words = [tf.convert_to_tensor(buffer.words)]
     gradient = (
@@ -200,14 +200,14 @@ class _Server:
   @tf.function(jit_compile=True)
   def _mean(self, last: list[tf.Tensor]) -> list[tf.Tensor]:
     means = []
-    for total, value in zip(self._held, last, strict=True):
+    for total, value in zip(self._sums, last, strict=True):
       means.append((total + value) * (1.0 / self._aggregate))
       total.assign(tf.zeros_like(total))
     return means
 
 
 def _zeros(
-  beside: replicas.Replica, shape: Sequence[int], dtype: tf.DType = tf.float32
+  replica: replicas.Replica, shape: Sequence[int], dtype: tf.DType = tf.float32
 ) -> tf.Variable:
-  with tf.device(beside.device):
+  with tf.device(replica.device):
     return tf.Variable(tf.zeros(shape, dtype), trainable=False)

@@ -43,13 +43,13 @@ class Share(NamedTuple):
 
 
 @contextlib.contextmanager
-def balanced(devices: Sequence[str]) -> Iterator[None]:
+def balance(devices: Sequence[str]) -> Iterator[None]:
   """Context that creates each variable on the device with the fewest bytes.
 
   Untrained variables, such as moving statistics, go to the device of the
   parameter that was created before them.
   """
-  held = dict.fromkeys(devices, 0)
+  num_bytes = dict.fromkeys(devices, 0)
   device = devices[0]
 
   def create(
@@ -57,17 +57,17 @@ def balanced(devices: Sequence[str]) -> Iterator[None]:
   ) -> tf.Variable:
     nonlocal device
     if kwargs.get('trainable', True):
-      device = min(held, key=held.__getitem__)
+      device = min(num_bytes, key=num_bytes.__getitem__)
     with tf.device(device):
       variable = next_creator(**kwargs)
-    held[device] += variable.shape.num_elements() * variable.dtype.size
+    num_bytes[device] += variable.shape.num_elements() * variable.dtype.size
     return variable
 
   with tf.variable_creator_scope(create):
     yield
 
 
-def share(
+def make_shares(
   codec: gradients.GradientCodec, server: replicas.Replica
 ) -> tuple[gradients.GradientCodec, list[Share]]:
   """Splits a model's codec and a replica by the devices of its variables.
@@ -75,7 +75,7 @@ def share(
   Returns:
     (codec of the model with payloads ordered by share, the shares).
   """
-  chosen = {
+  codes = {
     index: (bucket.method, shape)
     for bucket in codec.buckets
     for index, shape in zip(bucket.indices, bucket.shapes, strict=True)
@@ -86,27 +86,27 @@ def share(
   start = 0
   probed = codec.probed_variables()
   for device in dict.fromkeys(variable.device for variable in variables):
-    mine, statistics = (
+    parameters, statistics = (
       tuple(i for i, v in enumerate(kind) if v.device == device)
       for kind in (server.trainable, server.statistics)
     )
-    own = bucketing.gradient_codec(
-      [policy.VariableSpec('', chosen[index][1]) for index in mine],
-      [chosen[index][0] for index in mine],
+    share_codec = bucketing.gradient_codec(
+      [policy.VariableSpec('', codes[index][1]) for index in parameters],
+      [codes[index][0] for index in parameters],
     )
     shares.append(
       Share(
-        replica=server.part(mine, statistics)._replace(device=device),
-        variables=mine,
+        replica=server.part(parameters, statistics)._replace(device=device),
+        variables=parameters,
         statistics=statistics,
-        codec=own,
-        words=slice(start, start + own.num_words),
-        probes=np.flatnonzero(np.isin(probed, mine)),
+        codec=share_codec,
+        words=slice(start, start + share_codec.num_words),
+        probes=np.flatnonzero(np.isin(probed, parameters)),
       )
     )
-    start += own.num_words
-    for bucket in own.buckets:
-      indices = tuple(mine[index] for index in bucket.indices)
+    start += share_codec.num_words
+    for bucket in share_codec.buckets:
+      indices = tuple(parameters[index] for index in bucket.indices)
       # A separate random stream per bucket, so that no two servers' variables
       # draw the same bits.
       buckets.append(bucket._replace(indices=indices, stream=len(buckets)))

@@ -2,9 +2,9 @@
 
 `push` computes and encodes a gradient on the process's devices. It writes the
 codes, their scalers and the moving statistics to the process's buffers, which
-are variables of the servers. `hold` lets the servers decode the buffers and add
-them to their sums; `apply` lets them update the parameters instead. `pull`
-copies the parameters to the process.
+are variables of the servers. `accumulate` lets the servers decode the buffers
+and add them to their sums; `apply` lets them update the parameters instead.
+`pull` copies the parameters to the process.
 """
 
 import dataclasses
@@ -73,21 +73,22 @@ class Process:
 
   @tf.function
   def push(
-    self, pulled: tf.Tensor, own: tf.Tensor, *given: tf.Tensor
+    self, pulled: tf.Tensor, num_batches: tf.Tensor, *examples: tf.Tensor
   ) -> steps.StepResult:
     """Computes a gradient and sends its codes to the servers.
 
     Args:
       pulled: int64 [], updates in the parameters that were pulled last.
-      own: int64 [], batches that the process computed before.
-      *given: images [nodes, b, ...] and labels [nodes, b]; for the chief only.
+      num_batches: int64 [], batches that the process computed before.
+      *examples: images [nodes, b, ...] and labels [nodes, b]; for the chief
+        only.
 
     Returns:
       The result of a step of this process's nodes. `shared` is agreed within
       the process, and `words` is empty, because the codes stay on the servers.
     """
     feed, count = self.feed, len(self._passes)
-    images, labels = feed.next() if feed else given
+    images, labels = feed.next() if feed else examples
     batch = towers_lib.Batch(images, labels, first=0)
     seed = tf.constant(self.seed, tf.int64)
     begun = self._reducer.begin(
@@ -105,7 +106,7 @@ class Process:
       sent = towers_lib.in_order([one.sent[0] for one in pending])
       self.servers.put(self._buffers, words, shared, metadata.statistics[0])
     if feed:
-      feed.report(own, [local.scores[:, 0] for local in begun.local])
+      feed.report(num_batches, [local.scores[:, 0] for local in begun.local])
     return steps.StepResult(
       entropy=metadata.scores[:, 0],
       accuracy=metadata.scores[:, 1],
@@ -118,9 +119,9 @@ class Process:
     )
 
   @tf.function
-  def hold(self) -> None:
+  def accumulate(self) -> None:
     """Lets the servers add the pushed gradient to their sums."""
-    self.servers.hold(self._buffers)
+    self.servers.accumulate(self._buffers)
 
   @tf.function
   def apply(

@@ -36,17 +36,17 @@ class ServerContext(execution.ExecutionContext):
     `batches` starts the workers.
     """
     # `batches` fills the list before the first step is traced.
-    self._opened: list[exchange.Feed] = []
-    layout = layout._replace(feeds=self._opened)
+    self._open_feeds: list[exchange.Feed] = []
+    layout = layout._replace(feeds=self._open_feeds)
     super().__init__(layout, data, server_hooks.ServerHooks(cluster, run))
     self._feeds = feeds
-    self._copies: Sequence[replicas.Replica] = ()
+    self._replicas: Sequence[replicas.Replica] = ()
 
   def make_step(
     self, training: steps.Training, codec: gradients.GradientCodec
   ) -> steps.Step:
     """Makes the traced step that trains with a codec."""
-    self._copies = training.replicas
+    self._replicas = training.replicas
     return super().make_step(training, codec)
 
   def batches(
@@ -59,9 +59,9 @@ class ServerContext(execution.ExecutionContext):
     Returns:
       The chief's batches.
     """
-    with self.hooks.time_limit('Begin'):
-      for other in self._copies[1:]:
-        replicas.copy(self._copies[0], other)
-      self.hooks.check = digests.Check(self._copies)
-      self._opened[:] = self._feeds(step)
+    with self.hooks.time_limit('Start of the workers'):
+      for other in self._replicas[1:]:
+        replicas.copy(self._replicas[0], other)
+      self.hooks.check = digests.Check(self._replicas)
+      self._open_feeds[:] = self._feeds(step)
       return super().batches(step, shares)

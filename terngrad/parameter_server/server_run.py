@@ -63,7 +63,7 @@ def train(
   options.folder('train_dir', config.run.train_dir)
   cluster = config.cluster.tasks
   others = tasks.servers_of(cluster)
-  _check_alone(config)
+  _check_no_other_chief(config)
   # First, because TensorFlow accepts both only before it is initialized.
   devices.limit_threads(config.devices.threads)
   devices.tower_devices(config.devices.num_gpus)
@@ -91,7 +91,7 @@ def train(
       raise
     raise errors.TrainingError(trouble or str(error)) from error
   except BaseException as error:
-    tasks.end(others, f'it failed: {error!r}')
+    tasks.end(others, f'it raised {error!r}')
     raise
   # Lets TensorFlow delete its resources on the other tasks before they end.
   gc.collect()
@@ -99,7 +99,7 @@ def train(
   return outcome
 
 
-def _check_alone(config: servers.ServerConfig) -> None:
+def _check_no_other_chief(config: servers.ServerConfig) -> None:
   """Checks that no other process is the chief of this run.
 
   Raises:
@@ -150,9 +150,9 @@ def _layout(config: servers.ServerConfig) -> exchange.Servers:
   names = []
   for number in range(min(config.devices.num_gpus, config.num_workers)):
     for task in workers:
-      own = [name for name in gpus if name.startswith(task.device('GPU:'))]
+      local = [name for name in gpus if name.startswith(task.device('GPU:'))]
       names.append(
-        own[number % len(own)] if own else task.device(f'CPU:{number}')
+        local[number % len(local)] if local else task.device(f'CPU:{number}')
       )
   return exchange.Servers(
     towers=tower_lib.Towers(tuple(names), config.num_workers * len(workers)),
@@ -175,10 +175,10 @@ def _wait_for(
   absent = [task for task in others if task not in states]
   if absent:
     raise errors.ConfigError(
-      f'Cluster: expected all tasks within --start_timeout='
+      'Cluster: expected an answer from all tasks within --start_timeout='
       f'{config.cluster.start_timeout:g} seconds, received no answer from '
-      f'{", ".join(map(str, absent))}. Start it with --job_name='
-      f'{absent[0].job} --task_id={absent[0].index}, and look into its log.'
+      f'{", ".join(map(str, absent))}. Start each, such as --job_name='
+      f'{absent[0].job} --task_id={absent[0].index}; if it runs, read its log.'
     )
   return states
 
@@ -190,7 +190,7 @@ def _compare(
 ) -> None:
   """Raises `errors.ConfigError` for a task with another configuration."""
   for task in others:
-    expected = server_tasks.own_fingerprint(config, task.job)
+    expected = server_tasks.task_fingerprint(config, task.job)
     with errors.as_config_error():
       fingerprint.check_equal(expected, states[task].fingerprint, str(task))
 
@@ -210,11 +210,11 @@ def _explain(
   """
   for task in others:
     try:
-      now = tasks.state_of(task)
+      state = tasks.state_of(task)
     except tasks.LostError as lost:
       raise TaskLostError(f'{task} is lost') from lost
-    if now.incarnation != before[task].incarnation:
-      raise TaskLostError(f'{task} was started again') from error
-    if now.trouble:
-      return f'{task}: {now.trouble}'
+    if state.incarnation != before[task].incarnation:
+      raise TaskLostError(f'{task} was restarted') from error
+    if state.trouble:
+      return f'{task}: {state.trouble}'
   return None

@@ -33,11 +33,11 @@ from terngrad.training import metric
 from terngrad.training import metrics
 
 # Seconds between two checks that the chief still answers.
-_LOOK_EVERY = 5.0
+_CHECK_SECONDS = 5.0
 # Steps between two log lines of a worker.
 LOG_EVERY = 30
 # Rates of the whole run; the 2017 log line shows one worker's rates instead.
-_OWN_RATES = ('examples_per_sec', 'sec_per_batch')
+_RUN_RATES = ('examples_per_sec', 'sec_per_batch')
 
 
 def worker_line(
@@ -79,7 +79,7 @@ def chief_line(
     without: names of metrics to leave out.
   """
   more = metric.texts(
-    metrics.TRAINING, values, 'brackets', {*_OWN_RATES, *without}
+    metrics.TRAINING, values, 'brackets', {*_RUN_RATES, *without}
   )
   return f'global_step/sec: {1 / values["sec_per_batch"]:.2f}\n' + worker_line(
     0,
@@ -90,7 +90,7 @@ def chief_line(
   )
 
 
-def own_fingerprint(config: servers.ServerConfig, job: str) -> dict[str, Any]:
+def task_fingerprint(config: servers.ServerConfig, job: str) -> dict[str, Any]:
   """Returns the values that a task must share with the chief.
 
   A ps needs no options of the run, and its threads and kernels do not change
@@ -163,26 +163,28 @@ def serve(
   patience = 2 * config.cluster.start_timeout
   seen = time.monotonic()
   while not stopped():
-    order = service.next_order(min(_LOOK_EVERY, patience / 2)) or {}
+    order = service.next_order(min(_CHECK_SECONDS, patience / 2)) or {}
     if order or tasks.answers(chief):
       seen = time.monotonic()
     elif time.monotonic() - seen > patience:
       raise errors.TrainingError(
-        f'{task}: expected the chief, {chief}, to come or come back within '
-        f'{patience} seconds, received no answer. Start it, and this task '
-        'again.'
+        f'{task}: expected an answer from the chief, {chief}, within twice '
+        f'--start_timeout, {patience:g} seconds, received none. Start the '
+        'chief, then restart this task.'
       )
     if order.get('do') == 'end':
       service.outlive(chief)
       if order.get('why'):
         begun = order.get('has_begun', True)
         kind = errors.TrainingError if begun else errors.ConfigError
-        raise kind(f'{task}: the chief ended: {order["why"]}')
+        raise kind(f'{task}: the chief ended the run: {order["why"]}')
       report(f'{datetime.now()}: the run has ended')
       return None
     if order.get('do') == 'feed' and feeder:
       feeder.begin(str(order['tag']), int(order['step']))
-      report(f'{datetime.now()}: {task} reads from step {order["step"]} on')
+      report(
+        f'{datetime.now()}: {task} reads batches from step {order["step"]} on'
+      )
   return stopped()
 
 
@@ -191,7 +193,7 @@ def _start(
 ) -> services.Service:
   """Starts this process's server."""
   counts = {'GPU': 0} if task.job == 'ps' else {'CPU': config.devices.num_gpus}
-  fields = own_fingerprint(config, task.job)
+  fields = task_fingerprint(config, task.job)
   try:
     return services.Service(task, cluster, fields, counts)
   except tasks.LostError as error:
@@ -221,9 +223,9 @@ class _Feeder:
     stop = threading.Event()
     self._end = functools.partial(self._close, tag, stop)
     run = functools.partial(self._run, tag, step, stop)
-    tell = functools.partial(self._tell, tag, step)
+    log = functools.partial(self._log_steps, tag, step)
     threading.Thread(target=run, daemon=True).start()
-    threading.Thread(target=tell, daemon=True).start()
+    threading.Thread(target=log, daemon=True).start()
 
   def _close(self, tag: str, stop: threading.Event) -> None:
     stop.set()
@@ -241,7 +243,7 @@ class _Feeder:
         self._service.fail(str(error))
         self._close(tag, stop)
 
-  def _tell(self, tag: str, step: int) -> None:
+  def _log_steps(self, tag: str, step: int) -> None:
     """Logs the completed steps until the queue is closed."""
     since, before = time.monotonic(), step
     for step, loss in self._service.progress(tag):

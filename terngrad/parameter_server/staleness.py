@@ -31,10 +31,10 @@ class Rule(NamedTuple):
     return self.bound < 0 or staleness <= self.bound
 
   def learning_rate(
-    self, rate: tf.Tensor | float, staleness: int
+    self, learning_rate: tf.Tensor | float, staleness: int
   ) -> tf.Tensor | float:
     """Computes the learning rate of a gradient from that of the step."""
-    return rate / (1 + staleness) if self.scales else rate
+    return learning_rate / (1 + staleness) if self.scales else learning_rate
 
 
 class Tally:

@@ -17,10 +17,10 @@ def accumulated(node_pass: passes.Pass, count: int) -> passes.Pass:
     node_pass: of a part.
     count: >= 1; must divide the worker's batch size. 1 returns `node_pass`.
   """
-  return node_pass if count == 1 else Accumulated(node_pass, count)
+  return node_pass if count == 1 else AccumulatedPass(node_pass, count)
 
 
-class Accumulated(passes.Pass):
+class AccumulatedPass(passes.Pass):
   """Averages gradients, scores and new statistics over equal parts of a batch.
 
   The parts are added in order. Without batch normalization the gradient is that
@@ -40,7 +40,7 @@ class Accumulated(passes.Pass):
   def gradients(
     self,
     parameters: list[tf.Tensor],
-    held: list[tf.Tensor],
+    non_trainable: list[tf.Tensor],
     images: tf.Tensor,
     labels: tf.Tensor,
     key: tf.Tensor,
@@ -55,7 +55,7 @@ class Accumulated(passes.Pass):
     ) -> tuple[tf.Tensor, list[tf.Tensor]]:
       results, scores, moments = self._node_pass.gradients(
         parameters,
-        held,
+        non_trainable,
         images[number],
         labels[number],
         part_key(key, number),
@@ -66,7 +66,7 @@ class Accumulated(passes.Pass):
         total + value for total, value in zip(sums, values, strict=True)
       ]
 
-    moments = held[: self.num_statistics]
+    moments = non_trainable[: self.num_statistics]
     scores = tf.zeros([passes.NUM_SCORES])
     shapes = [t.shape for t in (*parameters, scores, *moments)]
     _, sums = tf.while_loop(

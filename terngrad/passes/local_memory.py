@@ -13,7 +13,7 @@ from terngrad.step import device_passes
 from terngrad.step import passes
 
 
-class Own(NamedTuple):
+class LocalState(NamedTuple):
   """The local training state of a worker.
 
   Attributes:
@@ -70,31 +70,31 @@ class LocalMemory(device_passes.LocalTraining):
     states, or those of another inner optimizer, the counts are 0 and the states
     begin as in the first step.
     """
-    known = [(i, tuple(shape)) for i, shape in enumerate(shapes)]
+    variables = [(i, tuple(shape)) for i, shape in enumerate(shapes)]
     # Names, indices of variables and shapes.
     found: list[tuple[str, int, tuple[int, ...]]] = []
     if self.fragments:
-      found += [('local_parameters', *one) for one in known]
+      found += [('local_parameters', *one) for one in variables]
       found.append(('local_exchanges', 0, ()))
     if self.overlap:
       found.append(('local_scores', 0, (passes.NUM_SCORES,)))
-    if self._keeps_slots:
+    if self._stores_slots:
       names = [f'inner_{slot}' for slot in self.inner.slots]
       found.append(('inner_steps', 0, ()))
-      found += [(name, *one) for one in known for name in names]
+      found += [(name, *one) for one in variables for name in names]
     return tuple(
       methods.State(name, methods.WORKER, variable, shape)
       for name, variable, shape in found
     )
 
   @property
-  def _keeps_slots(self) -> bool:
+  def _stores_slots(self) -> bool:
     """True if the slots are states between passes."""
     return bool(self.inner.slots) and (self.inner.stays or self.overlap > 0)
 
-  def fresh(self, parameters: list[tf.Tensor]) -> Own:
+  def new_state(self, parameters: list[tf.Tensor]) -> LocalState:
     """Makes the state of a worker in its first step."""
-    return Own(
+    return LocalState(
       values=parameters,
       slots=[[tf.zeros_like(p) for _ in self.inner.slots] for p in parameters],
       steps=tf.constant(0.0),
@@ -102,49 +102,51 @@ class LocalMemory(device_passes.LocalTraining):
       scores=tf.zeros([passes.NUM_SCORES]),
     )
 
-  def begun(self, parameters: list[tf.Tensor], memory: list[tf.Tensor]) -> Own:
+  def begin_state(
+    self, parameters: list[tf.Tensor], memory: list[tf.Tensor]
+  ) -> LocalState:
     """Makes the state at the beginning of a pass from values of `states`."""
-    own, fresh = self.recall(memory), self.fresh(parameters)
+    state, new_state = self.unpack_state(memory), self.new_state(parameters)
     if not self.inner.stays:
-      own = own._replace(slots=fresh.slots, steps=fresh.steps)
+      state = state._replace(slots=new_state.slots, steps=new_state.steps)
     if not self.fragments:
-      return own._replace(values=fresh.values)
+      return state._replace(values=new_state.values)
     # Before the first exchange the states hold zeros, not parameters.
-    is_first = tf.equal(own.exchanges, 0)
-    pairs = zip(parameters, own.values, strict=True)
-    return own._replace(values=[tf.where(is_first, *pair) for pair in pairs])
+    is_first = tf.equal(state.exchanges, 0)
+    pairs = zip(parameters, state.values, strict=True)
+    return state._replace(values=[tf.where(is_first, *pair) for pair in pairs])
 
-  def recall(self, memory: list[tf.Tensor]) -> Own:
+  def unpack_state(self, memory: list[tf.Tensor]) -> LocalState:
     """Converts the tensors of `memory` back to a worker's state."""
-    left, own = iter(memory), self.fresh([])
+    values_left, state = iter(memory), self.new_state([])
     if self.fragments:
-      values = [next(left) for _ in sum(self.fragments, ())]
-      own = own._replace(
-        values=values, slots=[[] for _ in values], exchanges=next(left)
+      values = [next(values_left) for _ in sum(self.fragments, ())]
+      state = state._replace(
+        values=values, slots=[[] for _ in values], exchanges=next(values_left)
       )
     if self.overlap:
-      own = own._replace(scores=next(left))
-    if self._keeps_slots:
-      steps, *slots = left
+      state = state._replace(scores=next(values_left))
+    if self._stores_slots:
+      steps, *slots = values_left
       size = len(self.inner.slots)
-      own = own._replace(
+      state = state._replace(
         steps=steps,
         slots=[slots[i : i + size] for i in range(0, len(slots), size)],
       )
-    return own
+    return state
 
-  def memory(self, own: Own) -> list[tf.Tensor]:
+  def memory(self, state: LocalState) -> list[tf.Tensor]:
     """Converts a worker's state to tensors in the order of `states`."""
     found = []
     if self.fragments:
-      found += [*own.values, own.exchanges]
+      found += [*state.values, state.exchanges]
     if self.overlap:
-      found.append(own.scores)
-    if self._keeps_slots:
-      found += [own.steps, *sum(own.slots, [])]
+      found.append(state.scores)
+    if self._stores_slots:
+      found += [state.steps, *sum(state.slots, [])]
     return found
 
-  def arrived(
+  def merge_fragment(
     self,
     values: list[tf.Tensor],
     parameters: list[tf.Tensor],

@@ -68,7 +68,7 @@ class LocalPass(passes.Pass):
   def gradients(
     self,
     parameters: list[tf.Tensor],
-    held: list[tf.Tensor],
+    non_trainable: list[tf.Tensor],
     images: tf.Tensor,
     labels: tf.Tensor,
     key: tf.Tensor,
@@ -82,71 +82,74 @@ class LocalPass(passes.Pass):
     """
     steps = self._steps
     if memory:
-      own = steps.begun(parameters, memory)
+      state = steps.begin_state(parameters, memory)
     else:
-      own = steps.fresh(parameters)
-    own = own._replace(
-      values=steps.arrived(own.values, parameters, own.exchanges)
+      state = steps.new_state(parameters)
+    state = state._replace(
+      values=steps.merge_fragment(state.values, parameters, state.exchanges)
     )
-    taken = steps.count - steps.overlap
+    num_steps = steps.count - steps.overlap
     batches = accumulation.parts_of(steps.count, images, labels)
-    own, moments = self._take(own, range(taken), batches, key, (held, scale))
-    pairs = zip(parameters, own.values, strict=True)
+    state, moments = self._take(
+      state, range(num_steps), batches, key, (non_trainable, scale)
+    )
+    pairs = zip(parameters, state.values, strict=True)
     changes = [before - after for before, after in pairs]
-    scored = taken + tf.where(own.exchanges > 0, float(steps.overlap), 0.0)
-    found = changes, own.scores / scored, moments
-    own = own._replace(exchanges=own.exchanges + 1)
-    return found if memory is None else (*found, steps.memory(own))
+    overlap = tf.where(state.exchanges > 0, float(steps.overlap), 0.0)
+    results = changes, state.scores / (num_steps + overlap), moments
+    state = state._replace(exchanges=state.exchanges + 1)
+    return results if memory is None else (*results, steps.memory(state))
 
   def go_on(
     self,
-    where: device_passes.DevicePasses,
+    devices: device_passes.DevicePasses,
     batch: towers.Batch,
     seed: tf.Tensor,
     step: tf.Tensor,
   ) -> None:
     """Takes the local steps during the exchange; see `passes.Pass.go_on`."""
-    steps, device = self._steps, where.replica.device
+    steps, device = self._steps, devices.replica.device
     if not steps.overlap:
       return
     numbers = range(steps.count - steps.overlap, steps.count)
     with tf.device(device):
-      given = where.held()
+      inputs = devices.pass_arguments()
 
       def body(worker: tf.Tensor) -> list[tf.Tensor]:
-        node = worker_map.index_of(worker, where.workers)
+        node = worker_map.index_of(worker, devices.workers)
         key = random_bits.worker_key(seed, step, worker)
-        own = steps.recall(where.memory.read(node))
-        own = own._replace(scores=tf.zeros([passes.NUM_SCORES]))
+        state = steps.unpack_state(devices.memory.read(node))
+        state = state._replace(scores=tf.zeros([passes.NUM_SCORES]))
         batches = accumulation.parts_of(steps.count, *batch.of(worker))
-        own, _ = self._take(own, numbers, batches, key, given)
-        where.memory.write(node, steps.memory(own))
+        state, _ = self._take(state, numbers, batches, key, inputs)
+        devices.memory.write(node, steps.memory(state))
         return []
 
-      worker_map.worker_map(device, where.workers, [], body)
+      worker_map.worker_map(device, devices.workers, [], body)
 
   def _take(
     self,
-    own: local_memory.Own,
+    state: local_memory.LocalState,
     numbers: range,
     batches: list[tf.Tensor],
     key: tf.Tensor,
-    given: tuple[list[tf.Tensor], tf.Tensor | None],
-  ) -> tuple[local_memory.Own, list[tf.Tensor]]:
+    inputs: tuple[list[tf.Tensor], tf.Tensor | None],
+  ) -> tuple[local_memory.LocalState, list[tf.Tensor]]:
     """Takes the local steps with the batches `numbers`.
 
     Args:
-      own: state of the worker before.
+      state: of the worker before.
       numbers: indices of the batches.
       batches: images and labels, [count, b, ...] each.
       key: uint32 [2], random key of the worker.
-      given: `held` and `scale` of `passes.Pass.gradients`.
+      inputs: `non_trainable` and `scale` of `passes.Pass.gradients`.
 
     Returns:
       (state of the worker, moving statistics) after the steps.
     """
-    (held, scale), decay = given, self._steps.decay
-    moments, fixed = held[: self.num_statistics], held[self.num_statistics :]
+    (non_trainable, scale), decay = inputs, self._steps.decay
+    size = self.num_statistics
+    moments, fixed = non_trainable[:size], non_trainable[size:]
 
     def step(
       number: tf.Tensor,
@@ -164,7 +167,7 @@ class LocalPass(passes.Pass):
         accumulation.part_key(key, number),
         scale,
       )
-      count = own.steps + tf.cast(number - numbers.start + 1, tf.float32)
+      count = state.steps + tf.cast(number - numbers.start + 1, tf.float32)
       terms = decay.gradients(values) if decay else [None] * len(values)
       each = zip(values, slots, gradients, terms, strict=True)
       pairs = [
@@ -178,8 +181,9 @@ class LocalPass(passes.Pass):
     _, values, slots, after, scores = tf.while_loop(
       lambda number, *_: number < numbers.stop,
       step,
-      (start, own.values, own.slots, moments, own.scores),
+      (start, state.values, state.slots, moments, state.scores),
       parallel_iterations=1,
     )
-    count = own.steps + len(numbers)
-    return local_memory.Own(values, slots, count, own.exchanges, scores), after
+    count = state.steps + len(numbers)
+    new = state._replace(values=values, slots=slots, steps=count, scores=scores)
+    return new, after

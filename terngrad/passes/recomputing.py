@@ -42,10 +42,10 @@ class RecomputedPass(passes.ModelPass):
     """Cuts the model into segments; `passes.ModelPass` has the arguments.
 
     Raises:
-      errors.ConfigError: the model cannot be cut, see `segments.of`.
+      errors.ConfigError: the model cannot be cut, see `segments.cut_model`.
     """
     super().__init__(model, plan, loss, decoupled, mean_share)
-    self._segments = segments.of(model)
+    self._segments = segments.cut_model(model)
 
   def differentiate(
     self,
@@ -57,45 +57,51 @@ class RecomputedPass(passes.ModelPass):
     """Differentiates segment by segment; see `ModelPass.differentiate`."""
     chain = self._segments
     *first, last = chain
-    given, state_after = [images], list(state)
+    inputs, state_after = [images], list(state)
     heads: dict[int, tf.Tensor] = {}
     for segment in first:
-      (cut, *outputs), moved = segment(parameters, state, given[-1])
-      given.append(cut)
+      (cut, *outputs), new_state = segment(parameters, state, inputs[-1])
+      inputs.append(cut)
       heads.update(zip(segment.outputs, outputs, strict=True))
-      _put(state_after, segment.others, moved)
+      _put(state_after, segment.others, new_state)
     # The segments before `begin` have no trainable parameters.
     begin = next(i for i, segment in enumerate(chain) if segment.trainable)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
-      own = [parameters[i] for i in last.trainable]
-      tape.watch([*own, given[-1], *heads.values()])
-      computed, moved = last(parameters, state, given[-1])
-      whole = {**heads, **dict(zip(last.outputs, computed, strict=True))}
-      ordered = [whole[index] for index in sorted(whole)]
+      variables = [parameters[i] for i in last.trainable]
+      tape.watch([*variables, inputs[-1], *heads.values()])
+      computed, new_state = last(parameters, state, inputs[-1])
+      known = {**heads, **dict(zip(last.outputs, computed, strict=True))}
+      ordered = [known[index] for index in sorted(known)]
       target, scores = losses(ordered if len(ordered) > 1 else ordered[0])
-    _put(state_after, last.others, moved)
-    reached = given[-1] if begin < len(first) else []
-    own, upstream, of_heads = _gradient(tape, target, [own, reached, heads])
+    _put(state_after, last.others, new_state)
+    sources = [variables, inputs[-1] if begin < len(first) else [], heads]
+    gradients, upstream, head_gradients = _gradient(tape, target, sources)
     results: list[tf.Tensor] = [None] * len(parameters)
-    _put(results, last.trainable, own)
+    _put(results, last.trainable, gradients)
     for index in reversed(range(begin, len(first))):
       segment = first[index]
-      arriving = [upstream, *(of_heads[i] for i in segment.outputs)]
-      own, upstream = _again(
-        segment, parameters, state, given[index], arriving, own, index > begin
+      outer = [upstream, *(head_gradients[i] for i in segment.outputs)]
+      gradients, upstream = _recompute(
+        segment,
+        parameters,
+        state,
+        inputs[index],
+        outer,
+        gradients,
+        index > begin,
       )
-      _put(results, segment.trainable, own)
+      _put(results, segment.trainable, gradients)
     return results, scores, state_after
 
 
-def _again(
+def _recompute(
   segment: segments.Segment,
   parameters: Sequence[tf.Tensor],
   state: Sequence[tf.Tensor],
-  given: tf.Tensor,
-  arriving: Sequence[tf.Tensor],
-  before: Sequence[tf.Tensor],
-  reaches_on: bool,
+  cut: tf.Tensor,
+  output_gradients: Sequence[tf.Tensor],
+  earlier_gradients: Sequence[tf.Tensor],
+  needs_cut: bool,
 ) -> tuple[list[tf.Tensor], tf.Tensor | list[tf.Tensor]]:
   """Runs a segment again and differentiates it.
 
@@ -103,25 +109,25 @@ def _again(
     segment: of the model.
     parameters: values of the model's `trainable_variables`.
     state: values of its `non_trainable_variables` in the forward pass.
-    given: the input of the segment, from the forward pass.
-    arriving: gradients by the outputs of the segment.
-    before: gradients that must be computed before the segment runs.
-    reaches_on: False skips the gradient by `given`.
+    cut: the input of the segment, from the forward pass.
+    output_gradients: gradients by the outputs of the segment.
+    earlier_gradients: gradients that must be computed before the segment runs.
+    needs_cut: False skips the gradient by `cut`.
 
   Returns:
-    (gradients by the segment's parameters, gradient by `given` or []).
+    (gradients by the segment's parameters, gradient by `cut` or []).
   """
   # Without these dependencies TensorFlow would merge this run with the equal
   # operations of the forward pass and hold their results, or run it while the
   # activations of other segments are still in memory.
-  with tf.control_dependencies([*arriving, *before]):
-    given = tf.identity(given)
-  own = [parameters[i] for i in segment.trainable]
+  with tf.control_dependencies([*output_gradients, *earlier_gradients]):
+    cut = tf.identity(cut)
+  variables = [parameters[i] for i in segment.trainable]
   with tf.GradientTape(watch_accessed_variables=False) as tape:
-    tape.watch([*own, given] if reaches_on else own)
-    results, _ = segment(parameters, state, given)
-  sources = [own, given if reaches_on else []]
-  return _gradient(tape, results, sources, arriving)
+    tape.watch([*variables, cut] if needs_cut else variables)
+    results, _ = segment(parameters, state, cut)
+  sources = [variables, cut if needs_cut else []]
+  return _gradient(tape, results, sources, output_gradients)
 
 
 def _gradient(

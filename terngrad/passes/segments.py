@@ -44,28 +44,28 @@ class Segment(NamedTuple):
     self,
     parameters: Sequence[tf.Tensor],
     state: Sequence[tf.Tensor],
-    given: tf.Tensor,
+    inputs: tf.Tensor,
   ) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
     """Runs the segment in training mode.
 
     Args:
       parameters: values of the whole model's `trainable_variables`.
       state: values of its `non_trainable_variables`.
-      given: the cut before the segment, [b, ...].
+      inputs: the cut before the segment, [b, ...].
 
     Returns:
       (outputs of `model`, new values of the variables `others`).
     """
-    results, moved = self.model.stateless_call(
+    results, new_values = self.model.stateless_call(
       [parameters[i] for i in self.trainable],
       [state[i] for i in self.others],
-      given,
+      inputs,
       training=True,
     )
-    return results if isinstance(results, list) else [results], moved
+    return results if isinstance(results, list) else [results], new_values
 
 
-def of(model: keras.Model) -> list[Segment]:
+def cut_model(model: keras.Model) -> list[Segment]:
   """Cuts a model so that recomputation by segments takes the least memory.
 
   While a segment is differentiated, memory holds its activations and all cuts
@@ -96,7 +96,7 @@ def of(model: keras.Model) -> list[Segment]:
     https://arxiv.org/abs/1604.06174.
   """
   if not getattr(model, 'inputs', None) or len(model.inputs) != 1:
-    raise _uncuttable(model, 'which is no graph of layers with one input')
+    raise _uncuttable(model, 'not a functional model with one input')
   graph = _Graph(model)
   cuts = graph.cuts()
   masks = [graph.all, *(cut.after for cut in cuts), 0]
@@ -107,13 +107,13 @@ def of(model: keras.Model) -> list[Segment]:
   chosen = plan(pieces, [_num_bytes(cut.tensor) for cut in cuts])
   if not chosen:
     raise _uncuttable(
-      model, f'where none of {len(cuts)} single tensors is a cut that saves any'
+      model, f'where none of {len(cuts)} possible cuts saves memory'
     )
   return graph.segments([cuts[i] for i in chosen])
 
 
 def plan(pieces: Sequence[int], costs: Sequence[int]) -> tuple[int, ...]:
-  """Chooses the cuts with the lowest peak of memory, as `of` describes.
+  """Chooses the cuts with the lowest peak of memory, as `cut_model` describes.
 
   Args:
     pieces: bytes of the activations between all possible cuts.
@@ -124,13 +124,14 @@ def plan(pieces: Sequence[int], costs: Sequence[int]) -> tuple[int, ...]:
   """
   total = sum(pieces)
   plans = [
-    _within(pieces, costs, total / count) for count in range(1, len(pieces) + 1)
+    _choose_cuts(pieces, costs, total / count)
+    for count in range(1, len(pieces) + 1)
   ]
   # Among equal peaks `min` takes the first plan, with the fewest cuts.
   return min(plans, key=lambda cuts: peak(pieces, costs, cuts))
 
 
-def _within(
+def _choose_cuts(
   pieces: Sequence[int], costs: Sequence[int], budget: float
 ) -> tuple[int, ...]:
   """Finds the cuts of fewest bytes with no segment over `budget` bytes.
@@ -141,19 +142,19 @@ def _within(
   best: list[tuple[int, tuple[int, ...]]] = [(0, ())]
   for end in range(1, len(pieces) + 1):
     size = 0
-    found: list[tuple[int, int, list[int], tuple[int, ...]]] = []
+    choices: list[tuple[int, int, list[int], tuple[int, ...]]] = []
     # Among equals take the latest cuts: a cut is held in memory while all
     # segments after it run.
     for start in reversed(range(end)):
       size += pieces[start]
-      if size > budget and found:
+      if size > budget and choices:
         break
-      held, cuts = best[start]
+      cut_bytes, cuts = best[start]
       if start:
-        held, cuts = held + costs[start - 1], (*cuts, start - 1)
-      found.append((held, len(cuts), [-cut for cut in cuts], cuts))
-    held, _, _, cuts = min(found)
-    best.append((held, cuts))
+        cut_bytes, cuts = cut_bytes + costs[start - 1], (*cuts, start - 1)
+      choices.append((cut_bytes, len(cuts), [-cut for cut in cuts], cuts))
+    cut_bytes, _, _, cuts = min(choices)
+    best.append((cut_bytes, cuts))
   return best[-1][1]
 
 
@@ -169,18 +170,18 @@ def peak(
   """
   bounds = [0, *(cut + 1 for cut in cuts), len(pieces)]
   sizes = [sum(pieces[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
-  held, most = 0, sizes[0]
+  cut_bytes, most = 0, sizes[0]
   for cut, size in zip(cuts, sizes[1:], strict=True):
-    held += costs[cut]
-    most = max(most, held + size)
+    cut_bytes += costs[cut]
+    most = max(most, cut_bytes + size)
   return most
 
 
 def _uncuttable(model: keras.Model, reason: str) -> errors.ConfigError:
   return errors.ConfigError(
-    'optimize_gradient_memory: expected a net that can be cut where one tensor '
-    f'is all that goes on, received {model.name}, {reason}. Leave '
-    '--optimize_gradient_memory out; --gradient_accumulation_steps takes less '
+    'optimize_gradient_memory: expected a net with cuts, single tensors from '
+    f'which all later layers are computed, received {model.name}, {reason}. '
+    'Remove --optimize_gradient_memory; --gradient_accumulation_steps saves '
     'memory too.'
   )
 
@@ -226,7 +227,7 @@ class _Graph:
     """
     last = self._node_of(self._model.outputs[0])
     outputs = {id(tensor) for tensor in self._model.outputs}
-    together = self._together()
+    inseparable = self._inseparable()
     found = []
     for node in self._nodes:
       for tensor in () if node.is_input else node.output_tensors:
@@ -235,13 +236,13 @@ class _Graph:
           after >> last & 1
           and id(tensor) not in outputs
           and tf.as_dtype(tensor.dtype).is_floating
-          and all(mask & after in (0, mask) for mask in together)
-          and self._all_passes(tensor, after)
+          and all(mask & after in (0, mask) for mask in inseparable)
+          and self._is_cut(tensor, after)
         ):
           found.append(_Cut(tensor, after))
     return sorted(found, key=lambda cut: -cut.after.bit_count())
 
-  def _all_passes(self, tensor: keras.KerasTensor, after: int) -> bool:
+  def _is_cut(self, tensor: keras.KerasTensor, after: int) -> bool:
     """Checks that nodes `after` read no other tensor from before `tensor`."""
     return not any(
       after >> consumer & 1
@@ -252,7 +253,7 @@ class _Graph:
       for consumer in self._consumers.get(id(output), ())
     )
 
-  def _together(self) -> list[int]:
+  def _inseparable(self) -> list[int]:
     """Lists the sets of nodes that no cut may separate."""
     found: dict[int, int] = {}
     for number, node in enumerate(self._nodes):
@@ -316,15 +317,15 @@ def _nodes_of(model: keras.Model) -> list[_Node]:
   """Lists the nodes of a model's outputs in topological order."""
   order: list[_Node] = []
   seen: set[int] = set()
-  waiting = [(_maker(tensor), False) for tensor in reversed(model.outputs)]
-  while waiting:
-    node, ready = waiting.pop()
+  stack = [(_maker(tensor), False) for tensor in reversed(model.outputs)]
+  while stack:
+    node, ready = stack.pop()
     if ready:
       order.append(node)
     elif id(node) not in seen:
       seen.add(id(node))
-      waiting.append((node, True))
-      waiting += [(_maker(tensor), False) for tensor in node.input_tensors]
+      stack.append((node, True))
+      stack += [(_maker(tensor), False) for tensor in node.input_tensors]
   return order
 
 
@@ -335,10 +336,10 @@ def _maker(tensor: keras.KerasTensor) -> _Node:
 
 
 def _indices(
-  own: Sequence[keras.Variable], whole: Sequence[keras.Variable]
+  part: Sequence[keras.Variable], whole: Sequence[keras.Variable]
 ) -> tuple[int, ...]:
-  places = {id(variable): index for index, variable in enumerate(whole)}
-  return tuple(places[id(variable)] for variable in own)
+  positions = {id(variable): index for index, variable in enumerate(whole)}
+  return tuple(positions[id(variable)] for variable in part)
 
 
 def _num_bytes(tensor: keras.KerasTensor) -> int:

@@ -29,7 +29,7 @@ def gradient_codec(
   if len(specs) != len(codes):
     raise ValueError(
       f'codes: expected one for each of {len(specs)} variables, received '
-      f'{len(codes)}.'
+      f'{len(codes)}. Pass one code per variable, in the same order.'
     )
   buckets = []
   for stream, code in enumerate(dict.fromkeys(codes)):

@@ -32,14 +32,14 @@ class Bucket(NamedTuple):
   part: int = 0
   fragment: int = 0
 
-  def only(self, places: Sequence[int]) -> 'Bucket':
+  def select(self, positions: Sequence[int]) -> 'Bucket':
     """Selects variables by ascending indices; the caller sets `start`."""
     sizes = methods.sizes_of(self.shapes)
     return self._replace(
-      indices=tuple(self.indices[place] for place in places),
-      shapes=tuple(self.shapes[place] for place in places),
-      num_probes=tuple(self.num_probes[place] for place in places),
-      num_elements=sum(sizes[place] for place in places),
+      indices=tuple(self.indices[position] for position in positions),
+      shapes=tuple(self.shapes[position] for position in positions),
+      num_probes=tuple(self.num_probes[position] for position in positions),
+      num_elements=sum(sizes[position] for position in positions),
     )
 
   def messages(self, number: int) -> Sequence[methods.Message]:

@@ -38,8 +38,8 @@ def strided(
     layers.append((layers[-1] if layers else -1) + begins)
   if layers[-1] + 1 < count:
     raise ValueError(
-      f'fragments: expected at most {layers[-1] + 1}, the layers of the net, '
-      f'received {count}. Use fewer.'
+      f'fragments: expected at most {layers[-1] + 1}, the number of layers, '
+      f'received {count}. Use fewer fragments.'
     )
   return tuple(layer % count for layer in layers)
 
@@ -56,13 +56,13 @@ def split(
   buckets = []
   for fragment in sorted(set(numbers)):
     for bucket in codec.buckets:
-      places = [
-        place
-        for place, i in enumerate(bucket.indices)
+      positions = [
+        position
+        for position, i in enumerate(bucket.indices)
         if numbers[i] == fragment
       ]
-      if places:
-        buckets.append(bucket.only(places)._replace(fragment=fragment))
+      if positions:
+        buckets.append(bucket.select(positions)._replace(fragment=fragment))
   return gradients.GradientCodec(tuple(buckets))
 
 
@@ -80,13 +80,13 @@ def of_step(
   """
   if codec.num_fragments == 1:
     return codec
-  turn = step % codec.num_fragments
-  own = (bucket for bucket in codec.buckets if bucket.fragment == turn)
-  return gradients.GradientCodec(tuple(own))
+  fragment = step % codec.num_fragments
+  buckets = (bucket for bucket in codec.buckets if bucket.fragment == fragment)
+  return gradients.GradientCodec(tuple(buckets))
 
 
 def members(codec: gradients.GradientCodec) -> tuple[tuple[int, ...], ...]:
   """Lists for each fragment the indices of its variables in the model."""
   return tuple(
-    tuple(of_step(codec, turn).variables) for turn in range(codec.num_fragments)
+    tuple(of_step(codec, step).variables) for step in range(codec.num_fragments)
   )

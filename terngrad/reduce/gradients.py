@@ -20,7 +20,7 @@ from terngrad.codec.stages import random_bits
 from terngrad.reduce import buckets as buckets_lib
 
 # One list of tensors per bucket.
-OfBuckets = Sequence[methods.Tensors]
+BucketTensors = Sequence[methods.Tensors]
 
 
 class WorkerStep(NamedTuple):
@@ -170,8 +170,8 @@ class GradientCodec:
 
   def flatten(self, gradients: methods.Tensors) -> tf.Tensor:
     """Concatenates all gradients by bucket to float32 [num_elements]."""
-    own = [tf.reshape(gradients[i], [-1]) for i in self._order]
-    return tf.concat(own, axis=0)
+    flat = [tf.reshape(gradients[i], [-1]) for i in self._order]
+    return tf.concat(flat, axis=0)
 
   def keys(
     self, seed: tf.Tensor | int, step: tf.Tensor, worker: tf.Tensor
@@ -186,9 +186,9 @@ class GradientCodec:
   def begin(
     self,
     gradients: methods.Tensors,
-    states: OfBuckets,
+    states: BucketTensors,
     step: WorkerStep,
-  ) -> tuple[OfBuckets, tf.Tensor]:
+  ) -> tuple[BucketTensors, tf.Tensor]:
     """Prepares a worker's gradients for coding and computes its probe.
 
     Args:
@@ -203,15 +203,15 @@ class GradientCodec:
     """
     carried, probes = [], []
     for index, bucket in enumerate(self.buckets):
-      own = [tf.reshape(gradients[i], [-1]) for i in bucket.indices]
+      flat = [tf.reshape(gradients[i], [-1]) for i in bucket.indices]
       values, probe = bucket.method.begin(
-        own, states[index], self._context(index, step)
+        flat, states[index], self._context(index, step)
       )
       carried.append(values)
       probes.append(probe)
     return carried, tf.gather(tf.concat(probes, axis=0), self._probe_order)
 
-  def carry(self, carried: OfBuckets, step: WorkerStep) -> OfBuckets:
+  def carry(self, carried: BucketTensors, step: WorkerStep) -> BucketTensors:
     """Converts `begin`'s gradients to what a worker holds until it sends.
 
     Args:
@@ -235,11 +235,11 @@ class GradientCodec:
   def send(
     self,
     number: int,
-    carried: OfBuckets,
-    states: OfBuckets,
+    carried: BucketTensors,
+    states: BucketTensors,
     received: methods.Arrived,
     step: WorkerStep,
-  ) -> tuple[tf.Tensor, OfBuckets]:
+  ) -> tuple[tf.Tensor, BucketTensors]:
     """Encodes a worker's messages of one round.
 
     Args:
@@ -272,17 +272,17 @@ class GradientCodec:
   def decode(
     self,
     received: methods.Arrived,
-    states: OfBuckets,
+    states: BucketTensors,
     step: WorkerStep,
-    only: Sequence[int] | None = None,
-  ) -> tuple[list[tf.Tensor], OfBuckets]:
+    indices: Sequence[int] | None = None,
+  ) -> tuple[list[tf.Tensor], BucketTensors]:
     """Decodes the received messages to the mean gradients.
 
     Args:
       received: the results of the exchange for all rounds, as in `send`.
       states: the shared states; None for the states of workers.
       step: without a worker, with the agreed probe.
-      only: indices of the buckets to decode; None for all.
+      indices: indices of the buckets to decode; None for all.
 
     Returns:
       The means, float32 in the order and shapes of the variables, and the new
@@ -290,7 +290,7 @@ class GradientCodec:
     """
     means: dict[int, tf.Tensor] = {}
     after = []
-    for index in range(len(self.buckets)) if only is None else only:
+    for index in range(len(self.buckets)) if indices is None else indices:
       bucket = self.buckets[index]
       values, state = bucket.method.decode(
         self.received(index, received),
@@ -305,10 +305,10 @@ class GradientCodec:
     self,
     received: methods.Arrived,
     step: WorkerStep,
-    only: Sequence[int] | None = None,
+    indices: Sequence[int] | None = None,
   ) -> list[tf.Tensor]:
     """Decodes the mean gradients of methods without states, as `decode`."""
-    return self.decode(received, [()] * len(self.buckets), step, only)[0]
+    return self.decode(received, [()] * len(self.buckets), step, indices)[0]
 
   def decode_words(
     self, parts: Sequence[tf.Tensor], shared: tf.Tensor
@@ -343,25 +343,27 @@ class GradientCodec:
       float32 [num_elements] in the order of `flatten`; None if the messages of
       a method can be decoded only to the mean over all workers.
     """
-    found = []
+    estimates = []
     for index, bucket in enumerate(self.buckets):
       if not bucket.method.estimates:
         return None
       number = bucket.method.telling % bucket.method.num_rounds
       sizes = [message.num_words for message in bucket.messages(number)]
-      of_buckets = [b.num_words(number) for b in self.buckets]
-      own = split(words[number], of_buckets, axis=0)[index]
+      bucket_sizes = [b.num_words(number) for b in self.buckets]
+      payload = split(words[number], bucket_sizes, axis=0)[index]
       context = self._context(index, step)
-      found += bucket.method.estimate(split(own, sizes, axis=0), context)
-    return _join(found, axis=0)
+      estimates += bucket.method.estimate(
+        split(payload, sizes, axis=0), context
+      )
+    return _join(estimates, axis=0)
 
   def finish(
     self,
-    carried: OfBuckets,
-    states: OfBuckets,
+    carried: BucketTensors,
+    states: BucketTensors,
     means: methods.Tensors,
     step: WorkerStep,
-  ) -> OfBuckets:
+  ) -> BucketTensors:
     """Updates a worker's states from the mean gradients.
 
     Args:
@@ -378,15 +380,15 @@ class GradientCodec:
     for index, bucket in enumerate(self.buckets):
       state = states[index]
       if bucket.method.finishes:
-        own = [means[i] for i in bucket.indices]
+        values = [means[i] for i in bucket.indices]
         context = self._context(index, step)
-        state = bucket.method.finish(carried[index], state, own, context)
+        state = bucket.method.finish(carried[index], state, values, context)
       after.append(state)
     return after
 
   def probed_variables(self) -> np.ndarray:
     """The variable's index for each number of the probe."""
-    return np.sort(self._probed)
+    return np.sort(self._probe_variables)
 
   @functools.cached_property
   def probes_of_buckets(self) -> list[np.ndarray]:
@@ -400,7 +402,7 @@ class GradientCodec:
     return [i for bucket in self.buckets for i in bucket.indices]
 
   @functools.cached_property
-  def _probed(self) -> np.ndarray:
+  def _probe_variables(self) -> np.ndarray:
     """The variable's index for each number of the buckets' probes."""
     counts = [n for bucket in self.buckets for n in bucket.num_probes]
     return np.repeat(self._order, counts)
@@ -408,17 +410,17 @@ class GradientCodec:
   @functools.cached_property
   def _probe_order(self) -> np.ndarray:
     """Int permutation of the probe from bucket order to variable order."""
-    return np.argsort(self._probed, kind='stable')
+    return np.argsort(self._probe_variables, kind='stable')
 
   def received(self, index: int, received: methods.Arrived) -> methods.Arrived:
     """Selects the received messages of one bucket, round by round."""
-    found = []
-    for number, of_all in enumerate(received):
+    selected = []
+    for number, round_messages in enumerate(received):
       counts = [len(bucket.messages(number)) for bucket in self.buckets]
       first = sum(counts[:index])
       if counts[index]:
-        found.append(of_all[first : first + counts[index]])
-    return found
+        selected.append(round_messages[first : first + counts[index]])
+    return selected
 
   def _with_keys(self, step: WorkerStep) -> WorkerStep:
     """Adds the random keys of the worker, unless there are some already."""

@@ -44,9 +44,9 @@ class Halves:
     """
     part, worker = self._part, tf.constant(0)
     step = self._step._replace(worker=worker)
-    values, own = part.begin(gradients, gradients, self._states, step)
-    shared = gradients_lib.agree(own[tf.newaxis])
-    step = step._replace(own=own)
+    values, probe = part.begin(gradients, gradients, self._states, step)
+    shared = gradients_lib.agree(probe[tf.newaxis])
+    step = step._replace(own=probe)
     carried = part.carry(values, step, stacked=False)
     received = methods.received_by(worker, self._received(rows))
     step = part.with_keys(step._replace(shared=shared))

@@ -87,9 +87,9 @@ def gather(
   sizes += [tf.TensorShape(shape).num_elements() for shape in moving]
 
   def conclude(
-    everyone: tf.Tensor,
+    all_rows: tf.Tensor,
   ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-    probes, _, stops, *moments = tf.split(everyone, sizes, axis=1)
+    probes, _, stops, *moments = tf.split(all_rows, sizes, axis=1)
     statistics = [
       tf.reshape(tf.reduce_mean(values, axis=0), shape)
       for values, shape in zip(moments, moving, strict=True)
@@ -105,20 +105,20 @@ def gather(
       columns = [one.probes[0], one.scores, tf.fill([count], stop)]
       columns += one.statistics if moving else []
       rows.append(tf.concat([tf.reshape(c, [count, -1]) for c in columns], 1))
-  everyone, concluded = exchange.gather_metadata(rows, conclude)
+  all_rows, concluded = exchange.gather_metadata(rows, conclude)
   agreed, stops, statistics = (list(v) for v in zip(*concluded, strict=True))
   if row.local_statistics:
     statistics = list(map(_means, exchange.devices, local))
-  shared, probes = [agreed], [everyone[:, :num_probes]]
+  shared, probes = [agreed], [all_rows[:, :num_probes]]
   for number in range(1, len(local[0].probes)):
-    known, agreed = exchange.gather_metadata(
+    gathered_probes, agreed = exchange.gather_metadata(
       [one.probes[number] for one in local], gradients.agree
     )
     shared.append(agreed)
-    probes.append(known)
+    probes.append(gathered_probes)
   return Metadata(
     probes=probes,
-    scores=everyone[:, num_probes : num_probes + row.num_scores],
+    scores=all_rows[:, num_probes : num_probes + row.num_scores],
     stop=stops[0],
     shared=shared,
     statistics=statistics,

@@ -48,12 +48,12 @@ def _ends(codec: gradients.GradientCodec, max_bytes: int) -> list[int]:
   for bucket in codec.buckets:
     for i, shape in zip(bucket.indices, bucket.shapes, strict=True):
       sizes[i] = _FLOAT_BYTES * tf.TensorShape(shape).num_elements()
-  borders, gathered = [len(sizes)], 0
+  borders, num_bytes = [len(sizes)], 0
   for i in range(len(sizes) - 1, 0, -1):
-    gathered += sizes[i]
-    if max_bytes and gathered >= max_bytes:
+    num_bytes += sizes[i]
+    if max_bytes and num_bytes >= max_bytes:
       borders.append(i)
-      gathered = 0
+      num_bytes = 0
   return [*borders, 0]
 
 
@@ -64,4 +64,4 @@ def _range(
   sizes = [tf.TensorShape(shape).num_elements() for shape in bucket.shapes]
   members = [n for n, i in enumerate(bucket.indices) if begin <= i < end]
   start = sum(sizes[: members[0]]) if members else 0
-  return bucket.only(members)._replace(start=start, part=number)
+  return bucket.select(members)._replace(start=start, part=number)

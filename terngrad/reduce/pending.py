@@ -48,7 +48,7 @@ class PendingMean:
     self,
     exchange: protocol.Exchange,
     part: programs_lib.Part,
-    states: states_lib.OfPart,
+    states: states_lib.PartStates,
     begun: Begun,
     device_index: int,
     apply_states: tf.Tensor | None,
@@ -77,7 +77,7 @@ class PendingMean:
     """Makes the function from a worker, int32 [], to its messages."""
 
     def send(worker: tf.Tensor) -> list[tf.Tensor]:
-      index, carried, step = self._of_worker(worker)
+      index, carried, step = self._worker_inputs(worker)
       words, states = self._part.send(
         number,
         carried,
@@ -111,7 +111,7 @@ class PendingMean:
     self._states.write_shared(after, self._apply)
 
     def finish(worker: tf.Tensor) -> list[tf.Tensor]:
-      index, carried, step = self._of_worker(worker)
+      index, carried, step = self._worker_inputs(worker)
       states = self._part.finish(carried, self._states.read(index), means, step)
       self._states.write(index, states, self._apply)
       return []
@@ -121,7 +121,7 @@ class PendingMean:
         worker_map.worker_map(self.device, self.workers, [], finish)
     return means
 
-  def _of_worker(
+  def _worker_inputs(
     self, worker: tf.Tensor
   ) -> tuple[tf.Tensor, list[list[tf.Tensor]], gradients_lib.WorkerStep]:
     """(The worker's index on the device, carried gradients, step)."""

@@ -53,12 +53,12 @@ class WeightDecay:
 
     `parameters` are the float32 values; None leaves a variable out.
     """
-    asked = [p for p in parameters if p is not None]
+    present = [p for p in parameters if p is not None]
     with tf.GradientTape(watch_accessed_variables=False) as tape:
-      tape.watch(asked)
+      tape.watch(present)
       loss = self.total(parameters)
-    found = iter(tape.gradient(loss, asked))
-    return [p if p is None else next(found) for p in parameters]
+    terms = iter(tape.gradient(loss, present))
+    return [p if p is None else next(terms) for p in parameters]
 
 
 class Part:
@@ -131,9 +131,9 @@ class Part:
     self,
     gradients: Sequence[tf.Tensor | None],
     parameters: Sequence[tf.Tensor | None],
-    states: gradients_lib.OfBuckets,
+    states: gradients_lib.BucketTensors,
     step: gradients_lib.WorkerStep,
-  ) -> tuple[gradients_lib.OfBuckets, tf.Tensor]:
+  ) -> tuple[gradients_lib.BucketTensors, tf.Tensor]:
     """Adds the gradients of L2 terms, then calls `GradientCodec.begin`.
 
     Args:
@@ -155,10 +155,10 @@ class Part:
 
   def carry(
     self,
-    carried: gradients_lib.OfBuckets,
+    carried: gradients_lib.BucketTensors,
     step: gradients_lib.WorkerStep,
     stacked: bool,
-  ) -> gradients_lib.OfBuckets:
+  ) -> gradients_lib.BucketTensors:
     """Converts `begin`'s gradients to what a worker holds until it sends.
 
     Args:
@@ -199,27 +199,27 @@ def parts(
 
   `decay` has the L2 terms of all parameters of the model.
   """
-  of_parts: dict[int, list[buckets_lib.Bucket]] = {}
+  part_buckets: dict[int, list[buckets_lib.Bucket]] = {}
   for bucket in sorted(codec.buckets, key=lambda bucket: bucket.part):
-    of_parts.setdefault(bucket.part, []).append(bucket)
+    part_buckets.setdefault(bucket.part, []).append(bucket)
   probed = codec.probed_variables()
   return [
     Part(number, buckets, probed, decay, compiles)
-    for number, buckets in enumerate(of_parts.values())
+    for number, buckets in enumerate(part_buckets.values())
   ]
 
 
-def join_probes(some: list[Part], probes: list[tf.Tensor]) -> tf.Tensor:
+def join_probes(all_parts: list[Part], probes: list[tf.Tensor]) -> tf.Tensor:
   """Joins the probes of all parts to the probe of the model.
 
   Args:
-    some: all parts.
+    all_parts: all parts.
     probes: for each part float32 [..., its probes].
 
   Returns:
     float32 [..., probes], in the order of the model's variables.
   """
-  if len(some) == 1:
+  if len(all_parts) == 1:
     return probes[0]
-  order = np.argsort(np.concatenate([part.probes for part in some]))
+  order = np.argsort(np.concatenate([part.probes for part in all_parts]))
   return tf.gather(tf.concat(probes, axis=-1), order, axis=-1)

@@ -86,11 +86,11 @@ class Reducer:
     # For each part and device.
     self._states = []
     for part in self.parts:
-      known: Sequence[int] = part.indices
+      variables: Sequence[int] = part.indices
       if options.variables is not None:
-        known = [options.variables[i] for i in known]
+        variables = [options.variables[i] for i in variables]
       self._states.append(
-        [states_lib.OfPart(part.codec, known, one) for one in states]
+        [states_lib.PartStates(part.codec, variables, one) for one in states]
       )
 
   def begin(
@@ -113,15 +113,15 @@ class Reducer:
     """
     seed = tf.constant(self._seed, tf.int64)
     count = self._exchange.num_workers
-    known = [gradients_lib.WorkerStep(seed, step, count) for step in steps]
+    all_steps = [gradients_lib.WorkerStep(seed, step, count) for step in steps]
     local = [
-      self._begin_on(index, *one)
-      for index, one in enumerate(zip(gradients_of, known, strict=True))
+      self._begin_device(index, *one)
+      for index, one in enumerate(zip(gradients_of, all_steps, strict=True))
     ]
     metadata = metadata_lib.gather(self._exchange, self._row, local, stop)
-    return pending_lib.Begun(local, metadata, known)
+    return pending_lib.Begun(local, metadata, all_steps)
 
-  def _begin_on(
+  def _begin_device(
     self,
     index: int,
     gradients_of: Callable[[tf.Tensor], WorkerGradients],
@@ -133,24 +133,24 @@ class Reducer:
     stacked = len(workers) > 1
 
     def begin(worker: tf.Tensor) -> list[tf.Tensor | list[tf.Tensor]]:
-      found = gradients_of(worker)
+      results = gradients_of(worker)
       carried: list[tf.Tensor | list[tf.Tensor]] = []
       probes: list[tf.Tensor] = []
-      place = worker_map.index_of(worker, workers)
-      of_worker = step._replace(worker=worker)
+      node = worker_map.index_of(worker, workers)
+      worker_step = step._replace(worker=worker)
       for part, states in zip(self.parts, self._states, strict=True):
         values, probe = part.begin(
-          part.only(found.gradients),
-          part.only(found.parameters),
-          states[index].read(place),
-          of_worker,
+          part.only(results.gradients),
+          part.only(results.parameters),
+          states[index].read(node),
+          worker_step,
         )
-        carried += part.carry(values, of_worker._replace(own=probe), stacked)
+        carried += part.carry(values, worker_step._replace(own=probe), stacked)
         probes.append(probe)
       if stacked:
         carried = [value for (value,) in carried]
-      scores = tf.convert_to_tensor(found.scores, tf.float32)
-      return [*carried, *probes, scores, *found.statistics]
+      scores = tf.convert_to_tensor(results.scores, tf.float32)
+      return [*carried, *probes, scores, *results.statistics]
 
     with tf.device(device):
       arrays = iter(
@@ -164,7 +164,7 @@ class Reducer:
       )
 
   def _specs(self) -> list[tuple[tf.DType, Sequence[int]]]:
-    """(dtype, shape) of each tensor that `_begin_on` computes for a worker."""
+    """(dtype, shape) of each result of `_begin_device`, for one worker."""
     codecs = [part.codec for part in self.parts]
     shapes = [
       *((codec.num_probes,) for codec in codecs),
@@ -193,15 +193,15 @@ class Reducer:
       For each part one `PendingMean` per device.
     """
     exchange = self._exchange
-    of_parts = []
+    part_means = []
     for part, states in zip(self.parts, self._states, strict=True):
       pending = [
-        pending_lib.PendingMean(exchange, part, own, begun, index, apply)
-        for index, (own, apply) in enumerate(
+        pending_lib.PendingMean(exchange, part, state, begun, index, apply)
+        for index, (state, apply) in enumerate(
           zip(states, apply_states, strict=True)
         )
       ]
-      of_parts.append(pending)
+      part_means.append(pending)
       for number in range(part.codec.num_rounds):
         payloads = []
         for one in pending:
@@ -215,4 +215,4 @@ class Reducer:
           pending, payloads, combined, strict=True
         ):
           one.add(words, received)
-    return of_parts
+    return part_means

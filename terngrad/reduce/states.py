@@ -81,7 +81,7 @@ def of_replica(
     }
 
 
-class OfNodes:
+class NodeStates:
   """States of the workers of one device."""
 
   def __init__(self, lists: Sequence[Sequence[tf.Variable]]) -> None:
@@ -94,21 +94,21 @@ class OfNodes:
 
   def read(self, node: tf.Tensor) -> list[tf.Tensor]:
     """Reads a worker's states; `node` is its index on the device, int32 []."""
-    found = self._at(node, lambda own: [v.read_value() for v in own])
+    found = self._call(node, lambda row: [v.read_value() for v in row])
     return [] if found is None else found
 
   def write(self, node: tf.Tensor, values: Sequence[tf.Tensor]) -> None:
     """Assigns a worker's states, in the order of `read`."""
-    self._at(node, lambda own: _assign(own, values))
+    self._call(node, lambda row: _assign(row, values))
 
-  def _at(
-    self, node: tf.Tensor, act: Callable[[Sequence[tf.Variable]], _T]
+  def _call(
+    self, node: tf.Tensor, function: Callable[[Sequence[tf.Variable]], _T]
   ) -> _T | None:
     """Calls `act` with a worker's variables; returns None if there are none."""
     if len(self._nodes) < 2:
-      return act(self._nodes[0]) if self._nodes else None
+      return function(self._nodes[0]) if self._nodes else None
     return tf.switch_case(
-      node, [functools.partial(act, own) for own in self._nodes]
+      node, [functools.partial(function, row) for row in self._nodes]
     )
 
 
@@ -124,7 +124,7 @@ class DeviceStates(NamedTuple):
   shared: Mapping[Key, tf.Variable]
 
 
-class OfPart:
+class PartStates:
   """The states of a part of a model, on one device."""
 
   def __init__(
@@ -145,18 +145,20 @@ class OfPart:
       for bucket in codec.buckets
     ]
     # None for the states of workers.
-    self._shared = [[states.shared.get(key) for key in own] for own in keys]
-    workers = [states.workers.get(key) for own in keys for key in own]
-    self._own = OfNodes([variables for variables in workers if variables])
+    self._shared = [[states.shared.get(key) for key in row] for row in keys]
+    workers = [states.workers.get(key) for row in keys for key in row]
+    self._workers = NodeStates(
+      [variables for variables in workers if variables]
+    )
 
   def read(self, node: tf.Tensor) -> list[list[tf.Tensor]]:
     """Reads all states that a worker sees, one list per bucket.
 
     `node`, int32 [], is the index of the worker on the device.
     """
-    own = iter(self._own.read(node))
+    local = iter(self._workers.read(node))
     return [
-      [next(own) if v is None else v.read_value() for v in variables]
+      [next(local) if v is None else v.read_value() for v in variables]
       for variables in self._shared
     ]
 
@@ -180,9 +182,9 @@ class OfPart:
       values: in the order of `read`.
       apply: bool []; False writes nothing. None is True.
     """
-    own = [value for v, value in self._pairs(values) if v is None]
-    if own:
-      _if(apply, lambda: self._own.write(node, own))
+    local = [value for v, value in self._pairs(values) if v is None]
+    if local:
+      _write_if(apply, lambda: self._workers.write(node, local))
 
   def write_shared(
     self,
@@ -197,7 +199,7 @@ class OfPart:
     """
     pairs = [pair for pair in self._pairs(values) if pair[0] is not None]
     if pairs:
-      _if(apply, lambda: _assign(*zip(*pairs, strict=True)))
+      _write_if(apply, lambda: _assign(*zip(*pairs, strict=True)))
 
   def _pairs(
     self, values: Sequence[Sequence[_T]]
@@ -210,7 +212,7 @@ class OfPart:
     ]
 
 
-def _if(apply: tf.Tensor | None, write: Callable[[], None]) -> None:
+def _write_if(apply: tf.Tensor | None, write: Callable[[], None]) -> None:
   """Calls `write` if `apply`; a branch, since `tf.where` copies all values."""
   if apply is None:
     write()
@@ -237,25 +239,25 @@ class MethodStates:
     self,
     codec: gradients.GradientCodec,
     exchange: protocol.Exchange,
-    of_pass: Sequence[methods.State] = (),
+    pass_states: Sequence[methods.State] = (),
   ) -> None:
     """Makes the variables, with the initial values of the states.
 
     Args:
       codec: of the whole model, cut into parts or not.
       exchange: connects the workers.
-      of_pass: declarations of the pass's states, all of owner WORKER;
+      pass_states: the declarations of the pass, all of owner WORKER;
         `State.variable` is an index in the model.
     """
-    own = {Key(state.name, state.variable): state for state in of_pass}
-    self.declared = declared(codec) | own
+    more = {Key(state.name, state.variable): state for state in pass_states}
+    self.declared = declared(codec) | more
     self.workers = tuple(
       of_workers(self.declared, device, len(exchange.workers_of(index)))
       for index, device in enumerate(exchange.devices)
     )
-    self._of_pass = tuple(own)
+    self._pass_keys = tuple(more)
 
-  def of_pass(self, device_index: int) -> OfNodes:
+  def pass_states(self, device_index: int) -> NodeStates:
     """The pass's states on the device with this index in the exchange."""
     workers = self.workers[device_index]
-    return OfNodes([workers[key] for key in self._of_pass])
+    return NodeStates([workers[key] for key in self._pass_keys])

@@ -125,7 +125,7 @@ class Workers:
     for part, one in zip(reducer.parts, pending, strict=True):
       means |= zip(part.indices, one.means(), strict=True)
     probes = programs.join_probes(reducer.parts, begun.metadata.probes)
-    shared = [of_device for (of_device,) in begun.metadata.shared]
+    shared = [probe for (probe,) in begun.metadata.shared]
     shared = programs.join_probes(reducer.parts, shared)
     steps = []
     for index, probe in enumerate(tf.unstack(probes)):
@@ -136,7 +136,7 @@ class Workers:
     # Buckets and the words of a round are in the order of the parts.
     rounds = itertools.zip_longest(*(one.words for one in pending))
     words = [
-      tf.concat([own for own in of_parts if own is not None], axis=1)
-      for of_parts in rounds
+      tf.concat([rows for rows in round_words if rows is not None], axis=1)
+      for round_words in rounds
     ]
     return Taken([means[i] for i in sorted(means)], words, steps)

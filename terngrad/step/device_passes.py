@@ -35,7 +35,7 @@ class DevicePasses(NamedTuple):
 
   replica: replicas.Replica
   workers: range
-  memory: states_lib.OfNodes = states_lib.OfNodes([])
+  memory: states_lib.NodeStates = states_lib.NodeStates([])
   context: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
 
   def gradients_of(
@@ -60,16 +60,16 @@ class DevicePasses(NamedTuple):
     """
     with tf.device(self.replica.device):
       parameters = [tf.convert_to_tensor(v) for v in self.replica.trainable]
-    held, scale = self.held()
+    non_trainable, scale = self.pass_arguments()
 
     def run(worker: tf.Tensor) -> reducers.WorkerGradients:
       key = random_bits.worker_key(seed, step, worker)
-      arguments = parameters, held, *batch.of(worker), key, scale
+      arguments = parameters, non_trainable, *batch.of(worker), key, scale
       index = worker_map.index_of(worker, self.workers)
-      kept = {'memory': self.memory.read(index)} if self.memory else {}
+      states = {'memory': self.memory.read(index)} if self.memory else {}
       with self.context():
         gradients, scores, moments, *memory = node_pass.gradients(
-          *arguments, **kept
+          *arguments, **states
         )
       for values in memory:
         self.memory.write(index, values)
@@ -77,15 +77,15 @@ class DevicePasses(NamedTuple):
 
     return run
 
-  def held(self) -> tuple[list[tf.Tensor], tf.Tensor | None]:
-    """Reads the arguments (`held`, `scale`) of `passes.Pass.gradients`."""
+  def pass_arguments(self) -> tuple[list[tf.Tensor], tf.Tensor | None]:
+    """Reads (`non_trainable`, `scale`) for `passes.Pass.gradients`."""
     replica = self.replica
     with tf.device(replica.device):
-      held = [
+      non_trainable = [
         tf.convert_to_tensor(v) for v in (*replica.statistics, *replica.frozen)
       ]
       scale = [tf.convert_to_tensor(v) for v in replica.scaling[:1]]
-    return held, scale[0] if scale else None
+    return non_trainable, scale[0] if scale else None
 
 
 def reducer(
@@ -109,8 +109,8 @@ def reducer(
     replica.own_statistics,
   )
   states = [
-    states_lib.DeviceStates(own, one.shared)
-    for own, one in zip(worker_states, copies, strict=True)
+    states_lib.DeviceStates(variables, one.shared)
+    for variables, one in zip(worker_states, copies, strict=True)
   ]
   options = reducers.Options(row, node_pass.decay)
   return reducers.Reducer(codec, exchange, states, seed, options)

@@ -62,14 +62,14 @@ class FusedUpdate:
     scale = 1.0 / step.num_workers
     others = []
     for number, bucket in enumerate(codec.buckets):
-      messages = _for_kernel(codec, number, received)
+      messages = _kernel_messages(codec, number, received)
       if messages is None:
         others.append(number)
         continue
       scalers = tf.gather(step.shared, codec.probes_of_buckets[number])
       tensors = parameters.of(bucket.indices)
       if isinstance(messages, methods.Payloads):
-        # Not None: `_for_kernel` returned the messages.
+        # Not None: `_kernel_messages` returned the messages.
         digits = cast(tuple[int, int], bucket.method.digits)
         for piece in messages.pieces:
           ops.fused_update(digits, piece, scalers, scale, tensors, rates)
@@ -91,10 +91,10 @@ class FusedUpdate:
 def fits(codec: gradients_lib.GradientCodec, received: methods.Arrived) -> bool:
   """Checks whether a kernel decodes at least one of the received messages."""
   numbers = range(len(codec.buckets))
-  return any(_for_kernel(codec, n, received) is not None for n in numbers)
+  return any(_kernel_messages(codec, n, received) is not None for n in numbers)
 
 
-def _for_kernel(
+def _kernel_messages(
   codec: gradients_lib.GradientCodec, number: int, received: methods.Arrived
 ) -> methods.Received | None:
   """Finds the messages of a bucket for a kernel; None if there is no kernel."""
@@ -126,8 +126,8 @@ def make(
     return None
   device = tf.DeviceSpec.from_string(replica.device)
   # The trial does not cover the processors of other tasks.
-  is_own = device.device_type == 'CPU' and not device.job
-  if not is_own or not any(
+  is_local_cpu = device.device_type == 'CPU' and not device.job
+  if not is_local_cpu or not any(
     bucket.method.digits or bucket.method.unit for bucket in codec.buckets
   ):
     return None
@@ -162,29 +162,29 @@ def agrees(has_momentum: bool, has_averages: bool) -> bool:
     optimizers.Momentum() if has_momentum else optimizers.GradientDescent()
   )
   with tf.init_scope(), tf.device('/CPU:0'):
-    ours, xlas = (_trial(optimizer, has_averages) for _ in range(2))
+    fused, xla = (_trial_replica(optimizer, has_averages) for _ in range(2))
     words = np.random.default_rng(0).integers(0, 3**20, [2, _TRIAL_WORDS])
     words = tf.constant(words.astype(np.uint32).view(np.int32))
     scalers = tf.constant([0.0123, 1e-20])
     rates = tf.constant(0.0371), tf.constant(0.9876)
-    shapes = [variable.shape for variable in ours.trainable]
+    shapes = [variable.shape for variable in fused.trainable]
     means = _DIGITS.decode_sum([words], scalers, shapes, 0.5)
-    update = updates.Update(xlas, optimizer, None)
+    update = updates.Update(xla, optimizer, None)
     update(means, [], (tf.constant(0, tf.int64), *rates))
     piece = methods.Piece(0, [words])
-    ops.fused_update(_DIGITS, piece, scalers, 0.5, of(ours, optimizer), rates)
+    ops.fused_update(_DIGITS, piece, scalers, 0.5, of(fused, optimizer), rates)
     sums = tf.concat([tf.reshape(mean, [-1]) for mean in means], axis=0)
     update(means, [], (tf.constant(1, tf.int64), *rates))
     ones = tf.ones([2])
-    ops.fused_update_of_sums(sums, 0, ones, 1.0, of(ours, optimizer), rates)
-    pairs = zip(ours.variables(), xlas.variables(), strict=True)
+    ops.fused_update_of_sums(sums, 0, ones, 1.0, of(fused, optimizer), rates)
+    pairs = zip(fused.variables(), xla.variables(), strict=True)
     return all(
       np.array_equal(a.numpy().view(np.int32), b.numpy().view(np.int32))
       for a, b in pairs
     )
 
 
-def _trial(
+def _trial_replica(
   optimizer: optimizers.Optimizer, has_averages: bool
 ) -> replicas.Replica:
   """Makes a replica of two parameters; one has small values and zeros.

@@ -29,7 +29,7 @@ def all_finite(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
   )
 
 
-def follow(scaling: Sequence[tf.Variable], finite: tf.Tensor) -> None:
+def update_scale(scaling: Sequence[tf.Variable], finite: tf.Tensor) -> None:
   """Halves the scale after an overflow; doubles it after 2000 finite steps.
 
   The scale stays in [1, 2**24].
@@ -38,13 +38,13 @@ def follow(scaling: Sequence[tf.Variable], finite: tf.Tensor) -> None:
     scaling: the variables named in `NAMES`.
     finite: bool [], whether the gradients of the step were finite.
   """
-  scale, good = scaling
-  grows = good + 1.0 >= _GROW_AFTER
+  scale, num_finite = scaling
+  grows = num_finite + 1.0 >= _GROW_AFTER
   raised = tf.where(grows, tf.minimum(scale * 2.0, _HIGHEST), scale)
   lowered = tf.maximum(scale / 2.0, _LOWEST)
-  count = tf.where(grows, 0.0, good + 1.0)
+  count = tf.where(grows, 0.0, num_finite + 1.0)
   scale.assign(tf.where(finite, raised, lowered))
-  good.assign(tf.where(finite, count, 0.0))
+  num_finite.assign(tf.where(finite, count, 0.0))
 
 
 def can_fall(scaling: Sequence[tf.Variable]) -> bool:

@@ -81,16 +81,16 @@ class Optimizer:
     getattr(tf.raw_ops, self._operation)(
       var=variable.handle,
       **{self._arguments[name]: slot.handle for name, slot in slots.items()},
-      **self._of_step(gradient, learning_rate, step),
+      **self._step_arguments(gradient, learning_rate, step),
       **self._numbers,
     )
 
-  def _of_step(
-    self, gradient: tf.Tensor, rate: tf.Tensor, step: tf.Tensor
+  def _step_arguments(
+    self, gradient: tf.Tensor, learning_rate: tf.Tensor, step: tf.Tensor
   ) -> dict[str, tf.Tensor]:
     """Makes the arguments of the operation that change in each step."""
     del step
-    return {'lr': rate, 'grad': gradient}
+    return {'lr': learning_rate, 'grad': gradient}
 
 
 class GradientDescent(Optimizer):
@@ -101,11 +101,11 @@ class GradientDescent(Optimizer):
     super().__init__('ResourceApplyGradientDescent', {})
     self.kernel_momentum = 0.0
 
-  def _of_step(
-    self, gradient: tf.Tensor, rate: tf.Tensor, step: tf.Tensor
+  def _step_arguments(
+    self, gradient: tf.Tensor, learning_rate: tf.Tensor, step: tf.Tensor
   ) -> dict[str, tf.Tensor]:
     del step
-    return {'alpha': rate, 'delta': gradient}
+    return {'alpha': learning_rate, 'delta': gradient}
 
 
 class Momentum(Optimizer):
@@ -156,15 +156,15 @@ class Adam(Optimizer):
       epsilon=epsilon,
     )
 
-  def _of_step(
-    self, gradient: tf.Tensor, rate: tf.Tensor, step: tf.Tensor
+  def _step_arguments(
+    self, gradient: tf.Tensor, learning_rate: tf.Tensor, step: tf.Tensor
   ) -> dict[str, tf.Tensor]:
     count = tf.cast(step + 1, tf.float64)
     powers = {
       f'{name}_power': tf.cast(self._numbers[name] ** count, tf.float32)
       for name in ('beta1', 'beta2')
     }
-    return {'lr': rate, 'grad': gradient, **powers}
+    return {'lr': learning_rate, 'grad': gradient, **powers}
 
 
 class RMSProp(Optimizer):

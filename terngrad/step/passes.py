@@ -77,7 +77,7 @@ class Pass(abc.ABC):
   """The forward and backward pass of a model as a pure function.
 
   Attributes:
-    num_statistics: how many of `held` are moving statistics.
+    num_statistics: how many of `non_trainable` are moving statistics.
     decay: L2 terms that are part of the compressed gradient; None for none.
     decoupled_decay: L2 terms that the update applies (decoupled weight decay);
       None for none.
@@ -97,7 +97,7 @@ class Pass(abc.ABC):
   def gradients(
     self,
     parameters: list[tf.Tensor],
-    held: list[tf.Tensor],
+    non_trainable: list[tf.Tensor],
     images: tf.Tensor,
     labels: tf.Tensor,
     key: tf.Tensor,
@@ -110,7 +110,7 @@ class Pass(abc.ABC):
 
     Args:
       parameters: float32, the values of the trainable variables.
-      held: the moving statistics, then the frozen parameters.
+      non_trainable: the moving statistics, then the frozen parameters.
       images: [b, ...], of the worker.
       labels: int32 [b], of the worker.
       key: uint32 [2], random key of the worker.
@@ -124,7 +124,7 @@ class Pass(abc.ABC):
 
   def go_on(
     self,
-    where: 'device_passes.DevicePasses',
+    devices: 'device_passes.DevicePasses',
     batch: towers.Batch,
     seed: tf.Tensor,
     step: tf.Tensor,
@@ -132,12 +132,12 @@ class Pass(abc.ABC):
     """Computes during the exchange; only `local_steps` overrides this.
 
     Args:
-      where: the device and its workers.
+      devices: the device and its workers.
       batch: the examples of these workers.
       seed: int64 [], of the run.
       step: int64 [], number of steps taken before.
     """
-    del where, batch, seed, step
+    del devices, batch, seed, step
 
 
 class ModelPass(Pass):
@@ -184,7 +184,7 @@ class ModelPass(Pass):
   def gradients(
     self,
     parameters: list[tf.Tensor],
-    held: list[tf.Tensor],
+    non_trainable: list[tf.Tensor],
     images: tf.Tensor,
     labels: tf.Tensor,
     key: tf.Tensor,
@@ -198,7 +198,7 @@ class ModelPass(Pass):
       return scores[0] if scale is None else scores[0] * scale, tf.stack(scores)
 
     result, scores, state = self.differentiate(
-      parameters, with_seeds(plan, held, key), images, losses
+      parameters, with_seeds(plan, non_trainable, key), images, losses
     )
     if scale is not None:
       result = [gradient / scale for gradient in result]
@@ -238,8 +238,8 @@ class ModelPass(Pass):
 
   def _scores(self, outputs: Outputs, labels: tf.Tensor) -> list[tf.Tensor]:
     entropy = self._loss(outputs, labels)
-    right = tf.cast(is_right(outputs, labels), tf.float32)
-    scores = [entropy, tf.reduce_mean(right)]
+    correct = tf.cast(is_right(outputs, labels), tf.float32)
+    scores = [entropy, tf.reduce_mean(correct)]
     if self._mean_share is None:
       return scores
     return [
@@ -263,7 +263,9 @@ def is_right(outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
 
 
 def with_seeds(
-  plan: model_variables.ModelVariables, held: list[tf.Tensor], key: tf.Tensor
+  plan: model_variables.ModelVariables,
+  non_trainable: list[tf.Tensor],
+  key: tf.Tensor,
 ) -> list[tf.Tensor]:
   """Collects the model's non-trainable values, with dropout seeds from `key`.
 
@@ -272,7 +274,7 @@ def with_seeds(
 
   Args:
     plan: the variables of the model.
-    held: the moving statistics, then the frozen parameters.
+    non_trainable: the moving statistics, then the frozen parameters.
     key: uint32 [2], random key of the worker.
 
   Returns:
@@ -281,7 +283,7 @@ def with_seeds(
   return [
     random_bits.fold_in(key, tf.constant(-1 - i))
     if index is None
-    else held[index]
+    else non_trainable[index]
     for i, index in enumerate(plan.indices)
   ]
 

@@ -90,8 +90,8 @@ class Replica(NamedTuple):
       return [False] * len(self.variables())
     first = len(self.trainable)
     averages = self.averages[first : first + len(self.statistics)]
-    own = {id(variable) for variable in (*self.statistics, *averages)}
-    return [id(variable) in own for variable in self.variables()]
+    local = {id(variable) for variable in (*self.statistics, *averages)}
+    return [id(variable) in local for variable in self.variables()]
 
 
 def create(
@@ -123,8 +123,8 @@ def create(
   first = [tuple(v.value for v in kind) for kind in kinds]
   made: list[Replica] = []
   for device in devices:
-    own = first if not made else [_copies(kind, device) for kind in first]
-    trainable, statistics, frozen = own
+    values = first if not made else [_copies(kind, device) for kind in first]
+    trainable, statistics, frozen = values
     made.append(
       Replica(
         device=device,
@@ -181,7 +181,7 @@ def check_equal(replicas: Sequence[Replica], names: Sequence[str]) -> None:
   """
   if len(replicas) == 1:
     return
-  shared = [index for index, own in enumerate(replicas[0].own()) if not own]
+  shared = [index for index, local in enumerate(replicas[0].own()) if not local]
   digests = []
   for replica in replicas:
     variables = replica.variables()
@@ -207,8 +207,8 @@ def check_finite(replica: Replica, names: Sequence[str]) -> None:
     if not np.isfinite(variable.numpy()).all():
       raise errors.TrainingError(
         f'Parameters: expected finite numbers, received NaN or infinity in '
-        f'{name}. Lower --initial_learning_rate; the last checkpoint is from '
-        'before this and the same command continues from it.'
+        f'{name}. Lower --initial_learning_rate and run the same command; it '
+        'continues from the last checkpoint, which was saved before this.'
       )
 
 

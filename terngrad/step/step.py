@@ -154,7 +154,7 @@ class TrainStep(Step):
       device_passes.DevicePasses(
         one,
         training.exchange.workers_of(index),
-        training.states.of_pass(index),
+        training.states.pass_states(index),
         functools.partial(training.context, index),
       )
       for index, one in enumerate(training.replicas)
@@ -196,10 +196,10 @@ class TrainStep(Step):
     for one, batch in zip(self._passes, batches, strict=True):
       node_pass.go_on(one, batch, seed, step)
     apply_states = self._apply_states(begun.metadata)
-    of_parts = self._reducer.exchange(begun, apply_states)
+    part_means = self._reducer.exchange(begun, apply_states)
     numbers = updates, rate, averaging_decay
     for index, end in enumerate(self._ends):
-      pending = [of_devices[index] for of_devices in of_parts]
+      pending = [device_means[index] for device_means in part_means]
       statistics = begun.metadata.statistics[index]
       if training.skips_not_finite:
         update = functools.partial(end, pending, statistics, numbers)
@@ -207,7 +207,7 @@ class TrainStep(Step):
       else:
         end(pending, statistics, numbers)
     exchange.report(step, [local.scores[:, 0] for local in begun.local])
-    return self._result(begun.metadata, of_parts, apply_states[0])
+    return self._result(begun.metadata, part_means, apply_states[0])
 
   def _local(
     self, step: tf.Tensor, learning_rate: tf.Tensor
@@ -228,29 +228,29 @@ class TrainStep(Step):
 
     The decision uses only metadata of all workers, so devices agree.
     """
-    of_devices = list(zip(*metadata.shared, strict=True))
+    device_probes = list(zip(*metadata.shared, strict=True))
     if self._training.skips_not_finite:
       count = self._training.exchange.num_workers
       # The sum of finite gradients may be infinite.
       return [
         loss_scaling.all_finite(
-          [metadata.scores[:, 0], *(agreed * count for agreed in of_parts)]
+          [metadata.scores[:, 0], *(agreed * count for agreed in part_probes)]
         )
-        for of_parts in of_devices
+        for part_probes in device_probes
       ]
     if self._training.replicas[0].scaling:
-      return list(map(loss_scaling.all_finite, of_devices))
-    return [None] * len(of_devices)
+      return list(map(loss_scaling.all_finite, device_probes))
+    return [None] * len(device_probes)
 
   def _result(
     self,
     metadata: metadata_lib.Metadata,
-    of_parts: list[list[pending_lib.PendingMean]],
+    part_means: list[list[pending_lib.PendingMean]],
     is_taken: tf.Tensor | None,
   ) -> StepResult:
     exchange, parts = self._training.exchange, self._reducer.parts
     totals = []
-    for pending in zip(*of_parts, strict=True):
+    for pending in zip(*part_means, strict=True):
       with tf.device(pending[0].device):
         totals.append(tf.add_n([sent for one in pending for sent in one.sent]))
     return StepResult(
@@ -259,7 +259,7 @@ class TrainStep(Step):
       probes=programs.join_probes(parts, metadata.probes),
       shared=programs.join_probes(parts, [one[0] for one in metadata.shared]),
       words=[
-        [words for pending in of_parts for words in pending[index].words]
+        [words for pending in part_means for words in pending[index].words]
         for index in exchange.local_devices
       ],
       sent=towers.in_order(totals),

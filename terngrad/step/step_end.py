@@ -13,7 +13,7 @@ from terngrad.step import replicas
 from terngrad.step import updates
 
 
-class _Together(NamedTuple):
+class _UpdateGroup(NamedTuple):
   """Parts of the model that one update covers.
 
   Attributes:
@@ -39,19 +39,19 @@ class StepEnd:
   ) -> None:
     """Checks the kernels, once per process; updates compile when called."""
     self._device = replica.device
-    self._updates: list[_Together] = []
+    self._updates: list[_UpdateGroup] = []
     statistics = tuple(range(len(replica.statistics)))
     # Clipping and loss scaling need all gradients at once.
-    self._at_once = bool(optimizer.clip_norm or replica.scaling)
-    for own in [parts] if self._at_once else [[part] for part in parts]:
-      indices = sorted(i for part in own for i in part.indices)
+    self._one_update = bool(optimizer.clip_norm or replica.scaling)
+    for group in [parts] if self._one_update else [[part] for part in parts]:
+      indices = sorted(i for part in group for i in part.indices)
       decay = decoupled_decay and decoupled_decay.part(indices)
-      some = replica.part(indices, statistics if self._at_once else ())
+      target = replica.part(indices, statistics if self._one_update else ())
       fused = None
-      if not self._at_once:
-        fused = fused_updates.make(some, optimizer, decay, own[0].codec)
-      update = updates.Update(some, optimizer, decay)
-      self._updates.append(_Together(own, update, fused))
+      if not self._one_update:
+        fused = fused_updates.make(target, optimizer, decay, group[0].codec)
+      update = updates.Update(target, optimizer, decay)
+      self._updates.append(_UpdateGroup(group, update, fused))
     self._update_statistics = updates.Update(
       replica.part((), statistics), optimizer, None
     )
@@ -77,9 +77,9 @@ class StepEnd:
           continue
         means: dict[int, tf.Tensor] = {}
         for part in parts:
-          of_part = pending[part.number].means()
-          means |= zip(part.indices, of_part, strict=True)
-        own = statistics if self._at_once else []
-        update([means[i] for i in sorted(means)], own, numbers)
-      if statistics and not self._at_once:
+          part_means = pending[part.number].means()
+          means |= zip(part.indices, part_means, strict=True)
+        moments = statistics if self._one_update else []
+        update([means[i] for i in sorted(means)], moments, numbers)
+      if statistics and not self._one_update:
         self._update_statistics([], statistics, numbers)

@@ -64,8 +64,8 @@ class _Worker(tf.distribute.ReplicaContext):
     del options
     if reduce_op != tf.distribute.ReduceOp.SUM:
       raise ValueError(
-        f"reduce_op: expected SUM, for which Keras's batch normalisation asks; "
-        f'received {reduce_op}. Take such a layer out of the model.'
+        f"reduce_op: expected SUM, as Keras's batch normalization uses it, "
+        f'received {reduce_op}. Remove the layer that calls all_reduce with it.'
       )
 
     def add(tensor: tf.Tensor) -> tf.Tensor:

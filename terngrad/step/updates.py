@@ -59,7 +59,7 @@ class Update:
     tf.cond(
       finite, lambda: self._apply(means, statistics, numbers), lambda: None
     )
-    loss_scaling.follow(scaling, finite)
+    loss_scaling.update_scale(scaling, finite)
 
   def _apply(
     self,
@@ -88,5 +88,5 @@ class Update:
     # The averages of frozen parameters come last and do not change. Benchmarks
     # may have no averages.
     for average, value in zip(replica.averages, values, strict=False):
-      kept = averaging_decay * average
-      average.assign(kept + (1.0 - averaging_decay) * value)
+      decayed = averaging_decay * average
+      average.assign(decayed + (1.0 - averaging_decay) * value)

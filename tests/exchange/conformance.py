@@ -221,7 +221,7 @@ def combine(exchange, name):
   for drawn in draws(name, exchange.num_workers):
     words = np.concatenate([words for words, _ in drawn], axis=1)
     found = step(*of_devices(exchange, words))
-    found = [found[place] for place in exchange.local_devices]
+    found = [found[index] for index in exchange.local_devices]
     results.append(tf.nest.map_structure(lambda tensor: tensor.numpy(), found))
   return results
 
@@ -248,33 +248,33 @@ def _read(message, received, is_first):
 def of_devices(exchange, rows):
   """For each device the rows of its workers, there."""
   found = []
-  for place, device in enumerate(exchange.devices):
+  for index, device in enumerate(exchange.devices):
     with tf.device(device):
-      found.append(tf.constant(rows[list(exchange.workers_of(place))]))
+      found.append(tf.constant(rows[list(exchange.workers_of(index))]))
   return found
 
 
 def rows(num_workers):
-  """The rows that `share` tells, float32 [workers, PROBES]."""
+  """The rows that `share` gathers, float32 [workers, PROBES]."""
   rng = np.random.default_rng(num_workers)
   return rng.standard_normal([num_workers, PROBES]).astype(np.float32)
 
 
-def conclude(everyone):
+def conclude(all_rows):
   """The difference of the first two workers, or so: their order counts."""
-  weights = tf.range(1.0, everyone.shape[0] + 1.0)[:, tf.newaxis]
-  return tf.reduce_max(everyone, axis=0), tf.argmax(everyone * weights)
+  weights = tf.range(1.0, all_rows.shape[0] + 1.0)[:, tf.newaxis]
+  return tf.reduce_max(all_rows, axis=0), tf.argmax(all_rows * weights)
 
 
 def share(exchange):
-  """The rows that an exchange tells, and each device's conclusion."""
+  """The rows that an exchange gathers, and each device's conclusion."""
 
   @tf.function
   def step(*parts):
     return exchange.gather_metadata(list(parts), conclude)
 
-  everyone, concluded = step(*of_devices(exchange, rows(exchange.num_workers)))
-  return everyone.numpy(), [
+  all_rows, concluded = step(*of_devices(exchange, rows(exchange.num_workers)))
+  return all_rows.numpy(), [
     [value.numpy() for value in concluded[i]] for i in exchange.local_devices
   ]
 
@@ -298,8 +298,8 @@ def examples(exchange):
   else:
     numbers = range(exchange.first, exchange.first + exchange.own)
   found = []
-  for place, batch in enumerate(exchange.batches(*_numbered(numbers))):
-    for worker in exchange.workers_of(place):
+  for index, batch in enumerate(exchange.batches(*_numbered(numbers))):
+    for worker in exchange.workers_of(index):
       image, label = batch.of(tf.constant(worker))
       found.append((worker, int(image[0]), int(label[0])))
   return found
@@ -334,26 +334,28 @@ class ExchangeConformance:
     """What `combine` returned, of each process."""
     return [combine(self.exchange(), name)]
 
-  def given(self):
+  def received_examples(self):
     """What `examples` returned, of each process."""
     return [examples(self.exchange())]
 
-  def test_every_worker_learns_from_its_own_examples(self):
-    found = [worker for process in self.given() for worker in process]
+  def test_every_worker_receives_its_examples(self):
+    found = [
+      worker for process in self.received_examples() for worker in process
+    ]
     assert sorted(found) == [(w, w, -w) for w in range(self.num_workers)]
 
-  def test_every_row_is_told_in_the_order_of_the_workers(self):
+  def test_every_device_gathers_rows_in_the_order_of_the_workers(self):
     expected = rows(self.num_workers)
-    largest, place = conclude(tf.constant(expected))
-    for everyone, concluded in self.shared():
-      np.testing.assert_array_equal(everyone, expected)
+    largest, index = conclude(tf.constant(expected))
+    for all_rows, concluded in self.shared():
+      np.testing.assert_array_equal(all_rows, expected)
       for values in concluded:
         np.testing.assert_array_equal(values[0], largest)
-        np.testing.assert_array_equal(values[1], place)
+        np.testing.assert_array_equal(values[1], index)
 
   @pytest.mark.gate_every(3)
   @pytest.mark.parametrize('name', NAMES)
-  def test_everyone_receives_sums_to_the_bit_and_words_in_order(self, name):
+  def test_every_device_receives_exact_sums_and_words_in_order(self, name):
     expected = draws(name, self.num_workers)
     for steps in self.combined(name):
       for step, devices in enumerate(steps):

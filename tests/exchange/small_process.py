@@ -61,8 +61,8 @@ def conform(members, job):
   combined = {
     name: conformance.combine(exchange, name) for name in job['rounds']
   }
-  given = conformance.examples(exchange)
-  return conformance.share(exchange), combined, given
+  received_examples = conformance.examples(exchange)
+  return conformance.share(exchange), combined, received_examples
 
 
 def main():

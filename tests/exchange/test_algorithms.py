@@ -41,7 +41,7 @@ def test_auto_weighs_bytes_and_work(text, workers, algorithm):
   assert algorithms.choices(messages_of(text), workers, workers) == [algorithm]
 
 
-def test_small_messages_travel_with_what_is_gathered():
+def test_small_messages_are_gathered():
   few, more = messages_of('identity', 1000), messages_of('identity', 10_000)
   assert algorithms.choices(few, 3, 3) == ['gather']
   # 64 hops of 50 us, for 20 ms of words.
@@ -69,7 +69,7 @@ def test_auto_depends_on_the_network(bandwidth, latency, algorithm):
   assert min(times, key=times.get) == algorithm
 
 
-def test_seconds_are_those_of_the_formula():
+def test_seconds_equal_the_formula():
   network = algorithms.Network(1e8, 1e-3)
   messages = messages_of('ternary')
   words = algorithms.sent_words(messages[0], 4, 4)
@@ -90,21 +90,23 @@ def test_seconds_are_those_of_the_formula():
   )
 
 
-def test_a_line_says_what_travels_how_and_why():
+def test_the_log_line_has_algorithms_megabytes_and_milliseconds():
   messages = [
     *messages_of('ternary', 2**24),
     methods.Message(methods.SCATTER, 400),
   ]
-  line = algorithms.told(messages, 4, 4, 'auto', algorithms.Network(1e8))
+  line = algorithms.describe_plan(
+    messages, 4, 4, 'auto', algorithms.Network(1e8)
+  )
   assert re.fullmatch(
-    r'exchange: two_shot 7.55 MB 6\d\d ms, beside gather 8\d\d ms; scatter '
-    r'0.0012 MB 0.146 ms \(a step and process, by the model of 100 Mbit/s and '
-    r'50 us\)',
+    r'exchange: two_shot 7.55 MB in 6\d\d ms \(instead of gather in 8\d\d ms\)'
+    r'; scatter 0.0012 MB in 0.146 ms \(per step and process, estimated for '
+    r'100 Mbit/s and 50 us\)',
     line,
   ), line
 
 
-def test_the_flags_of_a_network_are_those_of_the_model():
+def test_the_default_flags_of_the_network_are_those_of_the_model():
   flags = cluster_config.Cluster()
   assert algorithms.Network(flags.bandwidth, flags.latency) == (
     algorithms.Network()
@@ -115,7 +117,7 @@ def test_two_workers_a_process_make_slices_pay_for_two_processes():
   assert algorithms.choices(messages_of('identity'), 4, 2) == ['slices']
 
 
-def test_a_way_that_a_message_cannot_take_is_a_gather():
+def test_messages_that_an_algorithm_does_not_support_are_gathered():
   words = [methods.gathered(7)]
   for algorithm in algorithms.NAMES:
     assert algorithms.choices(words, 4, 4, algorithm) == ['gather']
@@ -132,7 +134,7 @@ def test_sums_that_do_not_fit_a_word_are_not_packed():
   assert algorithms.choices(codes, 2**15, 1, 'two_shot') == ['gather']
 
 
-def test_words_are_those_of_the_formulas():
+def test_words_equal_the_formulas():
   # 20 trits a word; sums of 4 in base 9, 10 digits a word.
   words = 2**20 / 20
   costs = algorithms.sent_words(*messages_of('ternary'), 4, 4)
@@ -145,28 +147,30 @@ def test_words_are_those_of_the_formulas():
   assert costs['reduce'] == pytest.approx(2 * 3 / 4 * 2**20 / 10, rel=1e-4)
 
 
-@pytest.mark.parametrize(('own', 'processes'), [(1, 2), (1, 3), (2, 2), (5, 4)])
-def test_words_of_slices_are_those_of_the_formula(own, processes):
+@pytest.mark.parametrize(
+  ('nodes', 'processes'), [(1, 2), (1, 3), (2, 2), (5, 4)]
+)
+def test_words_of_slices_equal_the_formula(nodes, processes):
   elements = 2**20
-  there_and_back = (own + 1) * (processes - 1) / processes
+  there_and_back = (nodes + 1) * (processes - 1) / processes
   (floats,) = messages_of('identity', elements)
-  costs = algorithms.sent_words(floats, own * processes, processes)
-  assert costs['gather'] == own * (processes - 1) * elements
+  costs = algorithms.sent_words(floats, nodes * processes, processes)
+  assert costs['gather'] == nodes * (processes - 1) * elements
   assert costs['slices'] == pytest.approx(there_and_back * elements, rel=1e-4)
   (halves,) = messages_of('fp16', elements)
-  costs = algorithms.sent_words(halves, own * processes, processes)
-  there_and_back = (own / 2 + 1) * (processes - 1) / processes
+  costs = algorithms.sent_words(halves, nodes * processes, processes)
+  there_and_back = (nodes / 2 + 1) * (processes - 1) / processes
   assert costs['slices'] == pytest.approx(there_and_back * elements, rel=1e-4)
 
 
-def test_alone_nothing_is_sent():
+def test_one_process_sends_nothing():
   for text in ('ternary', 'identity'):
     costs = algorithms.sent_words(*messages_of(text), 4, 1)
     assert set(costs.values()) == {0}
 
 
 @pytest.mark.parametrize('capacity', [1, 7, 2**13, 123_457])
-def test_lengths_rise_by_little_to_the_capacity(capacity):
+def test_lengths_rise_in_small_steps_to_the_capacity(capacity):
   lengths = gathering.lengths(capacity)
   assert lengths[-1] == capacity
   assert len(lengths) <= 557
@@ -175,7 +179,7 @@ def test_lengths_rise_by_little_to_the_capacity(capacity):
     assert before < after <= 1.00501 * before + 1
 
 
-def test_a_code_of_variable_length_costs_what_is_expected_of_it():
+def test_a_code_of_variable_length_costs_its_expected_words():
   (varying,) = messages_of('ternary:packing=huffman243')
   words = algorithms.sent_words(varying, 2, 2)['gather']
   assert varying.expected_words <= words <= 1.006 * varying.expected_words

@@ -59,9 +59,9 @@ def assert_equal_to_towers(folder, count, jobs):
     assert ended.code == 0, ended.log
   for rank in range(count):
     with np.load(folder / f'{rank}.npz') as received:
-      for place, job in enumerate(jobs):
+      for number, job in enumerate(jobs):
         np.testing.assert_array_equal(
-          received[f'arr_{place}'], of_towers(job), err_msg=f'{rank} {job}'
+          received[f'arr_{number}'], of_towers(job), err_msg=f'{rank} {job}'
         )
 
 
@@ -83,5 +83,5 @@ def test_methods_of_rounds_and_states_equal_towers(tmp_path):
   assert_equal_to_towers(tmp_path, 2, METHODS)
 
 
-def test_every_way_of_every_code_equals_towers(tmp_path):
+def test_every_algorithm_of_every_code_equals_towers(tmp_path):
   assert_equal_to_towers(tmp_path, 2, NAMES)

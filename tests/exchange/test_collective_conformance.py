@@ -20,7 +20,7 @@ ROUNDS_OF_ALGORITHMS = {
 }
 
 
-def test_every_way_is_tried():
+def test_every_algorithm_is_tested():
   assert {*ROUNDS_OF_ALGORITHMS} == {algorithms.AUTO, *algorithms.NAMES}
 
 
@@ -55,10 +55,13 @@ class OfProcesses(conformance.ExchangeConformance):
   def combined(self, name):
     return [rounds[name] for _, rounds, _ in self.found if name in rounds]
 
-  def given(self):
+  def received_examples(self):
     # Each process tries every algorithm; examples have nothing to do with them.
-    ways_of_each = len(ROUNDS_OF_ALGORITHMS)
-    return [given for *_, given in self.found[::ways_of_each]]
+    num_algorithms = len(ROUNDS_OF_ALGORITHMS)
+    return [
+      received_examples
+      for *_, received_examples in self.found[::num_algorithms]
+    ]
 
 
 class TestTwoProcesses(OfProcesses):

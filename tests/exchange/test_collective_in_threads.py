@@ -30,7 +30,7 @@ class OfThreads(conformance.ExchangeConformance):
   def shared(self):
     return self.each(conformance.share)
 
-  def given(self):
+  def received_examples(self):
     return self.each(conformance.examples)
 
   def combined(self, name):
@@ -45,16 +45,16 @@ class OfThreads(conformance.ExchangeConformance):
 
 
 @pytest.mark.parametrize(('processes', 'devices'), [(1, 2), (2, 1), (3, 2)])
-def test_every_worker_lives_on_one_device_of_one_process(processes, devices):
+def test_every_worker_is_on_one_device_of_one_process(processes, devices):
   names = tuple(f'/CPU:{i}' for i in range(devices))
   found = []
   for rank in range(processes):
-    joined = group.Group.joined(processes, rank)
+    joined = group.Group.from_strategy(processes, rank)
     one = collective.Collective(joined, names, 4 * processes)
     homes = {
-      worker: place
-      for place in one.local_devices
-      for worker in one.workers_of(place)
+      worker: index
+      for index in one.local_devices
+      for worker in one.workers_of(index)
     }
     assert sorted(homes) == list(range(one.first, one.first + 4))
     assert homes == {worker: one.device_of(worker) for worker in homes}

@@ -53,10 +53,10 @@ class OfServers(conformance.ExchangeConformance):
 
   def exchange(self):
     # Two processes of a device each, or of as many as there are workers.
-    places = tuple(f'/CPU:{i}' for i in range(min(2, self.num_workers)))
+    devices = tuple(f'/CPU:{i}' for i in range(min(2, self.num_workers)))
     names = tuple(f'/CPU:{3 - i}' for i in range(self.servers))
     return server.Servers(
-      towers.Towers(places, self.num_workers), names, len(places)
+      towers.Towers(devices, self.num_workers), names, len(devices)
     )
 
 
@@ -97,7 +97,7 @@ class TestOneProcessOfOneWorker(OfOneProcess):
 
 
 @pytest.mark.parametrize('algorithm', algorithms.NAMES)
-class TestEveryWay(OfOneProcess):
+class TestEveryAlgorithm(OfOneProcess):
   @pytest.fixture(autouse=True)
   def choose(self, algorithm):
     self.algorithm = algorithm

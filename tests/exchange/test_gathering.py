@@ -21,55 +21,55 @@ def move(messages, rows):
 
 
 @pytest.mark.parametrize('used', [1, 900, 5000, LONG.num_words])
-def test_the_longest_decides_how_much_travels(used):
+def test_the_longest_message_decides_how_many_words_are_sent(used):
   rows = np.zeros([2, LONG.num_words], np.int32)
   rows[:, 0] = 1, used
   rows[1, 1:used] = 7
   moved = move([LONG], tf.constant(rows))
-  assert not moved.together
-  ((piece,),) = moved.apart
+  assert not moved.fixed
+  ((piece,),) = moved.variable
   lengths = gathering.lengths(LONG.num_words)
   assert piece.shape[1] == min(n for n in lengths if n >= used)
-  (received,) = gathering.received([LONG], moved)
+  (received,) = gathering.receive([LONG], moved)
   np.testing.assert_array_equal(received.parts[0], rows)
 
 
-def test_what_a_damaged_first_word_claims_moves_no_more_than_there_is():
+def test_a_damaged_first_word_sends_no_more_than_the_message():
   rows = tf.fill([1, LONG.num_words], -1)
-  ((piece,),) = move([LONG], rows).apart
+  ((piece,),) = move([LONG], rows).variable
   np.testing.assert_array_equal(piece, rows)
 
 
-def test_short_messages_travel_with_those_of_fixed_length():
+def test_short_messages_are_sent_with_those_of_fixed_length():
   messages = [methods.gathered(5), LONG, SHORT]
   words = sum(message.num_words for message in messages)
   rows = tf.reshape(tf.range(2 * words), [2, words])
   moved = move(messages, rows)
-  assert [t.shape[1] for t in moved.together] == [5 + SHORT.num_words]
-  assert len(moved.apart) == 1
+  assert [t.shape[1] for t in moved.fixed] == [5 + SHORT.num_words]
+  assert len(moved.variable) == 1
 
 
 @pytest.mark.parametrize('sizes', [[7], [7, 5]])
-def test_what_does_not_vary_travels_together(sizes):
+def test_messages_of_fixed_length_are_sent_as_one_tensor(sizes):
   fixed = [methods.gathered(size) for size in sizes]
   messages = [fixed[0], LONG, *fixed[1:]]
   rows = np.arange(2 * sum(m.num_words for m in messages), dtype=np.int32)
   rows = rows.reshape([2, -1])
   rows[:, 7] = 1, 900  # used of what varies
   moved = move(messages, tf.constant(rows))
-  (together,) = moved.together
-  assert together.shape[1] == sum(sizes)
-  received = gathering.received(messages, moved)
+  (piece,) = moved.fixed
+  assert piece.shape[1] == sum(sizes)
+  received = gathering.receive(messages, moved)
   np.testing.assert_array_equal(received[0].parts[0], rows[:, :7])
   if len(sizes) > 1:
     np.testing.assert_array_equal(received[2].parts[0], rows[:, -5:])
 
 
-def test_messages_are_found_in_pieces_that_end_elsewhere():
+def test_messages_may_span_several_pieces():
   messages = [methods.gathered(size) for size in (4, 3, 5)]
   rows = np.arange(24, dtype=np.int32).reshape([2, 12])
   pieces = [tf.constant(part) for part in np.split(rows, [5, 10], axis=1)]
-  found = gathering.received(messages, gathering.Gathered(pieces, []))
+  found = gathering.receive(messages, gathering.Gathered(pieces, []))
   for payloads, expected in zip(
     found, np.split(rows, [4, 7], axis=1), strict=True
   ):

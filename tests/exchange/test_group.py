@@ -11,13 +11,13 @@ from tests.exchange import threads
 PIECE = 10
 
 
-def rows(processes, own, columns):
-  size = processes * own * columns
-  return np.arange(size, dtype=np.int32).reshape([processes, own, columns])
+def rows(processes, nodes, columns):
+  size = processes * nodes * columns
+  return np.arange(size, dtype=np.int32).reshape([processes, nodes, columns])
 
 
 @pytest.mark.parametrize(
-  ('own', 'columns', 'most', 'sizes'),
+  ('nodes', 'columns', 'most', 'sizes'),
   [
     (1, 19, 16, [19]),
     (1, 20, 16, [10, 10]),
@@ -28,8 +28,8 @@ def rows(processes, own, columns):
     (1, 1000, 16, [63] * 15 + [55]),
   ],
 )
-def test_a_large_tensor_travels_in_pieces(own, columns, most, sizes):
-  values = rows(2, own, columns)
+def test_a_large_tensor_is_gathered_in_pieces(nodes, columns, most, sizes):
+  values = rows(2, nodes, columns)
 
   def of_one(group):
     here = tf.constant(values[group.rank])
@@ -44,7 +44,7 @@ def test_a_large_tensor_travels_in_pieces(own, columns, most, sizes):
 
 
 @pytest.mark.parametrize('shape', [[50], [2, 5, 5]])
-def test_what_is_no_matrix_travels_whole(shape):
+def test_a_tensor_that_is_no_matrix_is_gathered_whole(shape):
   values = np.arange(100, dtype=np.float32).reshape([2, *shape])
 
   def of_one(group):
@@ -59,9 +59,9 @@ def test_what_is_no_matrix_travels_whole(shape):
 @pytest.mark.parametrize(
   ('columns', 'most', 'count'), [(5, 16, 1), (35, 16, 3), (35, 2, 2)]
 )
-@pytest.mark.parametrize('place', [0, 1, 2])
-def test_of_the_first_columns_every_length_has_its_keys(
-  columns, most, count, place
+@pytest.mark.parametrize('index', [0, 1, 2])
+def test_every_length_of_all_gather_first_has_separate_keys(
+  columns, most, count, index
 ):
   values = rows(2, 1, columns)
   lengths = [1, columns // 2, columns]
@@ -71,7 +71,7 @@ def test_of_the_first_columns_every_length_has_its_keys(
     for _ in lengths:
       group.all_gather(tf.zeros([1, 77], tf.int32))
     pieces = group.all_gather_first(
-      tf.constant(values[group.rank]), tf.constant(place), lengths, most
+      tf.constant(values[group.rank]), tf.constant(index), lengths, most
     )
     for _ in lengths:
       group.all_gather(tf.zeros([1, 77], tf.int32))
@@ -82,12 +82,12 @@ def test_of_the_first_columns_every_length_has_its_keys(
     widths = [piece.shape[1] for piece in pieces]
     assert max(widths) - min(widths) <= 1
     np.testing.assert_array_equal(
-      np.concatenate(pieces, axis=1), values[:, 0, : lengths[place]]
+      np.concatenate(pieces, axis=1), values[:, 0, : lengths[index]]
     )
 
 
-def test_alone_nothing_travels():
-  alone = groups.Group.joined(1, 0)
+def test_one_process_gets_its_tensors_back():
+  alone = groups.Group.from_strategy(1, 0)
   values = tf.reshape(tf.range(12), [2, 6])
   for gathered in (
     alone.all_gather(values),
@@ -100,7 +100,7 @@ def test_alone_nothing_travels():
 
 
 @pytest.mark.parametrize('kind', [tf.int32, tf.float32])
-def test_all_get_the_bits_of_the_chief(kind):
+def test_all_processes_get_the_bits_of_the_chief(kind):
   bits = np.array([0x7FC00001, -(2**31), 1, 5], np.int32)
 
   def of_one(group):
@@ -111,18 +111,18 @@ def test_all_get_the_bits_of_the_chief(kind):
     np.testing.assert_array_equal(received, bits)
 
 
-def test_a_collective_says_who_takes_part_and_which_it_is():
-  group = groups.Group.joined(3, 1)
-  first, second = group._where(), group._where()
+def test_a_collective_has_a_group_key_and_an_instance_key():
+  group = groups.Group.from_strategy(3, 1)
+  first, second = group._options(), group._options()
   assert first['group_size'] == 3
   assert first['group_key'] == second['group_key']
   assert (first['instance_key'], second['instance_key']) == (1, 2)
-  assert group._where(key=9)['instance_key'] == 9
+  assert group._options(key=9)['instance_key'] == 9
   assert first['communication_hint'] == 'auto'
 
 
-def test_no_collective_is_taken_for_another_like_it():
-  group = groups.Group.joined(2, 1)
+def test_equal_collectives_are_not_merged():
+  group = groups.Group.from_strategy(2, 1)
 
   @tf.function
   def several(rows):
@@ -137,24 +137,24 @@ def test_no_collective_is_taken_for_another_like_it():
 
 
 @pytest.mark.parametrize('communication', groups.COMMUNICATIONS)
-def test_the_way_that_was_chosen_is_that_of_gathers(communication):
-  group = groups.Group.joined(3, 1)
-  group._settle(3, 1, communication, PIECE)
+def test_gathers_use_the_chosen_communication(communication):
+  group = groups.Group.from_strategy(3, 1)
+  group._set_up(3, 1, communication, PIECE)
   on_gpus = communication == 'nccl'
   assert group._on_gpus == on_gpus
   # What stays on CPUs beside NCCL goes the runtime's way.
-  hint = group._where()['communication_hint']
+  hint = group._options()['communication_hint']
   assert hint == ('auto' if on_gpus else communication)
   assert groups.COMMUNICATIONS == ('auto', 'ring', 'nccl')
 
 
-def test_nothing_said_is_the_runtimes_own_way():
+def test_the_default_communication_is_that_of_the_runtime():
   cluster = spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0)
-  where = groups.Group(cluster, 1)._where()
+  where = groups.Group(cluster, 1)._options()
   assert (where['group_size'], where['communication_hint']) == (1, 'auto')
 
 
-def test_a_silent_task_is_waited_for_as_long_as_was_said(monkeypatch):
+def test_the_timeout_is_that_of_the_heartbeats(monkeypatch):
   configured = []
   now = groups.context.context()
   monkeypatch.setattr(
@@ -169,7 +169,7 @@ def test_a_silent_task_is_waited_for_as_long_as_was_said(monkeypatch):
 
 @pytest.mark.parametrize('height', [1, 3])
 @pytest.mark.parametrize('sizes', [[6], [1, 5], [2, 0, 4]])
-def test_columns_are_cut_where_it_was_said(height, sizes):
+def test_columns_are_split_at_the_sizes(height, sizes):
   matrix = np.arange(6 * height).reshape([height, 6])
   parts = groups.columns(tf.constant(matrix), sizes)
   assert [part.shape.as_list() for part in parts] == [

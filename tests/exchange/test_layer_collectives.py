@@ -10,17 +10,17 @@ from terngrad.exchange import towers
 from tests.exchange import threads
 
 
-def test_every_device_hears_all_in_order_as_often_as_it_asks():
+def test_every_device_gathers_all_tensors_in_order_in_each_call():
   devices = '/CPU:0', '/CPU:1'
   found = layer_collectives.LayerCollectives(towers.Towers(devices, 2))
 
   @tf.function
   def ask(values):
     answers = []
-    for place, device in enumerate(devices):
+    for index, device in enumerate(devices):
       with tf.device(device):
         answers.append(
-          [found.gather(place, factor * values[place]) for factor in (1.0, 2.0)]
+          [found.gather(index, factor * values[index]) for factor in (1.0, 2.0)]
         )
     return answers
 
@@ -30,12 +30,12 @@ def test_every_device_hears_all_in_order_as_often_as_it_asks():
     np.testing.assert_array_equal(twice, 2 * values)
 
 
-def test_one_worker_hears_itself():
+def test_one_worker_gathers_its_tensor():
   alone = layer_collectives.LayerCollectives(towers.Towers(('/CPU:0',), 1))
   np.testing.assert_array_equal(alone.gather(0, tf.constant([3.0])), [[3.0]])
 
 
-def test_processes_hear_all_in_order():
+def test_processes_gather_all_tensors_in_order():
   def of_one(group):
     exchange = collective.Collective(group, ('/CPU:0',), 3)
     layers = layer_collectives.LayerCollectives(exchange)
@@ -46,16 +46,16 @@ def test_processes_hear_all_in_order():
 
 
 @pytest.mark.parametrize('workers', [3, 4])
-def test_workers_that_take_turns_on_a_device_are_refused(workers):
+def test_several_workers_per_device_are_refused(workers):
   exchange = towers.Towers(('/CPU:0', '/CPU:1'), workers)
-  with pytest.raises(ValueError, match='one worker a device, 2 in all'):
+  with pytest.raises(ValueError, match='one worker per device, 2 in total'):
     layer_collectives.LayerCollectives(exchange)
 
 
-def test_workers_that_share_a_process_are_refused():
+def test_several_workers_per_process_are_refused():
   def of_one(group):
     exchange = collective.Collective(group, ('/CPU:0', '/CPU:1'), 4)
-    with pytest.raises(ValueError, match='one worker a process, 2 in all'):
+    with pytest.raises(ValueError, match='one worker per process, 2 in total'):
       layer_collectives.LayerCollectives(exchange)
 
   threads.run(2, 50, of_one)

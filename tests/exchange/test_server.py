@@ -6,7 +6,7 @@ import tensorflow as tf
 from terngrad.exchange import server
 
 
-def test_a_feed_gives_batches_in_turn_and_tells_the_mean_loss_of_a_step():
+def test_a_feed_returns_batches_in_order_and_reports_the_mean_loss():
   kinds, shapes = (tf.float32, tf.int32), ([2, 3], [2])
   batches = tf.queue.FIFOQueue(4, list(kinds))
   progress = tf.queue.FIFOQueue(4, [tf.int64, tf.float32])

@@ -83,7 +83,7 @@ class _OfTwoProcesses(tf.distribute.MultiWorkerMirroredStrategy):
     )
 
 
-def test_replicas_of_several_processes_meet_in_one_group():
+def test_replicas_of_several_processes_share_one_group():
   strategy = _OfTwoProcesses()
   with tf.distribute.MirroredStrategy(DEVICES).scope():
     one, other = (strategies.of_strategy(strategy, '/CPU:2') for _ in range(2))

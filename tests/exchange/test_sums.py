@@ -10,14 +10,14 @@ from terngrad.exchange import group
 from terngrad.exchange import sums
 
 
-def reduction(message, processes, own=1, piece=100):
-  joined = group.Group.joined(processes, 0)
+def reduction(message, processes, nodes=1, piece=100):
+  joined = group.Group.from_strategy(processes, 0)
   joined.piece = piece
-  return sums.Reduction(message, joined, own * processes)
+  return sums.Reduction(message, joined, nodes * processes)
 
 
 @pytest.mark.parametrize(
-  ('words', 'processes', 'own', 'expected'),
+  ('words', 'processes', 'nodes', 'expected'),
   [
     (199, 3, 1, [199]),
     (200, 3, 1, [102, 98]),
@@ -26,17 +26,15 @@ def reduction(message, processes, own=1, piece=100):
     (2000, 2, 1, [126] * 15 + [110]),
   ],
 )
-def test_all_pieces_but_the_last_are_dealt_without_a_rest(
-  words, processes, own, expected
-):
-  whole = reduction(methods.float_sum(words), processes, own)
-  pieces = sums._pieces(whole, own)
+def test_only_the_last_piece_is_padded(words, processes, nodes, expected):
+  whole = reduction(methods.float_sum(words), processes, nodes)
+  pieces = sums._pieces(whole, nodes)
   assert [piece.num_words for piece in pieces] == expected
   assert sum(piece.num_elements for piece in pieces) == words
   assert {piece.processes for piece in pieces} == {processes}
 
 
-def test_a_piece_of_narrow_floats_has_several_elements_a_word():
+def test_a_piece_of_float16_has_two_elements_per_word():
   form = float_words.float16_words()
   message = methods.Message(methods.SUM, 300, 600, form)
   pieces = sums._pieces(reduction(message, 2), 1)

@@ -13,14 +13,14 @@ def make(num_devices, num_workers):
 
 @pytest.mark.parametrize('workers', [1, 2, 3, 4, 7, 8])
 @pytest.mark.parametrize('devices', [1, 2, 3, 4])
-def test_every_worker_lives_on_one_device_and_is_sent_once(devices, workers):
+def test_every_worker_is_on_one_device_and_sends_once(devices, workers):
   if workers < devices:
     pytest.skip('a device without a worker is not a layout')
   layout = make(devices, workers)
   homes = [layout.device_of(worker) for worker in range(workers)]
-  for place in range(devices):
-    assert list(layout.workers_of(place)) == [
-      worker for worker, home in enumerate(homes) if home == place
+  for index in range(devices):
+    assert list(layout.workers_of(index)) == [
+      worker for worker, home in enumerate(homes) if home == index
     ]
   values = np.array([[worker, -worker] for worker in range(workers)], np.int32)
   payloads = conformance.of_devices(layout, values)
@@ -28,22 +28,22 @@ def test_every_worker_lives_on_one_device_and_is_sent_once(devices, workers):
     np.testing.assert_array_equal(towers.in_order(received.parts), values)
 
 
-def test_what_is_sent_arrives_on_each_device():
+def test_messages_arrive_on_each_device():
   layout = make(3, 3)
   payloads = conformance.of_devices(layout, np.ones([3, 1], np.int32))
   combined = layout.combine([methods.gathered(1)], payloads)
-  for place, (received,) in enumerate(combined):
+  for index, (received,) in enumerate(combined):
     for part in received.parts:
-      assert part.device.endswith(f'CPU:{place}')
+      assert part.device.endswith(f'CPU:{index}')
 
 
-def test_every_device_concludes_there():
+def test_every_device_calls_conclude_locally():
   layout = make(2, 3)
   rows = np.array([[1.0, 5.0], [3.0, 2.0], [2.0, 4.0]], np.float32)
-  everyone, concluded = layout.gather_metadata(
-    conformance.of_devices(layout, rows), lambda told: told + 1.0
+  all_rows, concluded = layout.gather_metadata(
+    conformance.of_devices(layout, rows), lambda rows: rows + 1.0
   )
-  np.testing.assert_array_equal(everyone, rows)
-  for place, conclusion in enumerate(concluded):
+  np.testing.assert_array_equal(all_rows, rows)
+  for index, conclusion in enumerate(concluded):
     np.testing.assert_array_equal(conclusion, rows + 1.0)
-    assert conclusion.device.endswith(f'CPU:{place}')
+    assert conclusion.device.endswith(f'CPU:{index}')

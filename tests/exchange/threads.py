@@ -15,54 +15,56 @@ from terngrad.exchange import group
 _LIMIT = 300
 
 
-class Meeting:
-  """Where what all bring is laid out for all.
+class Rendezvous:
+  """Passes the values of all threads to all threads.
 
   Attributes:
-    turn: a lock. Who does not wait for the others has it: TensorFlow's cache of
-      small constants is not for several threads.
+    lock: held by the one thread that runs while the others wait, because
+      TensorFlow's cache of small constants is not thread-safe.
   """
 
   def __init__(self, size):
-    self.turn = threading.Lock()
+    self.lock = threading.Lock()
     self._barrier = threading.Barrier(size, timeout=_LIMIT)
-    self._brought = [None] * size
+    self._values = [None] * size
 
-  def all(self, rank, *brought):
-    """What each brought, in their order."""
-    self._brought[rank] = brought
+  def all(self, rank, *values):
+    """Returns the values of all threads, in the order of their ranks."""
+    self._values[rank] = values
     self._wait()
-    found = list(self._brought)
+    found = list(self._values)
     self._wait()
     return found
 
   def leave(self):
-    """Who does not come any more lets the others fail."""
+    """Lets the waiting threads fail, after this one has failed."""
     self._barrier.abort()
 
   def _wait(self):
-    self.turn.release()
+    self.lock.release()
     try:
       self._barrier.wait()
     finally:
-      self.turn.acquire()
+      self.lock.acquire()
 
 
 class Group(group.Group):
   """A `group.Group` whose collectives meet."""
 
   @classmethod
-  def of(cls, meeting, size, rank, piece):
-    joined = cls.joined(size, rank)
+  def of(cls, rendezvous, size, rank, piece):
+    joined = cls.from_strategy(size, rank)
     joined.piece = piece
-    joined._meeting = meeting
+    joined._rendezvous = rendezvous
     return joined
 
   def _all(self, tensor, key=None):
-    place = self._where(key=key)
-    assert place['group_size'] == self.size
-    brought = self._meeting.all(self.rank, tensor, int(place['instance_key']))
-    tensors, keys = zip(*brought, strict=True)
+    options = self._options(key=key)
+    assert options['group_size'] == self.size
+    values = self._rendezvous.all(
+      self.rank, tensor, int(options['instance_key'])
+    )
+    tensors, keys = zip(*values, strict=True)
     # The runtime wants one shape and one key.
     assert len(set(keys)) == 1 and len({t.shape for t in tensors}) == 1
     # And a length has a key of its own.
@@ -94,14 +96,14 @@ def run(size, piece, function):
   Returns:
     What it returned, a list.
   """
-  meeting = Meeting(size)
+  rendezvous = Rendezvous(size)
 
   def one(rank):
-    with meeting.turn:
+    with rendezvous.lock:
       try:
-        return function(Group.of(meeting, size, rank, piece))
+        return function(Group.of(rendezvous, size, rank, piece))
       except BaseException:
-        meeting.leave()
+        rendezvous.leave()
         raise
 
   eagerly = tf.config.functions_run_eagerly()

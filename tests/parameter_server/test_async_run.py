@@ -25,19 +25,19 @@ class Script:
   def __init__(self, order):
     self._order = iter(order)
     self._changed = threading.Condition()
-    self.turn = next(self._order)
+    self.current = next(self._order)
     self.events, self.pulls, self.batches = [], [], []
 
   def wait_for(self, number):
     with self._changed:
       # At the end of a script nobody's push comes any more.
-      self._changed.wait_for(lambda: self.turn in (number, None), timeout=60)
+      self._changed.wait_for(lambda: self.current in (number, None), timeout=60)
 
   def went(self, *event):
     """The loop answered the last push, so that the next may come."""
     with self._changed:
       self.events.append(event)
-      self.turn = next(self._order, None)
+      self.current = next(self._order, None)
       self._changed.notify_all()
 
 
@@ -49,7 +49,7 @@ class Process:
     self._waits = False
     self.push = _Traced(self._push)
 
-  def _push(self, pulled, own, *batch):
+  def _push(self, pulled, num_batches, *batch):
     if batch:
       self._script.batches.append(int(batch[0]))
     self._script.wait_for(self._number)
@@ -64,8 +64,8 @@ class Process:
       stop=tf.zeros([]),
     )
 
-  def hold(self):
-    self._answer('hold')
+  def accumulate(self):
+    self._answer('accumulate')
 
   def apply(self, step, rate, decay):
     self._answer('apply', step, rate)
@@ -138,10 +138,10 @@ def begin(monkeypatch):
       optimizer=None,
     )
     taken = run.make_step(training, None)
-    given = run.batches(first)
+    stream = run.batches(first)
 
     def step(number):
-      return taken.take(*next(given), number, 0.6, 0.5, 0.0)
+      return taken.take(*next(stream), number, 0.6, 0.5, 0.0)
 
     return script, step, run.hooks.measure
 
@@ -150,20 +150,20 @@ def begin(monkeypatch):
     run.join()
 
 
-def test_a_step_takes_the_first_gradients_and_drops_the_late(begin):
+def test_a_step_applies_the_first_gradients_and_drops_late_ones(begin):
   script, step, measure = begin(
     [2, 0, 1, 2, 1, 0, 0, 2], num_replicas_to_aggregate=2
   )
   results = [step(number) for number in range(3)]
   assert script.events == [
-    ('hold', 2),
+    ('accumulate', 2),
     ('apply', 0, 0, 0.6),
     ('drop', 1),
-    ('hold', 2),
+    ('accumulate', 2),
     ('apply', 1, 1, 0.6),
     # The chief's process as any other: it pulls and begins its next batch.
     ('drop', 0),
-    ('hold', 0),
+    ('accumulate', 0),
     ('apply', 2, 2, 0.6),
   ]
   assert sorted(script.pulls[:2]) == [0, 2]
@@ -201,7 +201,7 @@ def test_staleness_is_the_updates_of_others_since_the_pull(begin):
   assert measure() == metrics.Arrivals(staleness=late, dropped=0)
 
 
-def test_a_gradient_that_is_not_finite_is_of_a_process_that_is_named(begin):
+def test_a_gradient_that_is_not_finite_names_its_process(begin):
   _, step, _ = begin([2, 1], num_replicas_to_aggregate=2)
   result = step(0)
   run = types.SimpleNamespace(parameters=['fc/kernel'])

@@ -38,7 +38,7 @@ class Servers:
     decoupled=False,
   ):
     servers = [f'/CPU:{i}' for i in range(num_servers)]
-    with async_shares.balanced(servers):
+    with async_shares.balance(servers):
       model = build()
     plan = model_variables.variables_of(model)
     optimizer = optimizer or optimizers.parse('gd', 0.0)
@@ -126,7 +126,7 @@ def floats():
   return Servers('identity')
 
 
-def test_a_late_gradient_is_that_of_the_parameters_that_were_pulled(floats):
+def test_a_late_gradient_is_computed_from_the_pulled_parameters(floats):
   before = floats.parameters()
   early = [floats.gradient(number, 1 + number) for number in range(2)]
   for number in range(2):
@@ -141,7 +141,7 @@ def test_a_late_gradient_is_that_of_the_parameters_that_were_pulled(floats):
   )
 
 
-def test_no_other_process_has_what_one_pulled(floats):
+def test_a_pull_changes_the_parameters_of_one_process_only(floats):
   for number in range(2):
     floats.processes[number].pull()
   before = floats.parameters()
@@ -154,7 +154,7 @@ def test_no_other_process_has_what_one_pulled(floats):
 
 
 @pytest.mark.slow
-def test_each_process_codes_with_its_own_scaler():
+def test_each_process_encodes_with_its_local_scaler():
   servers = Servers('ternary')
   before = servers.parameters()
   scalers = []
@@ -176,7 +176,7 @@ def test_each_process_codes_with_its_own_scaler():
 
 @pytest.mark.parametrize('num_servers', [1, 2])
 @pytest.mark.gate_every(2)
-def test_residuals_are_of_the_worker_and_nothing_else_is_left_out(num_servers):
+def test_residuals_hold_exactly_what_a_worker_did_not_send(num_servers):
   servers = Servers('error_feedback+topk:ratio=0.05', num_servers=num_servers)
   before = servers.parameters()
   np.testing.assert_array_equal(servers.residuals(0), 0)
@@ -185,23 +185,23 @@ def test_residuals_are_of_the_worker_and_nothing_else_is_left_out(num_servers):
     total = total + servers.gradient(step, 1)
     servers.push(0, batch=step)
     servers.apply(0, step)
-  own = servers.residuals(0)
+  residuals = servers.residuals(0)
   # Each node has examples of its own, and most elements are not sent.
-  assert (own[0] != own[1]).any()
-  assert (own != 0).mean() > 0.5
+  assert (residuals[0] != residuals[1]).any()
+  assert (residuals != 0).mean() > 0.5
   np.testing.assert_allclose(
     before - servers.parameters(),
-    RATE * (total - np.mean(own, axis=0)),
+    RATE * (total - np.mean(residuals, axis=0)),
     atol=1e-6,
   )
   np.testing.assert_array_equal(servers.residuals(1), 0)
   servers.push(1, batch=7)
   assert (servers.residuals(1) != 0).any()
-  np.testing.assert_array_equal(servers.residuals(0), own)
+  np.testing.assert_array_equal(servers.residuals(0), residuals)
 
 
 @pytest.mark.statistical
-def test_what_is_applied_is_the_gradient_in_the_mean():
+def test_the_applied_gradient_is_unbiased():
   servers = Servers('ternary:clip_factor=0')
   before = servers.parameters()
   expected = servers.gradient(3, 1)
@@ -226,14 +226,14 @@ def _restore(servers, values):
       offset += size
 
 
-def test_processes_and_pulls_draw_other_bits():
+def test_processes_have_different_seeds():
   seeds = {async_step.seed_of(7, number) for number in range(100)}
   assert len(seeds) == 100
   assert max(seeds) < 2**63
 
 
 @pytest.mark.slow
-def test_moving_statistics_reach_the_server_and_come_back():
+def test_moving_statistics_are_pushed_and_pulled():
   servers = Servers('ternary', build=small.conv_net)
   before = flat(servers.copies[0].statistics)
   servers.push(1, batch=2)
@@ -257,7 +257,7 @@ def test_the_first_gradients_of_a_step_are_averaged(num_servers):
     for number in (first, last):
       early.append(servers.gradient(10 * step + number, 1 + number))
       servers.push(number, batch=10 * step + number)
-    servers.processes[first].hold()
+    servers.processes[first].accumulate()
     np.testing.assert_array_equal(servers.parameters(), before)
     servers.apply(last, step)
     servers.processes[first].pull()
@@ -271,21 +271,21 @@ def test_the_first_gradients_of_a_step_are_averaged(num_servers):
 def test_moving_statistics_of_a_step_are_averaged_too():
   servers = Servers('ternary', build=small.conv_net, aggregate=2)
   alone = Servers('ternary', build=small.conv_net)
-  apart = []
+  separate = []
   for number in range(2):
     servers.push(number, batch=number)
     alone.push(number, batch=number)
     alone.apply(number)
-    apart.append(flat(alone.copies[0].statistics))
-  servers.processes[0].hold()
+    separate.append(flat(alone.copies[0].statistics))
+  servers.processes[0].accumulate()
   servers.apply(1)
   np.testing.assert_allclose(
-    flat(servers.copies[0].statistics), sum(apart) / 2, rtol=1e-6
+    flat(servers.copies[0].statistics), sum(separate) / 2, rtol=1e-6
   )
 
 
 @pytest.mark.slow
-def test_each_server_applies_its_own_part_of_a_code():
+def test_each_server_applies_its_share_of_a_code():
   servers = Servers('ternary', num_servers=2)
   devices = [v.device for v in servers.copies[0].trainable]
   assert len(set(devices)) == 2
@@ -318,7 +318,7 @@ MOMENTUM = optimizers.parse('momentum', 0.9)
   ],
 )
 @pytest.mark.slow
-def test_two_servers_do_what_one_does(build, clip_norm):
+def test_two_servers_equal_one_server(build, clip_norm):
   one, two = (
     Servers(
       'identity',

@@ -11,7 +11,7 @@ from terngrad.parameter_server import server_tasks
 
 
 @pytest.mark.parametrize('job', ['ps', 'worker'])
-def test_a_second_process_of_a_task_hears_that_its_port_is_in_use(job):
+def test_a_second_process_of_a_task_is_refused_because_its_port_is_in_use(job):
   with socket.create_server(('localhost', 0)) as first:
     address = f'localhost:{first.getsockname()[1]}'
     ps, worker = (address, 'localhost:1')[:: 1 if job == 'ps' else -1]

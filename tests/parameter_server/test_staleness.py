@@ -16,7 +16,7 @@ def test_a_gradient_later_than_the_bound_is_dropped(late, applied):
   assert staleness.Rule(bound=2).applies(late) is applied
 
 
-def test_a_bound_of_nothing_takes_what_nobody_was_faster_than():
+def test_a_bound_of_zero_applies_only_gradients_that_are_not_stale():
   assert staleness.Rule(bound=0).applies(0)
   assert not staleness.Rule(bound=0).applies(1)
 
@@ -29,7 +29,7 @@ def test_the_learning_rate_is_divided_by_one_more_than_the_staleness():
   assert staleness.Rule().learning_rate(0.6, 2) == 0.6
 
 
-def test_a_tally_tells_of_what_came_since_the_last_time():
+def test_a_tally_counts_gradients_since_the_last_record():
   tally = staleness.Tally()
   for late in (0, 3):
     tally.apply(late)

@@ -28,12 +28,12 @@ def by_itself(training, images, labels, momentum=0.0):
   values = [v.numpy() for v in training.replicas[0].trainable]
   velocities = [np.zeros_like(v) for v in values]
   decay = passes.ModelPass(training.model, training.plan).decay.gradients
-  for batch, own in zip(
+  for batch, batch_labels in zip(
     np.split(images, COUNT), np.split(labels, COUNT), strict=True
   ):
     tensors = [tf.constant(v) for v in values]
     gradients, _, _ = training.node_pass.gradients(
-      tensors, [], batch, own, tf.zeros([2], tf.uint32)
+      tensors, [], batch, batch_labels, tf.zeros([2], tf.uint32)
     )
     for i, decayed in enumerate(decay(tensors)):
       gradient = gradients[i] if decayed is None else gradients[i] + decayed
@@ -48,28 +48,30 @@ def test_plain_descent_at_rate_1_averages_the_workers(momentum):
   training = trained(local=small.Local(COUNT, f'momentum:momentum={momentum}'))
   images, labels = (x.numpy() for x in small.batch_of(0, training.shape))
   expected = [
-    by_itself(training, *own, momentum)
-    for own in zip(images, labels, strict=True)
+    by_itself(training, *batch, momentum)
+    for batch in zip(images, labels, strict=True)
   ]
   training.run(1, rate=RATE)
-  for variable, *own in zip(
+  for variable, *values in zip(
     training.replicas[0].trainable, *expected, strict=True
   ):
     np.testing.assert_allclose(
-      variable.numpy(), np.mean(own, axis=0), rtol=1e-5, atol=1e-6
+      variable.numpy(), np.mean(values, axis=0), rtol=1e-5, atol=1e-6
     )
 
 
-def test_the_outer_optimizer_is_given_the_mean_change():
+def test_the_outer_optimizer_receives_the_mean_change():
   training = trained(
     optimizer=optimizers.Nesterov(0.9), local=small.Local(COUNT, outer_rate=0.7)
   )
   images, labels = (x.numpy() for x in small.batch_of(0, training.shape))
   before = [v.numpy() for v in training.replicas[0].trainable]
-  own = [by_itself(training, *one) for one in zip(images, labels, strict=True)]
+  ended = [
+    by_itself(training, *one) for one in zip(images, labels, strict=True)
+  ]
   training.run(1, rate=RATE)
   for variable, start, *ends in zip(
-    training.replicas[0].trainable, before, *own, strict=True
+    training.replicas[0].trainable, before, *ended, strict=True
   ):
     change = start - np.mean(ends, axis=0)
     # The velocity begins at 0.
@@ -91,8 +93,8 @@ def test_nodes_and_towers_end_at_the_same_bits(codec):
   nodes, towers = trained(devices=1, **options), trained(devices=2, **options)
   nodes.run(3)
   towers.run(3)
-  for place in range(2):
-    np.testing.assert_array_equal(towers.values(place), nodes.values())
+  for index in range(2):
+    np.testing.assert_array_equal(towers.values(index), nodes.values())
 
 
 def test_statistics_follow_every_local_step():
@@ -108,7 +110,7 @@ def test_statistics_follow_every_local_step():
   assert moved[1] > 2 * moved[0]
 
 
-def test_what_is_not_finite_in_a_local_step_shows():
+def test_values_that_are_not_finite_in_a_local_step_are_reported():
   training = trained()
   images, labels = small.batch_of(0, training.shape)
   spoilt = images.numpy()

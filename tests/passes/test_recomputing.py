@@ -46,10 +46,10 @@ def both(model, scale=None, trained=lambda name: True, traced=True, count=4):
   return results
 
 
-def assert_same_bits(kept, recomputed):
-  kept, recomputed = tf.nest.flatten(kept), tf.nest.flatten(recomputed)
-  assert len(kept) == len(recomputed)
-  for expected, received in zip(kept, recomputed, strict=True):
+def assert_same_bits(stored, recomputed):
+  stored, recomputed = tf.nest.flatten(stored), tf.nest.flatten(recomputed)
+  assert len(stored) == len(recomputed)
+  for expected, received in zip(stored, recomputed, strict=True):
     assert received.dtype == expected.dtype
     assert received.tobytes() == expected.tobytes()
 
@@ -65,9 +65,9 @@ def assert_same_bits(kept, recomputed):
   ],
 )
 def test_gradients_loss_and_statistics_are_the_same_bits(build, traced):
-  kept, recomputed = both(build(), traced=traced)
-  assert_same_bits(kept, recomputed)
-  assert all(np.any(gradient) for gradient in kept[0])
+  stored, recomputed = both(build(), traced=traced)
+  assert_same_bits(stored, recomputed)
+  assert all(np.any(gradient) for gradient in stored[0])
 
 
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float16'])
@@ -104,12 +104,12 @@ def test_frozen_parameters_change_no_bit(begin):
   names = [variable.path for variable in model.trainable_variables]
   first = next(i for i, name in enumerate(names) if name.startswith(begin))
   trained = set(names[first:])
-  kept, recomputed = both(model, trained=trained.__contains__)
-  assert len(kept[0]) == len(trained)
-  assert_same_bits(kept, recomputed)
+  stored, recomputed = both(model, trained=trained.__contains__)
+  assert len(stored[0]) == len(trained)
+  assert_same_bits(stored, recomputed)
 
 
-def test_a_parameter_that_the_loss_does_not_reach_has_zeros():
+def test_a_parameter_that_does_not_affect_the_loss_has_zero_gradients():
   loss = LOSS._replace(aux_weight=0.0)
   model = cuttable.net_with_a_head()
   plan = model_variables.variables_of(model)
@@ -132,7 +132,7 @@ def test_tensorflow_does_not_merge_the_second_run_with_the_first():
   for _ in range(9):
     x = keras.layers.Dense(16, activation='tanh')(x)
   model = keras.Model(images, x)
-  *first, last = segments.of(model)
+  *first, last = segments.cut_model(model)
   once = len(last.model.layers) - 1
   twice = sum(len(segment.model.layers) - 1 for segment in first)
   plan = model_variables.variables_of(model)
@@ -181,7 +181,7 @@ def test_steps_end_at_the_same_bits(devices, workers, changes):
   for recompute in (False, True):
     training = small.Training(build, recompute=recompute, **options, **changes)
     training.run(3)
-    values.append([training.values(place) for place in range(devices)])
+    values.append([training.values(index) for index in range(devices)])
   np.testing.assert_array_equal(*values)
 
 
@@ -207,7 +207,7 @@ def trained_by_command(folder, **changes):
 
 
 @pytest.mark.slow
-def test_a_run_ends_at_the_same_bits_and_continues_either_way(tmp_path):
+def test_a_run_ends_at_the_same_bits_and_continues_with_or_without_it(tmp_path):
   values = []
   for changes in ({}, {'optimize_gradient_memory': True}):
     path, _ = trained_by_command(tmp_path / str(len(values)), **changes)
@@ -225,7 +225,7 @@ def test_a_run_ends_at_the_same_bits_and_continues_either_way(tmp_path):
   assert not any('optimize_gradient_memory' in line for line in lines)
 
 
-def test_workers_of_parameter_servers_have_the_option():
+def test_workers_of_parameter_servers_accept_the_option():
   config = options_lib.build(
     servers.ServerConfig,
     job_name='worker',

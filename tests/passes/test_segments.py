@@ -27,7 +27,7 @@ def layers_of(segment):
 
 @pytest.mark.parametrize('count', [9, 25, 64])
 def test_a_net_of_equal_layers_has_about_root_n_segments(count):
-  found = segments.of(chain(count))
+  found = segments.cut_model(chain(count))
   root = math.sqrt(count)
   assert abs(len(found) - root) <= 1
   sizes = [len(layers_of(segment)) for segment in found]
@@ -35,7 +35,7 @@ def test_a_net_of_equal_layers_has_about_root_n_segments(count):
   assert len(found) - 1 + max(sizes) <= 2 * root
 
 
-def test_units_of_a_residual_net_are_not_cut_inside():
+def test_a_unit_of_a_residual_net_is_never_cut():
   sums = {'unit1_sum', 'unit2_sum', 'unit3_sum'}
   cuts = segments._Graph(cuttable.residual_net()).cuts()
   names = [cut.tensor._keras_history.operation.name for cut in cuts]
@@ -55,18 +55,18 @@ def test_units_of_a_residual_net_are_not_cut_inside():
 )
 def test_each_variable_is_in_exactly_one_segment(build):
   model = build()
-  found = segments.of(model)
+  found = segments.cut_model(model)
   assert len(found) > 1
-  for own, whole in (
+  for name, whole in (
     ('trainable', model.trainable_variables),
     ('others', model.non_trainable_variables),
   ):
-    seen = [getattr(segment, own) for segment in found]
+    seen = [getattr(segment, name) for segment in found]
     assert sorted(itertools.chain(*seen)) == list(range(len(whole)))
   for segment in found:
     parameters = [model.trainable_variables[i] for i in segment.trainable]
     pairs = zip(segment.model.trainable_variables, parameters, strict=True)
-    assert all(own is one for own, one in pairs)
+    assert all(variable is one for variable, one in pairs)
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,14 @@ def test_each_variable_is_in_exactly_one_segment(build):
     pytest.param('vgg_a', marks=pytest.mark.slow),
   ],
 )
-def test_segments_balance_what_they_hold(net):
-  found = segments.of(nets.build(net, num_classes=10))
+def test_no_segment_has_most_of_the_bytes(net):
+  found = segments.cut_model(nets.build(net, num_classes=10))
   total = sum(segment.num_bytes for segment in found)
   assert max(segment.num_bytes for segment in found) < 0.7 * total
 
 
-def test_a_head_is_run_where_its_input_is():
-  trunk, *_, last = found = segments.of(cuttable.net_with_a_head())
+def test_an_auxiliary_head_runs_in_the_segment_of_its_input():
+  trunk, *_, last = found = segments.cut_model(cuttable.net_with_a_head())
   (with_head,) = (s for s in found if s.outputs == (1,))
   assert last.outputs == (0,)
   assert trunk.outputs in ((), (1,))
@@ -97,13 +97,13 @@ def test_a_head_is_run_where_its_input_is():
   assert with_head.model.inputs[0].shape[1:] == (8, 8, 4)
 
 
-def test_calls_of_one_layer_stay_together():
+def test_calls_of_one_layer_are_in_one_segment():
   images = keras.Input((8,))
   twice = keras.layers.Dense(8, name='twice')
   x = keras.layers.Dense(8, name='before')(images)
   x = keras.layers.Dense(8, name='between')(twice(x))
   x = keras.layers.Dense(8, name='after')(twice(x))
-  found = segments.of(keras.Model(images, keras.layers.Dense(8)(x)))
+  found = segments.cut_model(keras.Model(images, keras.layers.Dense(8)(x)))
   (segment,) = (s for s in found if 'twice' in layers_of(s))
   assert 'between' in layers_of(segment)
 
@@ -124,7 +124,7 @@ def everything(count):
     ([1, 1, 30, 1, 1], [1, 1, 1, 1]),
   ],
 )
-def test_no_other_cuts_hold_much_less(pieces, costs):
+def test_no_other_cuts_need_much_less_memory(pieces, costs):
   chosen = segments.plan(pieces, costs)
   best = min(
     segments.peak(pieces, costs, cuts) for cuts in everything(len(costs))
@@ -149,9 +149,9 @@ class Subclassed(keras.Model):
 
 
 def two_inputs():
-  given = [keras.Input((4,)), keras.Input((4,))]
-  x = keras.layers.Dense(4)(keras.layers.Add()(given))
-  return keras.Model(given, keras.layers.Dense(4)(x), name='two')
+  inputs = [keras.Input((4,)), keras.Input((4,))]
+  x = keras.layers.Dense(4)(keras.layers.Add()(inputs))
+  return keras.Model(inputs, keras.layers.Dense(4)(x), name='two')
 
 
 def one_layer():
@@ -162,14 +162,17 @@ def one_layer():
 @pytest.mark.parametrize(
   ('build', 'reason'),
   [
-    (lambda: Subclassed(name='own'), 'own, which is no graph of layers with'),
-    (two_inputs, 'two, which is no graph of layers with one input'),
-    (one_layer, 'single, where none of 0 single tensors is a cut'),
+    (
+      lambda: Subclassed(name='own'),
+      'own, not a functional model with one input',
+    ),
+    (two_inputs, 'two, not a functional model with one input'),
+    (one_layer, 'single, where none of 0 possible cuts saves'),
   ],
 )
 def test_a_model_that_cannot_be_cut_is_refused(build, reason):
   with pytest.raises(
     errors.ConfigError,
-    match=f'optimize_gradient_memory: expected .*, received {reason}.*Leave ',
+    match=f'optimize_gradient_memory: expected .*, received {reason}.*Remove ',
   ):
-    segments.of(build())
+    segments.cut_model(build())

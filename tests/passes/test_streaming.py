@@ -38,7 +38,7 @@ def trained(build=small.dense_net, **options):
     (transcription.Descent, 'momentum'),
     pytest.param(transcription.Momentum, STAYING, marks=pytest.mark.slow),
     pytest.param(
-      transcription.MomentumAnew,
+      transcription.ResetMomentum,
       'momentum:momentum=0.9',
       marks=pytest.mark.slow,
     ),
@@ -54,7 +54,7 @@ def trained(build=small.dense_net, **options):
     ),
   ],
 )
-def test_runs_are_those_of_the_algorithm(
+def test_runs_equal_a_transcription_of_the_algorithm(
   inner, text, fragments, overlap, mixing
 ):
   keeps = fragments > 1 or overlap > 0
@@ -76,7 +76,7 @@ def test_runs_are_those_of_the_algorithm(
     for k in range(3):
       batches = [(images[r, k], labels[r, k]) for r in range(2)]
       expected.step(batches, RATE, 0.7, 0.9)
-    np.testing.assert_allclose(result.entropy, expected.told, rtol=1e-3)
+    np.testing.assert_allclose(result.entropy, expected.mean_losses, rtol=1e-3)
     for variable, value in zip(
       training.replicas[0].trainable, expected.outer, strict=True
     ):
@@ -85,7 +85,7 @@ def test_runs_are_those_of_the_algorithm(
 
 @pytest.mark.slow
 @pytest.mark.parametrize('text', ['momentum:momentum=0.9', ADAMW])
-def test_one_fragment_without_overlap_is_plain_to_the_bit(text):
+def test_one_fragment_without_overlap_equals_plain_local_steps(text):
   plain = trained(local=small.Local(3, text, 0.7))
   streamed = trained(local=small.Local(3, text, 0.7, keeps=True))
   for training in (plain, streamed):
@@ -106,8 +106,8 @@ def test_nodes_and_towers_end_at_the_same_bits(codec):
   nodes, towers = trained(devices=1, **options), trained(devices=2, **options)
   nodes.run(4)
   towers.run(4)
-  for place in range(2):
-    np.testing.assert_array_equal(towers.values(place), nodes.values())
+  for index in range(2):
+    np.testing.assert_array_equal(towers.values(index), nodes.values())
   for key, of_nodes in nodes.states.workers[0].items():
     # Worker r lives on device r mod 2.
     rows = [
@@ -155,7 +155,7 @@ def test_a_step_exchanges_one_fragment():
   elements = [
     variable.shape.num_elements() for variable in training.plan.trainable
   ]
-  for number, own in enumerate([(0, 1), (2, 3), (0, 1)]):
+  for number, indices in enumerate([(0, 1), (2, 3), (0, 1)]):
     before = [v.numpy() for v in training.replicas[0].trainable]
     result = training.run(1, first=number)
     now = [v.numpy() for v in training.replicas[0].trainable]
@@ -163,15 +163,15 @@ def test_a_step_exchanges_one_fragment():
     changed = tuple(
       i for i, pair in enumerate(pairs) if np.any(pair[0] != pair[1])
     )
-    assert changed == own
-    assert set(result.sent.numpy()) == {sum(elements[i] for i in own)}
+    assert changed == indices
+    assert set(result.sent.numpy()) == {sum(elements[i] for i in indices)}
 
 
 @pytest.mark.slow
-def test_what_clips_looks_at_the_fragment():
+def test_clipping_uses_the_norm_of_the_fragment():
   rule = optimizers.GradientDescent().clipped(1e-3)
   training = trained(optimizer=rule, **STREAMED)
-  for number, own in enumerate([(0, 1), (2, 3)]):
+  for number, indices in enumerate([(0, 1), (2, 3)]):
     before = [v.numpy() for v in training.replicas[0].trainable]
     training.run(1, first=number)
     moved = [
@@ -181,11 +181,11 @@ def test_what_clips_looks_at_the_fragment():
       )
     ]
     np.testing.assert_allclose(np.sqrt(sum(moved)), 0.7e-3, rtol=1e-3)
-    assert np.sqrt(sum(moved[i] for i in own)) == np.sqrt(sum(moved))
+    assert np.sqrt(sum(moved[i] for i in indices)) == np.sqrt(sum(moved))
 
 
 @pytest.mark.slow
-def test_outer_powers_count_the_updates_of_a_fragment():
+def test_outer_adam_counts_the_updates_of_a_fragment():
   sizes = []
   for fragments in (1, 2):
     training = trained(

@@ -60,7 +60,7 @@ class Descent:
       values[i] = values[i] - rate * (g + d)
 
 
-class MomentumAnew(Momentum):
+class ResetMomentum(Momentum):
   """One whose velocity is 0 again after a fragment was mixed in."""
 
   stays = False
@@ -79,7 +79,7 @@ class Run:
     self.workers = [list(self.outer) for _ in range(count)]
     self.inner = [inner(shapes) for _ in range(count)]
     # Losses since the last exchange, and what that one told.
-    self.losses, self.told = [[] for _ in range(count)], []
+    self.losses, self.mean_losses = [[] for _ in range(count)], []
     self.decay = passes.ModelPass(training.model, training.plan).decay.gradients
     self.time = 0
 
@@ -111,7 +111,7 @@ class Run:
 
   def _update(self, fragment, rate, momentum):
     """The outer optimizer, with Nesterov's momentum."""
-    self.told = [np.mean(losses) for losses in self.losses]
+    self.mean_losses = [np.mean(losses) for losses in self.losses]
     self.losses = [[] for _ in self.workers]
     for i in fragment:
       mean = np.mean([values[i] for values in self.workers], axis=0)
@@ -122,10 +122,10 @@ class Run:
       )
 
   def _merge(self, fragment):
-    own = self.mixing if self.overlap else 0.0
+    weight = self.mixing if self.overlap else 0.0
     for number, inner in enumerate(self.inner):
       if not inner.stays:
         self.inner[number] = type(inner)([v.shape for v in self.outer])
     for values in self.workers:
       for i in fragment:
-        values[i] = own * values[i] + (1 - own) * self.outer[i]
+        values[i] = weight * values[i] + (1 - weight) * self.outer[i]

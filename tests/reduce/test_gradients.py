@@ -47,10 +47,11 @@ def some_gradients(seed=0):
 
 
 def send(code, values, worker=0, shared=None):
-  own = one_round.probe(code, values)
-  shared = own if shared is None else shared
+  probe = one_round.probe(code, values)
+  shared = probe if shared is None else shared
   keys = code.keys(0, 0, worker)
-  return one_round.encode(code, code.flatten(values), own, shared, keys), shared
+  words = one_round.encode(code, code.flatten(values), probe, shared, keys)
+  return words, shared
 
 
 # Buckets.
@@ -79,7 +80,7 @@ def test_counts_are_sums_over_variables():
   assert code.bits(8) == 32 * (sum(WORDS) + len(SHAPES))
 
 
-def test_bits_are_what_is_sent():
+def test_bits_equal_the_bits_that_are_sent():
   words, probe = send(model(), some_gradients())
   sent = 8 * (words.numpy().nbytes + probe.numpy().nbytes)
   assert model().bits(3) == sent
@@ -169,7 +170,7 @@ def test_payload_is_the_buckets_payloads_in_order():
   assert differ.max() < WORDS[0]
 
 
-def test_alike_variables_draw_unlike():
+def test_equal_variables_draw_different_bits():
   values = some_gradients()
   # In one bucket they have other positions, in two they have other keys.
   for codecs in (MIXED, (*MIXED[:4], registry.ternary(), MIXED[5])):
@@ -179,7 +180,7 @@ def test_alike_variables_draw_unlike():
     assert np.any(mean[3] != mean[4])
 
 
-def test_bucket_draws_by_its_place_and_not_by_its_neighbours():
+def test_bits_of_a_bucket_depend_on_its_index_only():
   # The same variables in the second bucket of two models.
   values = some_gradients()
   parts = []
@@ -190,19 +191,19 @@ def test_bucket_draws_by_its_place_and_not_by_its_neighbours():
   np.testing.assert_array_equal(*parts)
 
 
-def test_worker_keeps_its_own_limit_and_decodes_by_the_shared_scaler():
+def test_worker_clips_at_its_local_limit_and_decodes_by_the_shared_scaler():
   # One of 100 elements is 8: sigma is 0.8, the limit 2. Another worker asks
   # for 8, so that it fires a quarter of the time, and always if not clipped.
   code = model([TERNARY], [(100,)])
   values = [tf.constant([8.0] + [0.0] * 99)]
   shared = tf.constant([8.0])
-  arrived = []
+  decoded = []
   for worker in range(20):
     words, _ = send(code, values, worker, shared)
     (mean,) = one_round.decode_mean(code, [words[tf.newaxis]], shared)
-    arrived.append(mean[0].numpy())
-  assert set(arrived) == {0.0, 8.0}
-  assert sum(arrived) < 8.0 * 15
+    decoded.append(mean[0].numpy())
+  assert set(decoded) == {0.0, 8.0}
+  assert sum(decoded) < 8.0 * 15
 
 
 def test_one_worker_is_the_identity_if_lossless():
@@ -239,9 +240,9 @@ def test_mean_is_the_same_from_any_number_of_devices(num_workers, num_parts):
   )
   words = np.stack([send(code, w, shared=shared)[0] for w in workers])
   parts = [tf.constant(words[i::num_parts]) for i in range(num_parts)]
-  dealt = one_round.decode_mean(code, parts, shared)
+  means = one_round.decode_mean(code, parts, shared)
   for a, b in zip(
-    dealt, one_round.decode_mean(code, [words], shared), strict=True
+    means, one_round.decode_mean(code, [words], shared), strict=True
   ):
     np.testing.assert_array_equal(a, b)
 
@@ -257,18 +258,18 @@ def test_mean_of_codes_counts_the_workers_that_fired():
   np.testing.assert_allclose(mean, [1.0, 2.0], rtol=2.0**-23)
 
 
-def test_every_mode_is_equal_to_the_bit():
+def test_eager_graph_and_xla_give_the_same_bits():
   # Two buckets of the mixed model, the identity's between ternary variables.
   code = model(MIXED[:3], SHAPES[:3])
   values = some_gradients()[:3]
   worker = tf.constant(3)
 
   def step(values, worker):
-    own = one_round.probe(code, values)
+    probe = one_round.probe(code, values)
     words = one_round.encode(
-      code, code.flatten(values), own, own, code.keys(1, 2, worker)
+      code, code.flatten(values), probe, probe, code.keys(1, 2, worker)
     )
-    return words, one_round.decode_mean(code, [tf.stack([words] * 3)], own)
+    return words, one_round.decode_mean(code, [tf.stack([words] * 3)], probe)
 
   expected = tf.nest.flatten(step(values, worker))
   for compiled in (False, True):
@@ -309,7 +310,7 @@ def test_worker_key_differs_in_seed_step_and_worker():
   assert len(keys) == 4**3
 
 
-def test_worker_key_takes_int64_tensors_and_int32_tensors_alike():
+def test_worker_key_is_the_same_from_int32_and_int64_tensors():
   expected = random_bits.worker_key(1, 2, 3)
   for dtype in (tf.int32, tf.int64):
     key = random_bits.worker_key(*(tf.constant(n, dtype) for n in (1, 2, 3)))
@@ -317,12 +318,12 @@ def test_worker_key_takes_int64_tensors_and_int32_tensors_alike():
     np.testing.assert_array_equal(key, expected)
 
 
-def test_key_of_a_bucket_is_its_place_folded_into_the_workers_key():
+def test_key_of_a_bucket_is_its_index_folded_into_the_workers_key():
   keys = model().keys(5, tf.constant(6, tf.int64), tf.constant(7))
   assert keys.shape == (len(WORDS), 3)
-  for place, key in enumerate(keys.numpy()):
-    own = random_bits.fold_in(random_bits.worker_key(5, 6, 7), place)
-    np.testing.assert_array_equal(key, [*own.numpy(), 0])
+  for index, key in enumerate(keys.numpy()):
+    expected = random_bits.fold_in(random_bits.worker_key(5, 6, 7), index)
+    np.testing.assert_array_equal(key, [*expected.numpy(), 0])
 
 
 def test_keys_of_step_worker_and_bucket_are_all_different():
@@ -335,7 +336,7 @@ def test_keys_of_step_worker_and_bucket_are_all_different():
   assert len({tuple(k) for k in keys}) == 27
 
 
-def test_codes_that_fit_no_variables_are_refused():
+def test_codes_of_another_number_or_type_are_refused():
   spec = policy.VariableSpec('v', (3,), False)
   code = registry.ternary()
   with pytest.raises(ValueError, match='one for each of 1 variables, rec.* 2'):
@@ -352,7 +353,7 @@ def test_payloads_that_are_not_stacked_are_refused():
 
 # One message, and two.
 @pytest.mark.parametrize('text', ['natural', 'signsgd'])
-def test_an_estimate_has_the_buckets_one_after_the_other(text):
+def test_an_estimate_concatenates_the_buckets(text):
   specs = [policy.VariableSpec(str(n), (n,)) for n in (5, 70, 3, 9)]
   one, half = registry.method(text), registry.method('fp16')
   codec = bucketing.gradient_codec(specs, [one, half, one, half])
@@ -365,7 +366,7 @@ def test_an_estimate_has_the_buckets_one_after_the_other(text):
   np.testing.assert_array_equal(said, codec.flatten(taken.means))
 
 
-def test_an_estimate_needs_one_of_every_bucket():
+def test_an_estimate_is_none_unless_every_bucket_has_one():
   specs = [policy.VariableSpec(str(n), (n, n)) for n in (30, 70)]
   low_rank = registry.method('error_feedback+powersgd')
   codec = bucketing.gradient_codec(specs, [low_rank, registry.method('fp16')])
@@ -384,7 +385,7 @@ def test_a_bucket_may_have_fewer_rounds_than_another():
   np.testing.assert_array_equal(taken.means[1], values[1])
 
 
-def test_gradients_side_by_side_are_taken_apart_and_others_left():
+def test_joined_gradients_are_split_and_others_are_returned():
   specs = [policy.VariableSpec('a', (2, 3)), policy.VariableSpec('b', (4,))]
   codec = bucketing.gradient_codec(specs, [registry.method('fp16')] * 2)
   (bucket,) = codec.buckets
@@ -396,8 +397,8 @@ def test_gradients_side_by_side_are_taken_apart_and_others_left():
   first, second = methods.each([joined], context)
   np.testing.assert_array_equal(first, np.arange(6))
   np.testing.assert_array_equal(second, np.arange(6, 10))
-  apart = [first, second]
-  assert methods.each(apart, context) is apart
+  separate = [first, second]
+  assert methods.each(separate, context) is separate
 
 
 def test_without_a_packing_or_elements_all_words_are_expected():

@@ -36,10 +36,10 @@ def calls_of_verbs(path):
         yield node.lineno, ast.unparse(function)
 
 
-def test_only_reduce_lets_methods_work():
-  strange = set()
+def test_only_reduce_calls_the_steps_of_methods():
+  found = set()
   for path in sorted((_ROOT / 'terngrad').rglob('*.py')):
     name = path.relative_to(_ROOT).as_posix()
     if not name.startswith(_MAY):
-      strange |= {f'{name} {text}' for _, text in calls_of_verbs(path)}
-  assert strange == _OTHERS
+      found |= {f'{name} {text}' for _, text in calls_of_verbs(path)}
+  assert found == _OTHERS

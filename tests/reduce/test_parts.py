@@ -45,7 +45,7 @@ def test_parts_take_variables_from_the_last_until_they_have_enough(
     )
 
 
-def test_a_code_that_mixes_elements_keeps_the_model_in_one_part():
+def test_a_code_that_mixes_elements_makes_one_part():
   codec = model([*MIXED[:4], registry.parse('eden3')])
   assert parts_lib.cut(codec, 1) is codec
 
@@ -59,7 +59,7 @@ def test_a_code_that_mixes_elements_keeps_the_model_in_one_part():
     'ternary:dither=stratified,workers=3',
   ],
 )
-def test_elements_keep_their_codes_in_parts(text):
+def test_parts_do_not_change_the_codes_of_elements(text):
   coded = registry.parse(text)
   whole = model([coded, PLAIN, coded, coded, coded])
   rng = np.random.default_rng(0)
@@ -75,15 +75,15 @@ def test_elements_keep_their_codes_in_parts(text):
 
 
 def decoded(codec, values):
-  own = one_round.probe(codec, values)
+  probe = one_round.probe(codec, values)
   keys = codec.keys(1, 2, 1)
   requantizes = any(bucket.method.carries for bucket in codec.buckets)
-  shared = 2.0 * own if requantizes else own
-  words = one_round.encode(codec, values, own, shared, keys)
+  shared = 2.0 * probe if requantizes else probe
+  words = one_round.encode(codec, values, probe, shared, keys)
   return one_round.decode_mean(codec, [words[tf.newaxis]], shared)
 
 
-def test_the_probe_of_all_parts_is_that_of_the_model():
+def test_the_joined_probe_of_all_parts_equals_that_of_the_model():
   grouped = registry.parse('ternary:group_size=16')
   whole = model([grouped, TERNARY, grouped, PLAIN, grouped])
   values = [tf.random.stateless_normal(s, [i, 1]) for i, s in enumerate(SHAPES)]

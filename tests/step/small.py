@@ -197,8 +197,10 @@ class Training:
     """Takes steps; returns the last result."""
     for number in range(first, first + count):
       images, labels = batch_of(number, self.shape)
-      own = slice(self.exchange.first, self.exchange.first + self.exchange.own)
-      result = self.take(number, images[own], labels[own], rate)
+      local = slice(
+        self.exchange.first, self.exchange.first + self.exchange.own
+      )
+      result = self.take(number, images[local], labels[local], rate)
     return result
 
   def take(self, number, images, labels, rate=0.05):
@@ -221,9 +223,9 @@ class Training:
       found += replica.variables()
     return found
 
-  def values(self, place=0):
+  def values(self, index=0):
     """All variables of a replica, as one array of bits."""
-    parts = [v.numpy().ravel() for v in self.replicas[place].variables()]
+    parts = [v.numpy().ravel() for v in self.replicas[index].variables()]
     return np.concatenate(parts).view(np.uint32)
 
 

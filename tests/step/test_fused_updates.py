@@ -84,7 +84,7 @@ def received_of(codec, pieces):
   return [method.payloads(codec.messages(0), pieces)]
 
 
-def turn_of(shared, workers=3):
+def step_of(shared, workers=3):
   """A `gradients.WorkerStep` of so many workers."""
   zero = tf.constant(0, tf.int64)
   return gradients.WorkerStep(zero, zero, workers, shared=shared)
@@ -93,8 +93,8 @@ def turn_of(shared, workers=3):
 def means_of(codec, pieces, shared):
   """The mean gradients that pieces stand for."""
   states = [()] * len(codec.buckets)
-  turn = turn_of(shared)
-  return codec.decode(received_of(codec, pieces), states, turn)[0]
+  step = step_of(shared)
+  return codec.decode(received_of(codec, pieces), states, step)[0]
 
 
 def assert_same_bits(ours, other):
@@ -115,7 +115,7 @@ def test_bits_are_those_of_the_compiled_update(text, rule, averages):
 
   @tf.function
   def fused_update(pieces, shared, numbers):
-    fused(received_of(codec, pieces), turn_of(shared), numbers)
+    fused(received_of(codec, pieces), step_of(shared), numbers)
 
   update = updates.Update(other, optimizer, None)
   shared = tf.constant(np.geomspace(1e-30, 1e20, codec.num_probes), tf.float32)
@@ -130,7 +130,7 @@ def test_bits_are_those_of_the_compiled_update(text, rule, averages):
 
 
 @pytest.mark.parametrize('cut', [1, 10, 11, 900])
-def test_buckets_without_a_kernel_are_updated_apart(cut):
+def test_buckets_without_a_kernel_are_decoded_and_then_updated(cut):
   # The second of three variables is sent as it is, and pieces end within it, on
   # its borders and elsewhere.
   sizes = (200, 900, 30)
@@ -143,24 +143,24 @@ def test_buckets_without_a_kernel_are_updated_apart(cut):
   update = updates.Update(other, optimizer, None)
   pieces = pieces_of((cut, 12, codec.num_words - cut - 12))
   shared = tf.constant([0.5, 1.0, 0.25])
-  fused_update(received_of(codec, pieces), turn_of(shared), NUMBERS)
+  fused_update(received_of(codec, pieces), step_of(shared), NUMBERS)
   means = means_of(codec, pieces, shared)
   update(means, [], NUMBERS)
   assert_same_bits(ours, other)
 
 
-def test_a_scaler_that_is_no_number_reaches_its_variable_alone():
+def test_a_scaler_of_nan_changes_only_its_variable():
   optimizer, codec = optimizers.Momentum(0.9), codec_of((30, 30))
   replica = replica_of(optimizer, averages=True, sizes=(30, 30))
   fused_update = fused_updates.make(replica, optimizer, None, codec)
   pieces = pieces_of((codec.num_words,))
   shared = tf.constant([1.0, np.nan])
-  fused_update(received_of(codec, pieces), turn_of(shared), NUMBERS)
+  fused_update(received_of(codec, pieces), step_of(shared), NUMBERS)
   finite = [np.isfinite(v.numpy()).all() for v in replica.trainable]
   assert finite == [True, False]
 
 
-def test_what_somebody_has_read_stays_as_it_was():
+def test_an_update_does_not_change_values_read_before():
   optimizer, codec = optimizers.Momentum(0.9), codec_of((1000,))
   replica = replica_of(optimizer, averages=True, sizes=(1000,))
   read = [variable.read_value() for variable in replica.variables()]
@@ -168,8 +168,8 @@ def test_what_somebody_has_read_stays_as_it_was():
   fused_update = fused_updates.make(replica, optimizer, None, codec)
   # The first piece makes copies, of which it changes but a part.
   pieces = pieces_of((2, codec.num_words - 2))
-  turn = turn_of(tf.constant([1e30]))
-  fused_update(received_of(codec, pieces), turn, NUMBERS)
+  step = step_of(tf.constant([1e30]))
+  fused_update(received_of(codec, pieces), step, NUMBERS)
   for value, old, now in zip(read, before, replica.variables(), strict=True):
     np.testing.assert_array_equal(value, old)
     assert not np.array_equal(now, old)
@@ -210,7 +210,7 @@ def test_a_piece_changes_the_elements_of_its_words(held):
 @pytest.mark.parametrize('rule', RULES)
 @pytest.mark.parametrize('dtype', [tf.int8, tf.int32, tf.float32], ids=str)
 @pytest.mark.gate_every(3)
-def test_sums_move_variables_as_gradients_do(dtype, rule, averages):
+def test_updates_from_sums_equal_those_from_gradients(dtype, rule, averages):
   optimizer = RULES[rule]
   ours, others = (replica_of(optimizer, averages) for _ in range(2))
   rng = np.random.default_rng(3)
@@ -232,7 +232,7 @@ def test_sums_move_variables_as_gradients_do(dtype, rule, averages):
     )
 
 
-def test_a_piece_of_no_sums_moves_nothing():
+def test_a_piece_past_the_last_element_changes_nothing():
   optimizer = RULES['momentum']
   replica = replica_of(optimizer, averages=True, sizes=(10,))
   before = [variable.numpy() for variable in replica.variables()]
@@ -291,7 +291,9 @@ def made(monkeypatch):
   ],
 )
 @pytest.mark.gate_every(5)
-def test_steps_are_those_with_gradients(monkeypatch, made, options, times):
+def test_steps_with_and_without_fused_updates_are_equal(
+  monkeypatch, made, options, times
+):
   options = {'devices': 1, 'workers': 4, 'on_kernels': True, **options}
   build = small.conv_net if 'own_statistics' in options else small.dense_net
   ours = small.Training(build, **options)
@@ -318,7 +320,7 @@ def test_steps_are_those_with_gradients(monkeypatch, made, options, times):
   ],
   ids=['adam', 'rmsprop', 'eden3', 'groups'],
 )
-def test_rules_and_codes_without_a_kernel_have_none(optimizer, text):
+def test_rules_and_codes_without_a_kernel_get_no_fused_update(optimizer, text):
   replica = replica_of(optimizer, averages=True, sizes=(30,))
   codec = codec_of((30,), text)
   assert fused_updates.make(replica, optimizer, None, codec) is None
@@ -333,7 +335,7 @@ def test_rules_and_codes_without_a_kernel_have_none(optimizer, text):
     ('fp16', True, False),
   ],
 )
-def test_there_are_kernels_for_what_arrives_as_it_does(
+def test_fits_depends_on_the_kind_of_the_received_messages(
   text, of_sums, of_payloads
 ):
   codec = codec_of((30,), text)
@@ -345,7 +347,7 @@ def test_there_are_kernels_for_what_arrives_as_it_does(
 
 
 @pytest.mark.parametrize('device', ['/GPU:0', '/job:worker/task:1/CPU:0'])
-def test_devices_of_which_the_trial_tells_nothing_have_none(device):
+def test_devices_that_the_trial_does_not_cover_have_no_kernel(device):
   optimizer = optimizers.Momentum()
   replica = replica_of(optimizer, averages=True, sizes=(30,))
   other = replica._replace(device=device)
@@ -363,7 +365,7 @@ def untried():
 @pytest.mark.parametrize('averages', [False, True])
 @pytest.mark.parametrize('rule', ['descent', 'momentum'])
 @pytest.mark.parametrize('kernel', ['fused_update', 'fused_update_of_sums'])
-def test_a_machine_on_which_bits_differ_does_without(
+def test_a_machine_on_which_bits_differ_uses_no_kernel(
   monkeypatch, kernel, rule, averages
 ):
   optimizer = RULES[rule]

@@ -22,7 +22,7 @@ def scaling(scale, steps=0.0):
 
 def followed(scale, steps, finite):
   there = scaling(scale, steps)
-  loss_scaling.follow(there, tf.constant(finite))
+  loss_scaling.update_scale(there, tf.constant(finite))
   return tuple(float(variable) for variable in there)
 
 
@@ -49,7 +49,7 @@ def test_a_scale_falls_until_it_is_1():
 
 
 @pytest.mark.parametrize('value', [float('nan'), float('inf')])
-def test_one_element_tells(value):
+def test_one_element_that_is_not_finite_is_found(value):
   tensors = [tf.zeros([3]), tf.constant([1.0, value])]
   assert not loss_scaling.all_finite(tensors)
   assert loss_scaling.all_finite(tensors[:1])
@@ -73,8 +73,8 @@ def test_an_overflow_on_one_worker_skips_the_step_on_all_devices(codec):
   # The second worker's only.
   spoilt = tf.concat([images[:1], images[1:] * float('inf')], axis=0)
   training.take(1, spoilt, labels)
-  for place, replica in enumerate(training.replicas):
-    np.testing.assert_array_equal(training.values(place)[:-2], before)
+  for index, replica in enumerate(training.replicas):
+    np.testing.assert_array_equal(training.values(index)[:-2], before)
     assert [float(v) for v in replica.scaling] == [2.0**14, 0.0]
   training.run(1, first=2)
   assert (training.values()[:-2] != before).any()
@@ -121,7 +121,7 @@ def test_a_run_that_overflows_at_every_scale_stops(tmp_path):
   assert checkpoints.newest(str(tmp_path)).endswith('-10')
 
 
-def test_the_smoothed_loss_outlives_a_step_that_overflowed():
+def test_steps_that_overflow_do_not_change_the_smoothed_loss():
   gauge = meter.Meter(
     schedules.Epochs(100, 1), last={'entropy_loss_smoothed': 2.0}
   )

@@ -33,7 +33,7 @@ def values_of(text, devices, on_kernels=False):
 
 
 @pytest.mark.parametrize('text', METHODS)
-def test_two_devices_train_to_the_bits_of_one_and_so_do_kernels(text):
+def test_two_devices_and_kernels_train_to_the_bits_of_one_device(text):
   expected = values_of(text, 1)
   np.testing.assert_array_equal(values_of(text, 2), expected)
   np.testing.assert_array_equal(values_of(text, 2, on_kernels=True), expected)

@@ -39,7 +39,7 @@ def test_gradient_descent_subtracts_rate_times_gradient():
   )
 
 
-def test_momentum_keeps_the_rate_out_of_its_velocity():
+def test_the_velocity_of_momentum_has_no_learning_rate():
   # v: 1, 1.4, 4.26; w: 0.9, 0.76, 0.6748. Keras's velocity holds the rate and
   # would end elsewhere, because the rate changes.
   seen = [values[0] for values in steps_of(optimizers.Momentum(0.9))]
@@ -104,7 +104,7 @@ def test_options_of_a_command_line_reach_the_optimizer():
     ('gd:rate=1', 'it has no options'),
   ],
 )
-def test_what_describes_no_optimizer_is_refused(text, message):
+def test_text_that_describes_no_optimizer_is_refused(text, message):
   with pytest.raises(ValueError, match=message):
     optimizers.parse(text, 0.9)
 
@@ -133,15 +133,15 @@ def test_compiled_and_plain_steps_agree(name):
 
 
 @pytest.mark.parametrize(('limit', 'factor'), [(6.5, 0.5), (13, 1), (99, 1)])
-def test_gradients_are_scaled_down_together_to_the_norm(limit, factor):
+def test_all_gradients_are_scaled_by_one_factor_to_the_norm(limit, factor):
   # 3, 4 and 12: the norm over both variables is 13.
-  given = [tf.constant([3.0, 4.0]), tf.constant([[12.0]])]
-  received = clipping.clip_by_global_norm(given, limit)
-  for before, after in zip(given, received, strict=True):
+  gradients = [tf.constant([3.0, 4.0]), tf.constant([[12.0]])]
+  received = clipping.clip_by_global_norm(gradients, limit)
+  for before, after in zip(gradients, received, strict=True):
     np.testing.assert_allclose(after, before * factor, rtol=1e-6)
 
 
-def test_the_norm_of_millions_of_elements_loses_none():
+def test_the_norm_of_millions_of_elements_counts_them_all():
   # In order in float32 the sum of ones stops at 2**24.
   size = 2**24 + 2**20
   (received,) = clipping.clip_by_global_norm([tf.ones([size])], 1.0)

@@ -42,12 +42,12 @@ def test_logits_of_16_bits_are_scored_in_32():
 
 
 @pytest.mark.parametrize(
-  ('given', 'expected'),
+  ('options', 'expected'),
   [((), (0.1, 0.4)), ((0.0, 0.0), (0.0, 0.0)), ((0.2, 1.0), (0.2, 1.0))],
 )
-def test_a_net_brings_its_own_numbers_unless_others_are_given(given, expected):
+def test_loss_options_default_to_those_of_the_net(options, expected):
   net = nets.NETS['lenet']._replace(label_smoothing=0.1, auxiliary_weight=0.4)
-  assert passes.of_net(net, *given) == passes.Loss(*expected)
+  assert passes.of_net(net, *options) == passes.Loss(*expected)
 
 
 @pytest.mark.parametrize('auxiliary', [False, True])

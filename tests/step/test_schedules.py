@@ -30,12 +30,12 @@ def test_polynomial_decay_falls_as_the_root_to_zero(step, expected):
 
 
 @pytest.mark.parametrize('kind', schedules.DECAY_TYPES)
-def test_adam_keeps_its_rate_whatever_the_decay(kind):
+def test_adam_has_a_fixed_learning_rate_by_default(kind):
   there = decaying(optimizer='adam', learning_rate_decay_type=kind)
   assert schedules.learning_rate(there, 10**9, 1, 1000) == 0.1
 
 
-def test_adam_decays_where_it_is_asked_to():
+def test_decay_adam_decays_the_learning_rate_of_adam():
   there = decaying(optimizer='adam', decay_adam=True)
   assert schedules.learning_rate(there, 10**9, 1, 1000) < 0.1
 
@@ -43,7 +43,9 @@ def test_adam_decays_where_it_is_asked_to():
 @pytest.mark.parametrize(
   ('step', 'expected'), [(0, 0.1), (10, 0.06), (20, 0.02), (30, 0.02)]
 )
-def test_linear_decay_ends_at_its_end_after_its_epochs(step, expected):
+def test_linear_decay_reaches_end_learning_rate_after_its_epochs(
+  step, expected
+):
   # 10 steps an epoch.
   there = decaying(
     learning_rate_decay_type='linear',
@@ -81,9 +83,7 @@ def test_averaging_decay_grows_to_its_limit(step, expected):
   ('cycle', 'float_epochs'),
   [(0, []), (1, [0, 1, 2, 3, 4, 5]), (2, [1, 3, 5]), (3, [2, 5])],
 )
-def test_float_gradients_come_in_the_last_epoch_of_each_cycle(
-  cycle, float_epochs
-):
+def test_the_last_epoch_of_each_cycle_uses_float_gradients(cycle, float_epochs):
   # B1: the flag did nothing. 10 examples an epoch, 5 a step.
   chosen = [
     step // 2
@@ -114,7 +114,7 @@ def test_each_epoch_ends_once_in_the_step_that_takes_its_last_example(
   assert {e: epochs.steps(e) for e in ends} == ends
 
 
-def test_the_last_of_several_epochs_that_end_in_one_step_is_told():
+def test_if_several_epochs_end_in_a_step_the_last_is_returned():
   epochs = schedules.Epochs(num_examples=10, batch_size=25)
   assert [epochs.ended(step) for step in (1, 2, 3, 4)] == [2, 5, 7, 10]
   assert epochs.steps(5) == 2
@@ -123,14 +123,14 @@ def test_the_last_of_several_epochs_that_end_in_one_step_is_told():
 @pytest.mark.parametrize(
   ('num_examples', 'batch_size'), [(90, 8), (64, 16), (7, 3), (10, 25)]
 )
-def test_a_step_knows_its_place_in_its_epoch(num_examples, batch_size):
+def test_a_step_has_a_number_in_its_epoch(num_examples, batch_size):
   epochs = schedules.Epochs(num_examples, batch_size)
   ends = [step for step in range(1, 60) if epochs.ended(step)]
   first = 1
   for end in ends:
     found = [epochs.of(step) for step in range(first, end + 1)]
     count = end + 1 - first
-    assert len({place.number for place in found}) == 1
+    assert len({epoch.number for epoch in found}) == 1
     assert [p.step for p in found] == list(range(1, count + 1))
     assert {p.num_steps for p in found} == {count}
     # It ends its own epoch; a batch of several ends later ones too.

@@ -16,7 +16,7 @@ from tests.step import small
 POWERSGD = 'error_feedback+powersgd:min_compression=0.1'
 
 
-def remembered(training):
+def state_values(training):
   """All states of a training, as one list of arrays."""
   found = [v for d in training.states.workers for vs in d.values() for v in vs]
   for replica in training.replicas:
@@ -37,7 +37,7 @@ def assert_same(received, expected):
   ],
 )
 @pytest.mark.slow
-def test_a_step_that_loss_scaling_skips_leaves_every_state_as_it_is(codec):
+def test_a_step_that_loss_scaling_skips_changes_no_state(codec):
   # In parts: a gradient that is not finite in one of them skips all.
   training = small.Training(
     small.dense_net,
@@ -48,17 +48,17 @@ def test_a_step_that_loss_scaling_skips_leaves_every_state_as_it_is(codec):
     part_bytes=200,
   )
   training.run(2)
-  before = remembered(training)
+  before = state_values(training)
   parameters = [v.numpy() for v in training.replicas[0].trainable]
   assert all(np.any(value) for value in before)
   images, labels = small.batch_of(2, training.shape)
   last = tf.range(4)[:, None, None, None, None] == 3
   damaged = tf.where(last, np.nan, images)
   training.take(2, damaged, labels)
-  assert_same(remembered(training), before)
+  assert_same(state_values(training), before)
   assert_same([v.numpy() for v in training.replicas[0].trainable], parameters)
   training.take(2, images, labels)
-  changed = zip(remembered(training), before, strict=True)
+  changed = zip(state_values(training), before, strict=True)
   assert all(np.any(now != old) for now, old in changed)
 
 
@@ -97,7 +97,7 @@ def test_a_step_with_float_gradients_sends_the_residuals(codec):
   # Momentum took in the mean of the gradients and of what was owed.
   sent = one_round.decode_mean(
     bucketing.in_float(training.codec, plain),
-    [result.payloads(place) for place in range(2)],
+    [result.payloads(index) for index in range(2)],
     result.shared,
   )
   velocity = training.replicas[0].slots[0]['momentum'].numpy()
@@ -106,7 +106,7 @@ def test_a_step_with_float_gradients_sends_the_residuals(codec):
   )
 
 
-def test_states_of_workers_are_their_own_and_shared_ones_of_each_replica():
+def test_worker_states_differ_and_shared_states_are_equal_on_replicas():
   training = small.Training(
     small.dense_net, devices=2, workers=6, codec=POWERSGD
   )

@@ -42,8 +42,8 @@ def trained(build, devices, workers, count=3, **options):
 
 
 def assert_replicas_equal(training):
-  for place in range(1, len(training.replicas)):
-    np.testing.assert_array_equal(training.values(place), training.values())
+  for index in range(1, len(training.replicas)):
+    np.testing.assert_array_equal(training.values(index), training.values())
   names = replicas.variable_names(training.plan, training.replicas[0])
   replicas.check_equal(training.replicas, names)
 
@@ -81,7 +81,7 @@ def test_towers_of_every_layout_are_equal_after_many_steps(build, devices):
 
 
 @pytest.mark.slow
-def test_another_seed_gives_other_codes_and_the_same_seed_the_same():
+def test_codes_repeat_for_the_same_seed_and_differ_for_another():
   one, same, other = (
     trained(small.dense_net, 1, 2, seed=seed, on_kernels=True).values()
     for seed in (1, 1, 2)
@@ -218,7 +218,7 @@ def test_batch_norm_moves_once_a_step_by_the_mean_over_the_workers():
     small.conv_net, devices=2, workers=4, codec='identity'
   )
   names = training.plan.names[len(training.plan.trainable) :]
-  place = names.index('bn/moving_mean')
+  index = names.index('bn/moving_mean')
   images, _ = small.batch_of(0, training.shape)
   kernel, bias = (v.numpy() for v in training.replicas[0].trainable[:2])
   moments = [
@@ -228,7 +228,7 @@ def test_batch_norm_moves_once_a_step_by_the_mean_over_the_workers():
   training.run(1)
   # Keras's default momentum is 0.99 and the mean starts at 0.
   np.testing.assert_allclose(
-    training.replicas[1].statistics[place].numpy(),
+    training.replicas[1].statistics[index].numpy(),
     0.01 * np.mean(moments, axis=0),
     rtol=1e-4,
     atol=1e-7,
@@ -267,7 +267,7 @@ def test_averages_follow_the_values_after_the_update():
   np.testing.assert_allclose(replica.averages[0].numpy(), expected, rtol=1e-6)
 
 
-def test_words_that_moved_are_what_bits_says():
+def test_sent_words_equal_the_bits_of_the_codec():
   training = small.at_its_start(
     small.dense_net, devices=2, workers=4, on_kernels=True
   )
@@ -278,7 +278,7 @@ def test_words_that_moved_are_what_bits_says():
   assert sent == training.codec.bits(4)
 
 
-def test_bits_that_are_logged_are_the_mean_of_what_each_worker_sent():
+def test_logged_bits_are_the_mean_over_the_workers():
   training = small.Training(
     small.dense_net, devices=1, workers=4, codec='ternary:packing=huffman243'
   )
@@ -295,7 +295,7 @@ def test_bits_that_are_logged_are_the_mean_of_what_each_worker_sent():
   assert logged['bits_per_element'] == bits / training.codec.num_elements
 
 
-def test_a_gradient_that_is_not_finite_shows_in_its_probe():
+def test_the_probe_of_a_gradient_that_is_not_finite_is_not_finite():
   training = small.at_its_start(
     small.dense_net, devices=2, workers=4, on_kernels=True
   )
@@ -386,7 +386,7 @@ def test_decoupled_decay_does_not_pass_through_the_optimizer(name):
     np.testing.assert_array_equal(replica.slots[0][slot].numpy(), value)
 
 
-def test_all_options_together_keep_layouts_equal_to_the_bit():
+def test_layouts_are_bit_identical_with_all_options():
   options = {
     'optimizer': optimizers.Adam().clipped(0.05),
     'loss': passes.Loss(label_smoothing=0.1),
@@ -403,7 +403,7 @@ def test_all_options_together_keep_layouts_equal_to_the_bit():
 
 
 @pytest.mark.slow
-def test_devices_that_keep_their_own_statistics_differ_in_nothing_else():
+def test_only_local_statistics_differ_between_devices():
   training = trained(
     small.conv_net, 2, 4, count=1, codec='identity', own_statistics=True
   )
@@ -482,8 +482,8 @@ def test_an_auxiliary_head_learns_with_its_weight():
   )
   names = list(training.plan.names)
   main, aux = (
-    after[place] - before[place]
-    for place in (
+    after[index] - before[index]
+    for index in (
       names.index('logits/kernel'),
       names.index('aux_logits/kernel'),
     )

@@ -34,22 +34,22 @@ def floats(run):
 @pytest.mark.parametrize(
   'workers', [2, pytest.param(3, marks=pytest.mark.slow)]
 )
-def test_workers_together_train_as_one_with_all_examples(workers):
-  together = training(workers, batch=12)
+def test_synchronized_workers_train_like_one_worker_with_all_examples(workers):
+  synchronized = training(workers, batch=12)
   alone = alone_at_its_start()
-  for run in (together, alone):
+  for run in (synchronized, alone):
     run.run(4)
   np.testing.assert_allclose(
-    floats(together), floats(alone), rtol=2e-4, atol=2e-6
+    floats(synchronized), floats(alone), rtol=2e-4, atol=2e-6
   )
 
 
-def test_workers_apart_do_not():
-  apart = training(2, batch=12, synchronize=False)
+def test_workers_without_synchronization_do_not():
+  local = training(2, batch=12, synchronize=False)
   alone = alone_at_its_start()
-  for run in (apart, alone):
+  for run in (local, alone):
     run.run(4)
-  assert np.abs(floats(apart) - floats(alone)).max() > 1e-3
+  assert np.abs(floats(local) - floats(alone)).max() > 1e-3
 
 
 def test_replicas_stay_equal_and_runs_repeat_with_ternary_gradients():
@@ -65,11 +65,11 @@ def test_replicas_stay_equal_and_runs_repeat_with_ternary_gradients():
 
 
 def test_several_workers_of_a_device_are_refused():
-  with pytest.raises(ValueError, match='one worker a device, 2 in all.* 4'):
+  with pytest.raises(ValueError, match='one worker per device, 2 in total.* 4'):
     layer_collectives.LayerCollectives(towers.Towers(('/CPU:0', '/CPU:1'), 4))
 
 
-def test_a_worker_that_fails_leaves_no_other_waiting():
+def test_a_worker_that_fails_ends_the_wait_of_the_others():
   # In a process of its own, whose collectives are of no use afterwards.
   done = forked.run('tests.step.fail_inside')
   assert done.stdout == 'began\nfailed\n', done.stderr

@@ -41,7 +41,7 @@ def trained(codec):
 
 
 @pytest.mark.parametrize('codec', CODES)
-def test_a_training_without_kernels_ends_at_the_same_bits(codec, monkeypatch):
+def test_training_without_kernels_gives_the_same_bits(codec, monkeypatch):
   with_kernels = trained(codec)
   monkeypatch.setattr(native, 'library', lambda: None)
   assert not native.available()
