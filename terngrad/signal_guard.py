@@ -174,17 +174,17 @@ def last_words(
       processes write checkpoints.
     trains: whether checkpoints are written.
   """
-  what = doing or 'what it does'
+  what = doing or 'the current operation'
   name = signal.Signals(requests.second or requests.first or 15).name
   why = (
     f'expected {what} to end within {within:g} s of {name}, it did not'
     if requests.second is None
-    else f'a second signal, {name}, while it waited for {what} to end'
+    else f'received a second signal, {name}, while waiting for {what} to end'
   )
   if not trains:
     return f'error: stopped: {why}'
   if saved is None:
-    kept = 'the chief keeps the checkpoints'
+    kept = 'the chief writes the checkpoints'
   elif saved > 0:
     kept = f'the last checkpoint is of step {saved}'
   else:

@@ -71,7 +71,7 @@ class Stop:
       result: the step's `step.StepResult`.
       step: steps taken.
     """
-    self.doing = f'what follows step {step}'
+    self.doing = f'the work after step {step}'
     if not self._alone:
       self._agreed = int(result.stop)
 

@@ -127,7 +127,7 @@ def test_a_second_signal_waits_for_nothing(wait, number):
     script.send_until_it_ends(number)
     code, (line,) = script.end()
   assert code == 128 + number
-  assert f'a second signal, {number.name}, while it waited for step 3' in line
+  assert f'a second signal, {number.name}, while waiting for step 3' in line
 
 
 @pytest.mark.parametrize('number', NUMBERS)

@@ -67,8 +67,8 @@ def alone_in(path: str | os.PathLike[str]) -> Iterator[None]:
       is_alone = disk.lock(descriptor)
     if not is_alone:
       raise errors.ConfigError(
-        f'train_dir: expected a folder that no other trainer is at work in, '
-        f'received {path}, where one is. Wait for it, stop it, or choose '
+        f'train_dir: expected a folder that no other trainer uses, received '
+        f'{path}, which a trainer is using. Wait for it, stop it, or choose '
         'another --train_dir.'
       )
     yield
@@ -91,7 +91,7 @@ def make(path: str | os.PathLike[str]) -> None:
   except OSError as error:
     raise errors.ConfigError(
       f'train_dir: expected a folder that can be written, received {path} '
-      f'({error.strerror}). Choose another --train_dir or mend its permissions.'
+      f'({error.strerror}). Choose another --train_dir or fix its permissions.'
     ) from error
 
 

@@ -87,11 +87,11 @@ def _fitted(value: np.ndarray, variable: tf.Variable) -> tuple[np.ndarray, str]:
   value = np.reshape(value, [*expected[:-1], np.shape(value)[-1]])
   more = value.shape[-1] - expected[-1]
   if more == 1:
-    return value[..., 1:], 'class 0, the background, was left out'
+    return value[..., 1:], 'class 0, the background, was dropped'
   if more == -1:
     first = variable.numpy()[..., :1]
     return (
       np.concatenate([first, value], axis=-1),
-      'class 0, the background, was added as it began',
+      'class 0, the background, was added with its initial value',
     )
   return value, ''

@@ -99,10 +99,10 @@ def _check(
     return
   holds = ', '.join([*source.shapes, *source.unexpected][:5]) or 'nothing'
   raise errors.CheckpointError(
-    f'{source.path}: expected {_some(found.missing)}, received none of these; '
-    f'it holds {holds}, ... Where some are there, begin without the others by '
-    '--ignore_missing_vars; else give the flags it was trained with, or '
-    'another file.'
+    f'{source.path}: expected {_some(found.missing)}, received a file without '
+    f'these, which holds {holds}, ... If it holds others of the net, start '
+    'these from initial values by --ignore_missing_vars; else give the flags '
+    'it was trained with, or another file.'
   )
 
 
@@ -130,15 +130,15 @@ def _lines(
   begun: list[str],
 ) -> Iterator[str]:
   """Yields the report lines: restored, adapted, excluded and skipped names."""
-  more = f' and {len(rest)} of its training' if rest else ''
+  more = f' and {len(rest)} of its training state' if rest else ''
   yield f'restored {len(found.values)} variables of {source.path}{more}'
   yield from found.notes
   used = {*found.values, *rest, *left_out}
   used |= {replicas.average_name(name) for name in used}
   skipped = [name for name in source.shapes if name not in used]
   for what, names in (
-    ('left out', left_out),
-    ('not there, so as they began', begun),
+    ('excluded', left_out),
+    ('not in the file, initial values used', begun),
     ('skipped in the file', [*skipped, *source.unexpected]),
   ):
     if names:

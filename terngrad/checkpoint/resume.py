@@ -51,22 +51,22 @@ def continue_run(
   report(f'{datetime.now()}: restored {path}, continuing after step {step}')
   for name, (before, value) in _changed(layout, 'may_change', now).items():
     report(
-      f'{name} was {before} before and is now {value}: the run does not end at '
-      'the same bits'
+      f'{name} was {before} before and is now {value}: the run will not end '
+      'with the same bits'
     )
   states, missing, unused = run.store.read(path)
   # Shared states of methods are among the variables of a device.
   missing += [name for name in run.method_states if name not in there]
   unused += sorted(there - {*run.names, *loss_scaling.NAMES})
   for what, names in (
-    ('misses what the run remembers of', missing),
-    ('holds what the run has no use for:', unused),
+    ('lacks states of the run:', missing),
+    ('holds states that the run does not use:', unused),
   ):
     if names:
       report(
         f'The checkpoint {what} {names[0]}'
-        f'{f" and {len(names) - 1} more" if names[1:] else ""}: the run does '
-        'not end at the same bits'
+        f'{f" and {len(names) - 1} more" if names[1:] else ""}; the run will '
+        'not end with the same bits'
       )
   return Restored(step, states)
 

@@ -31,8 +31,8 @@ def members(
       layers = list(dict.fromkeys(name.split('/')[0] for name in names))
       raise errors.ConfigError(
         f'{flag}: expected scopes of {net}, received {scope}, in which it has '
-        f'no variables. Name layers, as {", ".join(layers[-3:])}, or what '
-        'TF-Slim called them.'
+        f'no variables. Name layers such as {", ".join(layers[-3:])}, or use '
+        "TF-Slim's names of them."
       )
     found |= inside
   return [name for name in names if name in found]

@@ -51,7 +51,7 @@ def of_checkpoint(path: str, net: str) -> WeightSource:
   except (ValueError, tf.errors.OpError) as error:
     raise errors.CheckpointError(
       f'{path}: expected a checkpoint that can be read, received: {error}. It '
-      'is damaged or something else; take another.'
+      'is damaged or no checkpoint; choose another file.'
     ) from error
   own = reader.has_tensor('layout' + keys.VALUE)
   if own:

@@ -88,7 +88,7 @@ def _spec(
   if not shape.is_compatible_with(gradient.shape):
     raise ValueError(
       f'{name}: expected a gradient of shape {shape}, received one of '
-      f'{gradient.shape}. Give the shapes in the order of the gradients.'
+      f'{gradient.shape}. Pass the shapes in the order of the gradients.'
     )
   if shape.is_fully_defined():
     return policy.VariableSpec(name, tuple(shape))
@@ -97,8 +97,8 @@ def _spec(
     return policy.VariableSpec(name, ())
   raise ValueError(
     f'{name}: expected a gradient of a known shape, received one of {shape}. '
-    'Call compress(..., shapes=[v.shape for v in variables]), of the variables '
-    'that the gradients are of.'
+    'Call compress(..., shapes=[v.shape for v in variables]), with the '
+    'variables in the order of the gradients.'
   )
 
 
@@ -115,7 +115,7 @@ def _of_strategy(
   for _, text in variable_codes.rules(made.codec):
     if registry.method(text, 1).states(((512, 512),)):
       raise ValueError(
-        f'codec: expected one that remembers nothing, received {text!r}. '
-        'Make a terngrad.Compressor of it once, and hand that over.'
+        f'codec: expected one without state, received {text!r}. Create '
+        f'terngrad.Compressor({text!r}) once, and pass it as codec.'
       )
   return made

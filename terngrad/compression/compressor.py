@@ -261,8 +261,8 @@ class Compressor:
     if gradients and not self._told:
       self._told = True
       logging.warning(
-        'Not compressed: %s. Gradients of some rows (tf.IndexedSlices) travel '
-        'as they are.',
+        'Not compressed: %s. Sparse gradients (tf.IndexedSlices) are sent '
+        'uncompressed.',
         ', '.join(variables.specs[i].name for i in gradients),
       )
     return dict(passed_rows.summed(context, gradients, mean))
@@ -279,8 +279,8 @@ class Compressor:
       self._remembered.load(self._loaded)
     if strategy is not self._strategy:
       raise ValueError(
-        'strategy: expected the one in which gradients were compressed before, '
-        'received another. Make a new optimizer, or a new compressor.'
+        'strategy: expected the one under which gradients were compressed '
+        'before, received another. Create a new optimizer or Compressor.'
       )
     return self._remembered
 
@@ -342,7 +342,7 @@ def _replica_context() -> tf.distribute.ReplicaContext:
   context = tf.distribute.get_replica_context()
   if context is None:
     raise ValueError(
-      'gradients: expected those of one replica, received them where no '
-      'replica computes. Call this inside of strategy.run.'
+      'gradients: expected a call in replica context, received one in '
+      'cross-replica context. Call this inside strategy.run.'
     )
   return context

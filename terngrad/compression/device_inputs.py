@@ -82,7 +82,7 @@ class DeviceInputs:
         raise ValueError(
           f'{self._name(place)}: expected examples like those of '
           f'{self._name(0)}, {_shown(batches[0][0])}, received '
-          f'{_shown(images)}. Give them one size.'
+          f'{_shown(images)}. Use one size for all devices.'
         )
     self._sizes = self._compare(batches) or self._sizes
     own = [len(images) for images, _ in batches]
@@ -90,9 +90,9 @@ class DeviceInputs:
       self._sizes = own
     elif own != [self._sizes[number] for number in self._numbers]:
       raise ValueError(
-        f'{self._name(0)}: expected batches of as many examples as the first '
-        f'of each device, {self._sizes}, which other processes count on; '
-        f'received {own}. Use .repeat().batch(b, drop_remainder=True).'
+        f"{self._name(0)}: expected batches of the size of each device's first "
+        f'one, {self._sizes}, because other processes assume it; received '
+        f'{own}. Use .repeat().batch(b, drop_remainder=True).'
       )
     images, labels = zip(*batches, strict=True)
     with tf.device('/CPU:0'):
@@ -114,8 +114,8 @@ class DeviceInputs:
         source.cardinality() == tf.data.INFINITE_CARDINALITY
       ):
         raise ValueError(
-          f'{self._name(place)}: expected an input that ends, to score every '
-          'example once, received one that does not. Leave .repeat() out.'
+          f'{self._name(place)}: expected a finite input, to score every '
+          'example once, received an infinite one. Leave .repeat() out.'
         )
     self._iterators = [iter(source) for source in self._sources]
     places = range(len(self._sources))
@@ -137,8 +137,8 @@ class DeviceInputs:
     for other in range(place):
       if self._sources[other] is source and iter(source) is not source:
         raise ValueError(
-          f'{name}: expected examples of its own, received the same object as '
-          f'{self._name(other)}, which would see the same examples. {_SHARE}'
+          f'{name}: expected different examples, received the same object as '
+          f'{self._name(other)}, so both would read the same ones. {_SHARE}'
         )
 
   def _again(self, place: int) -> _Batch:
@@ -150,8 +150,8 @@ class DeviceInputs:
     if batch is None:
       raise ValueError(
         f'{self._name(place)}: expected another batch, received the end of '
-        'its input, which begins with none. Return a tf.data.Dataset or a '
-        'list that is not empty, or an iterator without an end.'
+        'its input, also after starting again. Return a tf.data.Dataset or a '
+        'list that is not empty, or an infinite iterator.'
       )
     return batch
 
@@ -178,8 +178,8 @@ class DeviceInputs:
     if not fits:
       raise ValueError(
         f'{self._name(place)}: expected {self._expected()}, received '
-        f'{_shown(images)} and {_shown(labels)}. Batch the input, and let '
-        'labels be the numbers of the classes.'
+        f'{_shown(images)} and {_shown(labels)}. Batch the input, and use '
+        'class numbers as labels.'
       )
     return images, tf.cast(labels, tf.int32)
 
@@ -213,9 +213,9 @@ class DeviceInputs:
       other = seen.setdefault(row.tobytes(), number)
       if other != number:
         raise ValueError(
-          f'input_fn of device {number}: expected examples of its own, '
-          'received a first batch that equals that of device '
-          f'{other} to the bit. {_SHARE}'
+          f'input_fn of device {number}: expected different examples, '
+          'received a first batch that is bit-identical to that of device '
+          f'{other}. {_SHARE}'
         )
     return [int(row[0]) for row in rows]
 

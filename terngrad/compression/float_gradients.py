@@ -47,7 +47,7 @@ def checked(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
   if gradient.dtype not in _FLOATS:
     raise ValueError(
       f'{spec.name}: expected a gradient of float32, float16 or bfloat16, '
-      f'received {gradient.dtype.name}, of which codes would lose digits. Use '
+      f'received {gradient.dtype.name}, which codecs would round. Use '
       "keras.config.set_floatx('float32')."
     )
   return shaped(tf.cast(gradient, tf.float32), spec)

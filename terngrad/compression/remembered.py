@@ -144,8 +144,8 @@ class Remembered:
     if total != exchange.num_workers or not has_own:
       self._own = None
       logging.warning(
-        'States of %d of %d workers were saved and there are %d of %d now: '
-        'each gets the mean of those, or its range where it has one.',
+        'Codec states of %d of %d workers were saved; this process has %d of '
+        '%d. Each worker loads their mean, or its range of a divided state.',
         *(count, total, exchange.own, exchange.num_workers),
       )
 
@@ -268,8 +268,8 @@ def _spelled(model: Sequence[policy.VariableSpec] | None, number: int) -> str:
 def _warn(dropped: Iterable[str]) -> None:
   if dropped:
     logging.warning(
-      'States of codes were saved for %s, which this model does not train, or '
-      'not in that shape, or by a code that keeps other shapes. They are '
-      'dropped; new ones begin with their first values.',
+      'Saved codec states of %s were dropped and start from initial values: '
+      'the model does not train these variables, or their shapes or the shapes '
+      "of the codec's states differ from the saved ones.",
       ', '.join(sorted(set(dropped))),
     )

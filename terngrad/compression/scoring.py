@@ -87,7 +87,7 @@ def _check_logits(outputs: passes.Outputs) -> None:
     raise ValueError(
       'model_fn: expected a model from images to logits [b, classes], received '
       f'one whose outputs are {type(logits).__name__} {shape}. End it with a '
-      'dense layer of a unit a class.'
+      'dense layer of one unit per class.'
     )
 
 
@@ -197,6 +197,6 @@ def mean_score(sums: np.ndarray, group: groups.Group | None) -> Score:
   if not count:
     raise ValueError(
       'input_fn: expected at least one example, received none on any device. '
-      'Look at what the input reads.'
+      'Check what input_fn reads.'
     )
   return Score(loss / count, right / count, int(count))

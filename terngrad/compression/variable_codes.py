@@ -18,8 +18,8 @@ def rules(codec: Spelled) -> list[tuple[str, str]]:
   if isinstance(codec, dict) and codec:
     return list(codec.items())
   raise ValueError(
-    "codec: expected a text such as 'ternary', or a dict of regular "
-    f'expressions of variables to such texts, received {codec!r}.'
+    "codec: expected a text such as 'ternary', or a dict from regular "
+    f'expressions of variable names to such texts, received {codec!r}.'
   )
 
 

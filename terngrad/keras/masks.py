@@ -136,13 +136,13 @@ def _check(model: keras.Model, compute_loss: Callable[..., Any]) -> None:
     if loss is not None
   ]
   stock = keras.Model.compute_loss
-  own = getattr(compute_loss, '__func__', None) is not stock
-  if own or not set(reductions) <= set(_MEANS):
+  is_custom = getattr(compute_loss, '__func__', None) is not stock
+  if is_custom or not set(reductions) <= set(_MEANS):
     received = (
-      "the model's own compute_loss" if own else ', '.join(map(str, reductions))
+      'a custom compute_loss' if is_custom else ', '.join(map(str, reductions))
     )
     raise ValueError(
-      "loss: expected reduction='sum_over_batch_size' where outputs are masked "
-      f'and workers are virtual, received {received}. Use that reduction, or '
-      'train under MirroredStrategy, where each replica reduces its own rows.'
+      "loss: expected reduction='sum_over_batch_size' for masked outputs with "
+      f'virtual workers, received {received}. Use that reduction, or train '
+      'under MirroredStrategy, where each replica reduces its local rows.'
     )

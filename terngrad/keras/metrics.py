@@ -58,8 +58,8 @@ class CompressionMetrics(keras.callbacks.Callback):
     super().__init__()
     if every < 1:
       raise ValueError(
-        f'every: expected 1 or more, received {every}. Use 10 for figures '
-        'after each ten steps.'
+        f'every: expected 1 or more, received {every}. Use every=10 to update '
+        'the logs every 10 steps.'
       )
     self.every = every
     self._means = remembered.apart(_Means)

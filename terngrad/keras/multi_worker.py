@@ -35,7 +35,7 @@ def repair_multi_worker() -> bool:
   first, last = _BROKEN
   if not first <= version <= last:
     logging.info(
-      'Keras %s is not among those that need a repair, %d.%d to %d.%d.',
+      'Keras %s is not patched: only %d.%d to %d.%d are known to need it.',
       *(keras.__version__, *first, *last),
     )
     return False

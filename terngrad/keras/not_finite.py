@@ -45,7 +45,7 @@ class Guard:
     if action not in ACTIONS:
       raise ValueError(
         f'on_not_finite: expected one of {", ".join(ACTIONS)}, received '
-        f'{action!r}. Use {SKIP!r} to leave weights as they are in such a step.'
+        f'{action!r}. Use {SKIP!r} to leave weights unchanged in such a step.'
       )
     self.action = action
     self._is_logged = False
@@ -107,7 +107,7 @@ class Guard:
       )
     message = [
       _described(found),
-      'Lower the learning rate, or look at the data.',
+      'Lower the learning rate, or check the data.',
     ]
     tf.debugging.Assert(False, [tf.strings.join(message, ' ')])
 
@@ -123,7 +123,7 @@ class Guard:
     consequence = (
       'Their update is NaN, as without compression'
       if self.action == PASS
-      else 'The step was skipped: weights, optimizer and codes are as before'
+      else 'The step was skipped: weights, optimizer and codec are unchanged'
     )
     logging.warning(
       '%s %s. Further such steps are not logged.',
@@ -144,7 +144,7 @@ def _described(found: Found) -> tf.Tensor:
       'Step ',
       tf.strings.as_string(found.step + 1),
       ': expected finite gradients, received NaN or infinity on at least one '
-      'worker, of ',
+      'worker for ',
       tf.strings.reduce_join(names, separator=', '),
       '.',
     ]

@@ -219,9 +219,9 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     if causes and names and not self._warned:
       self._warned = True
       logging.warning(
-        'Compressed as whole variables: %s. %s makes gradients of some rows '
-        '(tf.IndexedSlices) dense, in Keras too. With clipnorm or clipvalue '
-        'they stay rows, which travel as they are.',
+        'Compressed as dense gradients: %s. Keras makes sparse gradients '
+        '(tf.IndexedSlices) dense because of %s. With only clipnorm or '
+        'clipvalue they stay sparse and are sent uncompressed.',
         *(', '.join(names), ' and '.join(causes)),
       )
 
@@ -441,7 +441,7 @@ def compressed(optimizer: keras.optimizers.Optimizer) -> CompressedOptimizer:
     name = getattr(optimizer, 'name', None)
     raise ValueError(
       'optimizer: expected a model compiled with CompressedOptimizer, received '
-      f'{name}. Put terngrad.keras.CompressedOptimizer around it.'
+      f'{name}. Wrap it in terngrad.keras.CompressedOptimizer.'
     )
   return inner
 

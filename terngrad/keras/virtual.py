@@ -107,8 +107,8 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
     if self.gradient_accumulation_steps:
       raise ValueError(
         'gradient_accumulation_steps: expected None with virtual workers, '
-        f'received {self.gradient_accumulation_steps}. Use a larger batch, '
-        'whose rows workers compute one after the other.'
+        f'received {self.gradient_accumulation_steps}. Use a larger batch '
+        'instead: the workers process its rows one after the other.'
       )
     self._compressor = compressors.Compressor(codec, seed, num_workers)
     # A function, because Keras would replace a list by a tracked copy.
@@ -130,8 +130,9 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
     """
     if self._record is None:
       raise ValueError(
-        'model: expected one of virtual_workers, received one that was loaded '
-        'or compiled since. Call terngrad.keras.virtual_workers once more.'
+        'model: expected one returned by virtual_workers, received one that '
+        'was loaded or compiled later. Call terngrad.keras.virtual_workers '
+        'again.'
       )
     self._warn_of_whole_tables(grads, trainable_variables)
     self._record(zip(grads, trainable_variables or (), strict=True))
@@ -290,8 +291,8 @@ class _Step:
     if plain and not self._told:
       self._told = True
       logging.warning(
-        'Not compressed: %s. Gradients of some rows (tf.IndexedSlices) are '
-        'added up as float32.',
+        'Not compressed: %s. Sparse gradients (tf.IndexedSlices) are summed '
+        'as float32.',
         ', '.join(sorted(plain)),
       )
 
@@ -302,7 +303,7 @@ def _refuse_doubles(variables: Sequence[keras.Variable]) -> None:
     if tf.as_dtype(variable.dtype) == tf.float64:
       raise ValueError(
         f'{variable.path}: expected a variable of float32, float16 or '
-        'bfloat16, received float64, of which codes would lose digits. Use '
+        'bfloat16, received float64, which codecs would round to float32. Use '
         "keras.config.set_floatx('float32')."
       )
 
@@ -332,20 +333,20 @@ def _check(model: keras.Model, num_workers: int) -> None:
   if 'mean_with_sample_weight' in reductions:
     raise ValueError(
       "loss: expected reduction='sum_over_batch_size' with virtual workers, "
-      'received mean_with_sample_weight, a mean of which the workers have '
-      'unequal shares. Divide the sample weights by their mean instead.'
+      'received mean_with_sample_weight, whose divisor would differ between '
+      'workers. Divide the sample weights by their mean instead.'
     )
   if type(model).train_step is not keras.Model.train_step:
     raise ValueError(
       'model: expected one with the train_step of keras.Model, received '
-      f'{type(model).__name__}, which has its own. Call terngrad.compress '
-      'there.'
+      f'{type(model).__name__}, which overrides it. Call terngrad.compress in '
+      'that train_step instead.'
     )
   if model.distribute_strategy.num_replicas_in_sync > 1:
     raise ValueError(
-      'model: expected one outside of a strategy, received one of '
+      'model: expected one created outside of a strategy, received one of '
       f'{type(model.distribute_strategy).__name__}, whose replicas are the '
-      'workers. Use CompressedOptimizer there.'
+      'workers. Use CompressedOptimizer instead of virtual_workers.'
     )
   if isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer):
     raise ValueError(

@@ -125,7 +125,7 @@ def assert_cut_short(group, index, number, again):
   assert code == 128 + number, log
   line, *_ = [one for one in log.splitlines() if 'error: stopped: ' in one]
   if again:
-    assert f'a second signal, {number.name}, while it waited for' in line
+    assert f'a second signal, {number.name}, while waiting for' in line
   else:
     assert f'to end within 3 s of {number.name}, it did not' in line
   return line

@@ -103,7 +103,7 @@ def test_a_checkpoint_of_tensorflow_1_is_restored_and_goes_on(
   assert 'skipped in the file: global_step, tower_0/conv1/weights/Momentum' in (
     started.report
   )
-  assert 'as they began: conv1/kernel/momentum' in started.report
+  assert 'initial values used: conv1/kernel/momentum' in started.report
 
 
 def test_a_folder_of_tensorflow_1_gives_its_newest(tmp_path):
@@ -140,7 +140,7 @@ def test_fine_tuning_leaves_the_logits_and_starts_at_0(tmp_path):
   assert_equal_on_all_devices(started, expected | averages)
   assert started.step == 0
   assert 'restored 6 variables' in started.report
-  assert 'left out: logits/kernel, logits/bias' in started.report
+  assert 'excluded: logits/kernel, logits/bias' in started.report
 
 
 @pytest.mark.parametrize('shape', [(500,), (1, 1, 500)])
@@ -157,7 +157,7 @@ def test_a_class_more_is_the_background_and_left_out(shape, tmp_path):
       'logits/bias': values['tower_0/logits/biases'][1:],
     },
   )
-  assert 'logits/kernel: class 0, the background, was left out' in (
+  assert 'logits/kernel: class 0, the background, was dropped' in (
     started.report
   )
 
@@ -171,7 +171,7 @@ def test_a_class_less_is_the_background_and_begins_anew(tmp_path):
   np.testing.assert_array_equal(
     kernel[:, 0], started.initial['logits/kernel'][:, 0]
   )
-  assert 'the background, was added as it began' in started.report
+  assert 'background, was added with its initial value' in started.report
 
 
 def test_scopes_are_left_out_by_their_names_in_tf_slim(tmp_path):
@@ -182,16 +182,16 @@ def test_scopes_are_left_out_by_their_names_in_tf_slim(tmp_path):
   )
   kept = ('fc3/kernel', 'logits/kernel', 'logits/bias')
   assert_equal_on_all_devices(started, {n: started.initial[n] for n in kept})
-  assert f'left out: {", ".join(kept)}' in started.report
+  assert f'excluded: {", ".join(kept)}' in started.report
 
 
 @pytest.mark.parametrize(
   ('options', 'message'),
   [
-    ({}, r'expected fc3/kernel, received none of these.*--ignore_missing'),
+    ({}, r'expected fc3/kernel, .* file without these.*--ignore_missing'),
     (
       {'checkpoint_exclude_scopes': 'LeNet/fc9'},
-      'expected scopes of lenet, received LeNet/fc9.*Name layers, as conv2',
+      'expected scopes of lenet, received LeNet/fc9.*Name layers such as conv2',
     ),
     (
       {'checkpoint_exclude_scopes': 'fc3', 'trainable_scopes': 'Other/fc'},
@@ -219,7 +219,7 @@ def test_what_is_missing_begins_anew_where_it_may(tmp_path):
   assert_equal_on_all_devices(
     started, {'fc3/kernel': started.initial['fc3/kernel']}
   )
-  assert 'not there, so as they began: fc3/kernel' in started.report
+  assert 'not in the file, initial values used: fc3/kernel' in started.report
 
 
 def test_another_shape_is_refused_and_says_how_to_leave_it_out(tmp_path):

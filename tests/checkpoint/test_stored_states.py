@@ -209,9 +209,9 @@ def test_other_workers_owe_the_mean_what_the_old_ones_owed(
 @pytest.mark.parametrize(
   ('before', 'now', 'said'),
   [
-    ('ternary', KINDS[0], 'misses what the run remembers of residual/'),
-    (KINDS[0], 'ternary', 'holds what the run has no use for: '),
-    ('ternary', KINDS[1], 'misses what the run remembers of residual/'),
+    ('ternary', KINDS[0], 'lacks states of the run: residual/'),
+    (KINDS[0], 'ternary', 'holds states that the run does not use: '),
+    ('ternary', KINDS[1], 'lacks states of the run: residual/'),
     (KINDS[1], KINDS[0], 'no use for: .*powersgd_q'),
     ('error_feedback+ternary', KINDS[1], 'remembers of .*powersgd_q'),
   ],
@@ -227,7 +227,7 @@ def test_states_of_another_method_are_left_and_it_is_said(
   again = Opened(tmp_path, now)
   fresh = again.states()
   lines = '\n'.join(again.begin())
-  assert 'the run does not end at the same bits' in lines
+  assert 'the run will not end with the same bits' in lines
   assert re.search(said, lines), lines
   same = len(opened.training.plan.trainable)
   for a, b in zip(
@@ -267,7 +267,7 @@ def test_local_steps_begin_where_a_run_without_them_was(tmp_path):
   opened.save(2)
   again = Opened(tmp_path, 'identity', **LOCAL)
   (line,) = again.begin()
-  assert 'misses what the run remembers of local_parameters/' in line
+  assert 'lacks states of the run: local_parameters/' in line
   again.training.run(1, first=2, rate=1e-3)
   stored = again.run.store.gather()
   for name, variable in zip(

@@ -205,7 +205,7 @@ class TestForwardOnly:
 
   def test_it_takes_no_step(self):
     parallel = made(devices=ONE, optimizer=None)
-    with pytest.raises(ValueError, match='received one of optimizer=None'):
+    with pytest.raises(ValueError, match='received one with optimizer=None'):
       parallel.run(1)
 
   def test_it_scores_a_training_as_it_is_then(self):
@@ -322,10 +322,10 @@ class TestInputs:
     def same(index, count):
       return small_inputs.of_device(0, 2)
 
-    self.refused(same, 'device 1: .* equals that of device 0 to the bit')
+    self.refused(same, 'device 1: .* bit-identical to that of device 0')
     training = made()
     with pytest.raises(
-      ValueError, match='device 1: .* equals that of device 0'
+      ValueError, match='device 1: .* bit-identical to that of device 0'
     ):
       training.evaluate(same)
 
@@ -439,7 +439,7 @@ class TestInputs:
     ({'devices': [0, 99]}, 'received /CPU:99, but there are 4'),
     ({'codec': 'ternry'}, 'Did you mean'),
     ({'optimizer': 'nestrov'}, 'Did you mean'),
-    ({'build': lambda: None}, 'model_fn: expected a keras.Model'),
+    ({'build': lambda: None}, 'model_fn: expected a built keras.Model'),
     (
       {'build': lambda: keras.Sequential([keras.layers.Dense(2)])},
       'begins with keras.Input',

@@ -117,7 +117,7 @@ def test_embeddings_gradients_travel_as_rows(caplog, steps):
   # A graph of several steps is optimized otherwise, and rounds otherwise.
   for ours, theirs in zip(*results, strict=True):
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
-  told = [r for r in caplog.records if 'words/embeddings. Grad' in r.message]
+  told = [r for r in caplog.records if 'words/embeddings. Sparse' in r.message]
   assert len(told) == 1
 
 

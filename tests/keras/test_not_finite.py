@@ -111,7 +111,7 @@ def test_the_log_names_the_variable_and_the_step_once(caplog):
     loop.step(values)
   (message,) = skips(caplog)
   assert message.startswith('Step 2: ')
-  assert f'of {not_finite.name(1)}.' in message
+  assert f'for {not_finite.name(1)}.' in message
   assert not_finite.name(0) not in message
 
 
@@ -135,7 +135,7 @@ def test_raise_names_the_variable_and_changes_nothing():
   for _ in range(2):
     with pytest.raises(
       tf.errors.InvalidArgumentError,
-      match=f'Step 2: expected finite gradients.*of {not_finite.name(1)}',
+      match=f'Step 2: expected finite gradients.*for {not_finite.name(1)}',
     ):
       loop.step(values)
     not_finite.assert_unchanged(loop.arrays(), before)

@@ -163,9 +163,10 @@ def test_a_gradient_of_rows_that_keras_makes_dense_is_logged(caplog, option):
   optimizer = wrap('sign', **{option: 2})
   for _ in range(4):
     optimizer.apply([rows], [table])
-  logged = [r.getMessage() for r in caplog.records if 'whole' in r.message]
+  logged = [r.getMessage() for r in caplog.records if 'as dense' in r.message]
   assert len(logged) == 1
-  assert f'table. {option}' in logged[0]
+  assert 'as dense gradients: table. ' in logged[0]
+  assert f'because of {option}.' in logged[0]
   assert np.all(table.numpy())
 
 
@@ -283,7 +284,7 @@ def test_averaged_weights_are_swapped_also_within_a_loss_scale():
 def test_an_optimizer_of_optimizers_is_refused_as_they_would_send_floats():
   optimizers = keras.optimizers.OptimizerMap(keras.optimizers.SGD())
   several = keras.optimizers.MultiOptimizer(optimizers)
-  with pytest.raises(ValueError, match='around each of them'):
+  with pytest.raises(ValueError, match='Wrap each of them'):
     terngrad.keras.CompressedOptimizer(several)
 
 
@@ -296,15 +297,15 @@ def test_an_optimizer_of_optimizers_is_refused_as_they_would_send_floats():
       lambda: terngrad.keras.CompressedOptimizer(
         keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())
       ),
-      'Put it around',
+      'Wrap in the other order: LossScaleOptimizer',
     ),
     (
       lambda: terngrad.keras.CompressedOptimizer(wrap()),
-      'not yet compressed',
+      'not yet wrapped',
     ),
     (
       lambda: terngrad.keras.CompressedOptimizer(wrap().inner_optimizer),
-      'not yet compressed',
+      'not yet wrapped',
     ),
   ],
 )

@@ -136,7 +136,9 @@ def test_another_number_of_replicas_gets_the_mean(tmp_path, caplog):
   saved = two.optimizer.compressor.saved()
   one = keras.models.load_model(tmp_path / 'two.keras')
   small.fit(one, epochs=1, steps_per_epoch=1)
-  told = [r for r in caplog.records if 'States of 2 of 2 workers' in r.message]
+  told = [
+    r for r in caplog.records if 'Codec states of 2 of 2 workers' in r.message
+  ]
   assert len(told) == 1
   again = keras.models.load_model(tmp_path / 'two.keras').optimizer.compressor
   small.assert_equal(
