@@ -183,7 +183,7 @@ def importing() -> Iterator[None]:
   The import takes seconds, on a busy machine many. Signals still end the
   process meanwhile if `obey` is active.
   """
-  with signal_guard.passed_on() if guard() else signal_guard.blocked():
+  with signal_guard.forward() if guard() else signal_guard.blocked():
     yield
 
 

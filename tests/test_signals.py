@@ -114,7 +114,7 @@ def test_a_wait_without_an_end_is_cut_short(wait, number):
       128 + number,
       [
         f'error: stopped: expected step 3 to end within 1 s of {number.name}, '
-        'it did not; the last checkpoint is of step 2; the same command '
+        'it did not; the last checkpoint is from step 2; the same command '
         'continues'
       ],
     )

@@ -138,8 +138,8 @@ class Writer:
         cannot be written.
     """
     replica_lib.check_equal(self._replicas, self._names)
-    own = self._replicas[0].own_statistics
-    for replica in self._replicas[: None if own else 1]:
+    has_local = self._replicas[0].own_statistics
+    for replica in self._replicas[: None if has_local else 1]:
       replica_lib.check_finite(replica, self._names)
     self._step.assign(step)
     try:
@@ -175,7 +175,7 @@ def newest(directory: str) -> str | None:
         reader.get_tensor(name)
       if reader.has_tensor('step' + keys_lib.VALUE):
         return path
-      logging.warning('Checkpoint %s is of another program', path)
+      logging.warning('Checkpoint %s was written by another program', path)
     except (IndexError, ValueError, tf.errors.OpError) as error:
       logging.warning('Checkpoint %s cannot be read: %s', path, error)
   return None
@@ -193,7 +193,7 @@ def check_empty(directory: str) -> None:
     raise errors.CheckpointError(
       f'{directory}: expected no checkpoints or a readable one, received '
       f'{found[0].name if found else "a list of missing ones"}, which is '
-      'damaged or of another program. Repair it, choose another --train_dir, '
+      'damaged or from another program. Repair it, choose another --train_dir, '
       'or give --overwrite.'
     )
 
@@ -264,9 +264,9 @@ def restore(
     if received != variable.shape.as_list():
       raise errors.CheckpointError(
         f'{path}: expected {name} of shape {variable.shape.as_list()}, '
-        f'received {received or "none"}. The checkpoint is of another net, '
-        'image size or optimizer: give the flags it was trained with, or '
-        'another folder.'
+        f'received {received or "none"}. It belongs to another net, image '
+        'size or optimizer: give the flags it was trained with, or another '
+        'folder.'
       )
     variable.assign(reader.get_tensor(key))
 

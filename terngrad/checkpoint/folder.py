@@ -16,14 +16,14 @@ _UNFINISHED = (
   r'|\.(metrics\.jsonl|checkpoint)\.[0-9a-f]{8}\.tmp'
   r'|model\.ckpt-\d+(_temp|\..*\.tempstate\d+)'
 )
-_OWN_FILES = (
+_RUN_FILES = (
   r'checkpoint|events\.out\.tfevents\..*|metrics\.jsonl'
   rf'|model\.ckpt-\d+\..*|{_UNFINISHED}'
 )
 
 
 # Files whose presence shows that a run has used the directory.
-_OF_A_RUN = r'checkpoint|metrics\.jsonl|model\.ckpt-\d+\.index'
+_MARKERS = r'checkpoint|metrics\.jsonl|model\.ckpt-\d+\.index'
 
 
 def find_run(path: str, flag: str) -> str:
@@ -41,7 +41,7 @@ def find_run(path: str, flag: str) -> str:
   """
   for folder in (path, os.path.join(path, 'train')):
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-      if path and any(re.fullmatch(_OF_A_RUN, n) for n in os.listdir(folder)):
+      if path and any(re.fullmatch(_MARKERS, n) for n in os.listdir(folder)):
         return folder
   raise errors.ConfigError(
     f'{flag}: expected the --train_dir of a run, or the folder that holds it '
@@ -102,7 +102,7 @@ def clear(path: str | os.PathLike[str], overwrite: bool) -> None:
     path: the directory; no other trainer may be using it.
     overwrite: True also deletes everything that an earlier run wrote there.
   """
-  names = re.compile(_OWN_FILES if overwrite else _UNFINISHED)
+  names = re.compile(_RUN_FILES if overwrite else _UNFINISHED)
   for entry in pathlib.Path(path).iterdir():
     if not names.fullmatch(entry.name):
       continue

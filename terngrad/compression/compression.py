@@ -14,7 +14,7 @@ from terngrad.compression import variable_codes
 @tf.autograph.experimental.do_not_convert
 def compress(
   gradients: Sequence[compressor.Gradient],
-  codec: variable_codes.Spelled | compressor.Compressor = 'ternary',
+  codec: variable_codes.CodecOption | compressor.Compressor = 'ternary',
   *,
   step: tf.Tensor | int,
   seed: int = 0,
@@ -61,7 +61,7 @@ def compress(
   """
   if not isinstance(codec, compressor.Compressor):
     rules = codec if isinstance(codec, str) else tuple(codec.items())
-    codec = _of_strategy(tf.distribute.get_strategy(), rules, seed)
+    codec = _cached_compressor(tf.distribute.get_strategy(), rules, seed)
   numbered = [f'gradient {index}' for index in range(len(gradients))]
   if shapes is None:
     shapes = [gradient.shape for gradient in gradients]
@@ -103,7 +103,7 @@ def _spec(
 
 
 @functools.lru_cache(maxsize=64)
-def _of_strategy(
+def _cached_compressor(
   strategy: tf.distribute.Strategy,
   rules: str | tuple[tuple[str, str], ...],
   seed: int,

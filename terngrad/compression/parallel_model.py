@@ -53,7 +53,7 @@ class ParallelModel(building.BuiltModel):
     steps: steps taken.
   """
 
-  _workers_called = 'devices'
+  _workers_label = 'devices'
 
   def __init__(
     self,
@@ -76,7 +76,7 @@ class ParallelModel(building.BuiltModel):
     # Examples per device in a step, averaged over all devices.
     self._mean_share = tf.Variable(1.0, trainable=False)
     with tf.device(exchange.devices[0]):
-      self.model = _checked(model_fn())
+      self.model = _check_model(model_fn())
     self._exchange = exchange
     self._images = _images(self.model)
     self._inputs = self._open(input_fn)
@@ -84,7 +84,7 @@ class ParallelModel(building.BuiltModel):
       self.model,
       exchange,
       choices._replace(
-        loss=scoring.with_logits(minimized), mean_share=self._mean_share
+        loss=scoring.require_logits(minimized), mean_share=self._mean_share
       ),
     )
     self._synchronize_processes(choices)
@@ -273,7 +273,7 @@ class ParallelModel(building.BuiltModel):
       for replica in others:
         replicas.copy(first, replica)
     sums = np.zeros([3])
-    for batches in inputs.once():
+    for batches in inputs.iterate_once():
       sums += self._score(batches).numpy()
     return scoring.mean_score(sums, self._exchange.group)
 
@@ -302,7 +302,7 @@ def _images(model: keras.Model) -> tf.TensorSpec:
   return tf.TensorSpec(inputs[0].shape, inputs[0].dtype)
 
 
-def _checked(model: keras.Model) -> keras.Model:
+def _check_model(model: keras.Model) -> keras.Model:
   """Returns the model if its variables exist.
 
   Raises:

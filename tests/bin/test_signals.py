@@ -159,7 +159,7 @@ class TestEqualProcesses:
       read_until(group, 0, 'step 10,')
       group.processes[1].send_signal(signal.SIGSTOP)
       line = assert_cut_short(group, 0, number, again)
-    assert 'the last checkpoint is of step ' in line
+    assert 'the last checkpoint is from step ' in line
 
   @both_signals
   def test_one_whose_peer_never_comes_ends(self, data_dir, tmp_path, number):
