@@ -163,7 +163,8 @@ class DeviceInputs:
     if not isinstance(element, tuple | list) or len(element) != 2:
       raise ValueError(
         f'{self._name(index)}: expected batches {_BATCH}, received '
-        f'{type(element).__name__} {_describe(element)}. Map it to pairs.'
+        f'{type(element).__name__} {_describe(element)}. Map the input to '
+        'pairs.'
       )
     with tf.device('/CPU:0'):
       images = tf.cast(element[0], self._images.dtype)

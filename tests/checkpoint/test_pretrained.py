@@ -358,10 +358,10 @@ def _text(file, folder):
 @pytest.mark.parametrize(
   ('spoil', 'message'),
   [
-    (_external_link, 'expected conv1/bias, received none'),
+    (_external_link, 'expected conv1/bias, received a file without'),
     (_external_storage, 'refers to other files'),
     (_virtual, 'refers to other files'),
-    (_text, 'of another type'),
+    (_text, 'has another type'),
   ],
 )
 def test_weights_that_are_not_in_the_file_are_refused(spoil, message, tmp_path):
