@@ -100,9 +100,9 @@ def _check(
   holds = ', '.join([*source.shapes, *source.unexpected][:5]) or 'nothing'
   raise errors.CheckpointError(
     f'{source.path}: expected {_list(found.missing)}, received a file without '
-    f'these, which holds {holds}, ... If it holds others of the net, start '
-    'these from initial values by --ignore_missing_vars; else give the flags '
-    'it was trained with, or another file.'
+    f'these; it holds {holds}, ... If it holds other variables of the net, '
+    'give --ignore_missing_vars to start these from initial values; else give '
+    'the flags it was trained with, or another file.'
   )
 
 
