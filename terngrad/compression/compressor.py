@@ -167,16 +167,16 @@ class Compressor:
       The `Sums` of each replica of this process.
     """
     count = 1 if mean else self._get_states(strategy).exchange.num_workers
-    of_gradients = map(strategy.experimental_local_results, own)
-    of_replicas = list(zip(*of_gradients, strict=True))
+    values_of_replicas = map(strategy.experimental_local_results, own)
+    gradients_of_replicas = list(zip(*values_of_replicas, strict=True))
     scaled = [
       [gradient * count for gradient in gradients] if count > 1 else gradients
-      for gradients in of_replicas
+      for gradients in gradients_of_replicas
     ]
     if others_finite is not None:
       others_finite = strategy.experimental_local_results(others_finite)
     reduced = self.reduce_workers(
-      [lambda worker, own=own: list(own) for own in scaled],
+      [lambda worker, local=local: list(local) for local in scaled],
       variables,
       strategy.experimental_local_results(step),
       others_finite,
@@ -326,12 +326,12 @@ class Compressor:
 
 
 def _worker_gradients(
-  of_worker: Callable[[tf.Tensor], list[tf.Tensor]],
+  compute: Callable[[tf.Tensor], list[tf.Tensor]],
   specs: Sequence[policy.VariableSpec],
 ) -> Callable[[tf.Tensor], reducers.WorkerGradients]:
   """Wraps a function so that it returns static shapes for a `Reducer`."""
   return lambda worker: reducers.WorkerGradients(
-    list(map(float_gradients.set_shape, of_worker(worker), specs))
+    list(map(float_gradients.set_shape, compute(worker), specs))
   )
 
 

@@ -88,8 +88,8 @@ class CodecStates:
       count = len(self.exchange.workers_of(index))
       workers = self.devices[index].workers
       workers |= states.of_workers(fresh, device, count)
-      of_all = {k: s for k, s in fresh.items() if s.owner == methods.SHARED}
-      self._shared[index] |= states.of_replica(of_all, device)
+      shared = {k: s for k, s in fresh.items() if s.owner == methods.SHARED}
+      self._shared[index] |= states.of_replica(shared, device)
     return self._restore(fresh)
 
   def arrays(self) -> dict[str, np.ndarray]:

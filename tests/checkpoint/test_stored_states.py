@@ -212,8 +212,8 @@ def test_another_number_of_workers_gets_the_mean_residual(
     ('ternary', KINDS[0], 'lacks states of the run: residual/'),
     (KINDS[0], 'ternary', 'holds states that the run does not use: '),
     ('ternary', KINDS[1], 'lacks states of the run: residual/'),
-    (KINDS[1], KINDS[0], 'no use for: .*powersgd_q'),
-    ('error_feedback+ternary', KINDS[1], 'remembers of .*powersgd_q'),
+    (KINDS[1], KINDS[0], 'does not use: .*powersgd_q'),
+    ('error_feedback+ternary', KINDS[1], 'states of the run: .*powersgd_q'),
   ],
 )
 def test_states_of_another_method_are_dropped_and_logged(
