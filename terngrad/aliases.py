@@ -39,12 +39,12 @@ def renamed_arguments(
         new = names[old]
         if new in named:
           raise TypeError(
-            f'{called}: expected {new}, received it and {old}, its name until '
-            f'terngrad 0.2. Leave {old} out.'
+            f'{called}: expected {new}, received both it and {old}, its name '
+            f'until terngrad 0.2. Leave {old} out.'
           )
         warnings.warn(
-          f'{called}: the argument {old} is an old name that goes in terngrad '
-          f'0.4: use {new}.',
+          f'{called}: the argument {old} is an old name, to be removed in '
+          f'terngrad 0.4. Use {new}.',
           DeprecationWarning,
           stacklevel=2,
         )

@@ -32,7 +32,7 @@ _DEFAULT, LEAST, _MOST = 27.0, 1.0, 1e6
 _SAME_REQUEST_SECONDS = 1.0
 _OTHER_REQUEST_SECONDS = 2.0
 _LAST_WORDS_SECONDS = 0.5
-# Seconds that a thread of `passed_on` may run after its block.
+# Seconds that a thread of `forward` may run after its block.
 _TAKE_SECONDS = 0.1
 
 
@@ -72,10 +72,10 @@ class Requests:
     if self.first is None:
       self.first, self._since = number, now
       return
-    within = (
+    least_seconds = (
       _SAME_REQUEST_SECONDS if number == self.first else _OTHER_REQUEST_SECONDS
     )
-    if now - self._since > within:
+    if now - self._since > least_seconds:
       self.second = self.second or number
 
 
@@ -159,7 +159,7 @@ class Guard:
 
 def last_words(
   requests: Requests,
-  within: float,
+  time_limit: float,
   doing: str,
   saved: int | None,
   trains: bool,
@@ -168,28 +168,28 @@ def last_words(
 
   Args:
     requests: the received signals.
-    within: time limit in seconds.
+    time_limit: in seconds.
     doing: what the process waited for, or ''.
     saved: steps of the last checkpoint, <= 0 if there is none, None if other
       processes write checkpoints.
     trains: whether checkpoints are written.
   """
-  what = doing or 'what it does'
+  what = doing or 'the current operation'
   name = signal.Signals(requests.second or requests.first or 15).name
   why = (
-    f'expected {what} to end within {within:g} s of {name}, it did not'
+    f'expected {what} to end within {time_limit:g} s of {name}, it did not'
     if requests.second is None
-    else f'a second signal, {name}, while it waited for {what} to end'
+    else f'received a second signal, {name}, while waiting for {what} to end'
   )
   if not trains:
     return f'error: stopped: {why}'
   if saved is None:
-    kept = 'the chief keeps the checkpoints'
+    checkpoint_note = 'the chief writes the checkpoints'
   elif saved > 0:
-    kept = f'the last checkpoint is of step {saved}'
+    checkpoint_note = f'the last checkpoint is from step {saved}'
   else:
-    kept = 'no checkpoint has been written'
-  return f'error: stopped: {why}; {kept}; the same command continues'
+    checkpoint_note = 'no checkpoint has been written'
+  return f'error: stopped: {why}; {checkpoint_note}; the same command continues'
 
 
 def end(number: int, words: str) -> None:
@@ -252,9 +252,9 @@ def unread(reader: int) -> list[int]:
   """Returns the unread numbers of a `Guard.reader` without removing them."""
   with (
     contextlib.suppress(OSError),
-    socket.socket(fileno=os.dup(reader)) as own,
+    socket.socket(fileno=os.dup(reader)) as duplicate,
   ):
-    return [*own.recv(64, socket.MSG_PEEK | socket.MSG_DONTWAIT)]
+    return [*duplicate.recv(64, socket.MSG_PEEK | socket.MSG_DONTWAIT)]
   return []
 
 
@@ -306,7 +306,7 @@ def _install_again() -> None:
 
 
 @contextlib.contextmanager
-def passed_on() -> Iterator[None]:
+def forward() -> Iterator[None]:
   """Blocks signals like `blocked`, but still calls Python's handlers.
 
   Use it around long code that starts threads. These threads never receive
@@ -316,9 +316,9 @@ def passed_on() -> Iterator[None]:
 
   def take() -> None:
     while not ended.is_set():
-      came = signal.sigtimedwait(NUMBERS, _TAKE_SECONDS)
-      if came is not None:
-        _thread.interrupt_main(signal.Signals(came.si_signo))
+      received = signal.sigtimedwait(NUMBERS, _TAKE_SECONDS)
+      if received is not None:
+        _thread.interrupt_main(signal.Signals(received.si_signo))
 
   with blocked():
     threading.Thread(target=take, daemon=True).start()

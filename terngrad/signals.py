@@ -71,7 +71,7 @@ class Stop:
       result: the step's `step.StepResult`.
       step: steps taken.
     """
-    self.doing = f'what follows step {step}'
+    self.doing = f'the work after step {step}'
     if not self._alone:
       self._agreed = int(result.stop)
 
@@ -183,7 +183,7 @@ def importing() -> Iterator[None]:
   The import takes seconds, on a busy machine many. Signals still end the
   process meanwhile if `obey` is active.
   """
-  with signal_guard.passed_on() if guard() else signal_guard.blocked():
+  with signal_guard.forward() if guard() else signal_guard.blocked():
     yield
 
 

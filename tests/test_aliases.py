@@ -21,15 +21,17 @@ def test_an_old_name_is_taken_with_a_warning_of_the_line_that_calls():
     assert paint(colour='red', size=2) == ('red', 2)
   old, new = sorted(str(one.message) for one in found)
   assert old == (
-    'paint: the argument colour is an old name that goes in terngrad 0.4: use '
-    'color.'
+    'paint: the argument colour is an old name, to be removed in terngrad 0.4. '
+    'Use color.'
   )
-  assert new.endswith('use width.')
+  assert new.endswith('Use width.')
   assert {one.filename for one in found} == {__file__}
 
 
 def test_both_names_are_refused():
-  with pytest.raises(TypeError, match='expected color, received it and colour'):
+  with pytest.raises(
+    TypeError, match='expected color, received both it and co'
+  ):
     paint(color='red', colour='blue')
   with (
     pytest.warns(DeprecationWarning),
@@ -52,7 +54,7 @@ def small_model():
 def test_a_trainer_takes_rules():
   rules = '*/bias -> identity'
   present = terngrad.Trainer(small_model(), codec_rules=rules)
-  with pytest.warns(DeprecationWarning, match='Trainer: .* use codec_rules'):
+  with pytest.warns(DeprecationWarning, match='Trainer: .* Use codec_rules'):
     old = terngrad.Trainer(small_model(), rules=rules)
   names = [
     [bucket.method.name for bucket in one.codec.buckets]
@@ -82,7 +84,9 @@ def test_a_parallel_model_takes_loss_fn_and_update():
   ('old', 'new'), [('loss_fn', 'loss'), ('update', 'optimizer')]
 )
 def test_a_parallel_model_refuses_both_names(old, new):
-  with pytest.raises(TypeError, match=f'expected {new}, received it and {old}'):
+  with pytest.raises(
+    TypeError, match=f'expected {new}, received both it and {old}'
+  ):
     terngrad.parallelize(None, None, **{old: None, new: None})
 
 

@@ -114,7 +114,7 @@ def test_a_wait_without_an_end_is_cut_short(wait, number):
       128 + number,
       [
         f'error: stopped: expected step 3 to end within 1 s of {number.name}, '
-        'it did not; the last checkpoint is of step 2; the same command '
+        'it did not; the last checkpoint is from step 2; the same command '
         'continues'
       ],
     )
@@ -127,7 +127,7 @@ def test_a_second_signal_waits_for_nothing(wait, number):
     script.send_until_it_ends(number)
     code, (line,) = script.end()
   assert code == 128 + number
-  assert f'a second signal, {number.name}, while it waited for step 3' in line
+  assert f'a second signal, {number.name}, while waiting for step 3' in line
 
 
 @pytest.mark.parametrize('number', NUMBERS)

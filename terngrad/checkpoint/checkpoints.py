@@ -139,8 +139,8 @@ class Writer:
         cannot be written.
     """
     replica_lib.check_equal(self._replicas, self._names)
-    own = self._replicas[0].own_statistics
-    for replica in self._replicas[: None if own else 1]:
+    has_local = self._replicas[0].own_statistics
+    for replica in self._replicas[: None if has_local else 1]:
       replica_lib.check_finite(replica, self._names)
     self._step.assign(step)
     try:
@@ -158,8 +158,8 @@ class Writer:
       raise errors.TrainingError(
         f'Checkpoint: expected to write step {step} to '
         f'{self._manager.directory}, received: {error}. Free some space or '
-        'mend the folder and run the same command again; the last checkpoint '
-        f'is {self._manager.latest_checkpoint}.'
+        'repair the folder, and run the same command again; the last '
+        f'checkpoint is {self._manager.latest_checkpoint}.'
       ) from error
 
 
@@ -176,7 +176,7 @@ def newest(directory: str) -> str | None:
         reader.get_tensor(name)
       if reader.has_tensor('step' + keys_lib.VALUE):
         return path
-      logging.warning('Checkpoint %s is not of this package', path)
+      logging.warning('Checkpoint %s was written by another program', path)
     except (IndexError, ValueError, tf.errors.OpError) as error:
       logging.warning('Checkpoint %s cannot be read: %s', path, error)
   return None
@@ -192,10 +192,10 @@ def check_empty(directory: str) -> None:
   found = sorted(folder.glob('*.index')) if folder.is_dir() else []
   if found or listing.prefixes(directory):
     raise errors.CheckpointError(
-      f'{directory}: expected no checkpoints or one that can be read, received '
-      f'{found[0].name if found else "a list of lost ones"}, which is damaged '
-      'or of another program. Mend it, choose another --train_dir, or give '
-      '--overwrite.'
+      f'{directory}: expected no checkpoints or a readable one, received '
+      f'{found[0].name if found else "a list of missing ones"}, which is '
+      'damaged or from another program. Repair it, choose another --train_dir, '
+      'or give --overwrite.'
     )
 
 
@@ -265,8 +265,9 @@ def restore(
     if received != variable.shape.as_list():
       raise errors.CheckpointError(
         f'{path}: expected {name} of shape {variable.shape.as_list()}, '
-        f'received {received or "none"}. It is of another net, image size or '
-        'optimizer: give the flags it was trained with, or another folder.'
+        f'received {received or "none"}. It belongs to another net, image '
+        'size or optimizer: give the flags it was trained with, or another '
+        'folder.'
       )
     variable.assign(reader.get_tensor(key))
 

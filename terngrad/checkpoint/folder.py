@@ -17,14 +17,14 @@ _UNFINISHED = (
   r'|\.(metrics\.jsonl|checkpoint)\.[0-9a-f]{8}\.tmp'
   r'|model\.ckpt-\d+(_temp|\..*\.tempstate\d+)'
 )
-_OWN_FILES = (
+_RUN_FILES = (
   rf'{best.FOLDER}|checkpoint|events\.out\.tfevents\..*|metrics\.jsonl'
   rf'|model\.ckpt-\d+\..*|{_UNFINISHED}'
 )
 
 
 # Files whose presence shows that a run has used the directory.
-_OF_A_RUN = r'checkpoint|metrics\.jsonl|model\.ckpt-\d+\.index'
+_MARKERS = r'checkpoint|metrics\.jsonl|model\.ckpt-\d+\.index'
 
 
 def find_run(path: str, flag: str) -> str:
@@ -42,7 +42,7 @@ def find_run(path: str, flag: str) -> str:
   """
   for folder in (path, os.path.join(path, 'train')):
     with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-      if path and any(re.fullmatch(_OF_A_RUN, n) for n in os.listdir(folder)):
+      if path and any(re.fullmatch(_MARKERS, n) for n in os.listdir(folder)):
         return folder
   raise errors.ConfigError(
     f'{flag}: expected the --train_dir of a run, or the folder that holds it '
@@ -68,8 +68,8 @@ def alone_in(path: str | os.PathLike[str]) -> Iterator[None]:
       is_alone = disk.lock(descriptor)
     if not is_alone:
       raise errors.ConfigError(
-        f'train_dir: expected a folder that no other trainer is at work in, '
-        f'received {path}, where one is. Wait for it, stop it, or choose '
+        f'train_dir: expected a folder that no other trainer uses, received '
+        f'{path}, which a trainer is using. Wait for it, stop it, or choose '
         'another --train_dir.'
       )
     yield
@@ -92,7 +92,7 @@ def make(path: str | os.PathLike[str]) -> None:
   except OSError as error:
     raise errors.ConfigError(
       f'train_dir: expected a folder that can be written, received {path} '
-      f'({error.strerror}). Choose another --train_dir or mend its permissions.'
+      f'({error.strerror}). Choose another --train_dir or fix its permissions.'
     ) from error
 
 
@@ -103,7 +103,7 @@ def clear(path: str | os.PathLike[str], overwrite: bool) -> None:
     path: the directory; no other trainer may be using it.
     overwrite: True also deletes everything that an earlier run wrote there.
   """
-  names = re.compile(_OWN_FILES if overwrite else _UNFINISHED)
+  names = re.compile(_RUN_FILES if overwrite else _UNFINISHED)
   for entry in pathlib.Path(path).iterdir():
     if not names.fullmatch(entry.name):
       continue

@@ -20,36 +20,36 @@ _BLOCKS = {
   'mixed_8x8x2048b': '7c',
 }
 # For each kind of block: the old branch names, in order, and their layers.
-_OF_5 = {
+_BRANCHES_5 = {
   'branch1x1': ('0a_1x1',),
   'branch5x5': ('0a_1x1', '0b_5x5'),
   'branch3x3dbl': ('0a_1x1', '0b_3x3', '0c_3x3'),
   'branch_pool': ('0b_1x1',),
 }
-_OF_6 = {
+_BRANCHES_6 = {
   'branch1x1': ('0a_1x1',),
   'branch7x7': ('0a_1x1', '0b_1x7', '0c_7x1'),
   'branch7x7dbl': ('0a_1x1', '0b_7x1', '0c_1x7', '0d_7x1', '0e_1x7'),
   'branch_pool': ('0b_1x1',),
 }
-_OF_7 = {
+_BRANCHES_7 = {
   'branch1x1': ('0a_1x1',),
   'branch3x3': ('0a_1x1', '0b_1x3', '0c_3x1'),
   'branch3x3dbl': ('0a_1x1', '0b_3x3', '0c_1x3', '0d_3x1'),
   'branch_pool': ('0b_1x1',),
 }
 _BRANCHES = {
-  **dict.fromkeys(('5b', '5c', '5d'), _OF_5),
+  **dict.fromkeys(('5b', '5c', '5d'), _BRANCHES_5),
   '6a': {
     'branch3x3': ('1a_3x3',),
     'branch3x3dbl': ('0a_1x1', '0b_3x3', '1a_3x3'),
   },
-  **dict.fromkeys(('6b', '6c', '6d', '6e'), _OF_6),
+  **dict.fromkeys(('6b', '6c', '6d', '6e'), _BRANCHES_6),
   '7a': {
     'branch3x3': ('0a_1x1', '1a_3x3'),
     'branch7x7x3': ('0a_1x1', '0b_1x7', '0c_7x1', '1a_3x3'),
   },
-  **dict.fromkeys(('7b', '7c'), _OF_7),
+  **dict.fromkeys(('7b', '7c'), _BRANCHES_7),
 }
 
 # Maps names of the first program (lower case, scopes joined by '_') to ours.
@@ -64,11 +64,11 @@ OLD = {
   'aux_logits_fc': 'aux_logits',
 } | {
   f'{old}_{branch}_conv{f"_{i}" if i else ""}': (
-    f'mixed_{block}_branch_{number}_conv2d_{place}'
+    f'mixed_{block}_branch_{number}_conv2d_{layer}'
   )
   for old, block in _BLOCKS.items()
-  for number, (branch, places) in enumerate(_BRANCHES[block].items())
-  for i, place in enumerate(places)
+  for number, (branch, layers) in enumerate(_BRANCHES[block].items())
+  for i, layer in enumerate(layers)
 }
 
 # Maps TF-Slim's names to ours, where they differ.

@@ -19,10 +19,10 @@ import numpy as np
 from terngrad import errors
 from terngrad.checkpoint import sources
 
-_INSIDE = 'model.weights.h5'
+_WEIGHTS_MEMBER = 'model.weights.h5'
 
 
-def of_file(path: str, order: Sequence[str]) -> sources.WeightSource:
+def open_file(path: str, order: Sequence[str]) -> sources.WeightSource:
   """Opens a `.weights.h5`, `.h5` or `.keras` file as a weight source.
 
   Args:
@@ -34,7 +34,7 @@ def of_file(path: str, order: Sequence[str]) -> sources.WeightSource:
     errors.CheckpointError: the file cannot be read, or it refers to values
       outside of it.
   """
-  numbered = _numbered(order)
+  numbered = _number_names(order)
   try:
     with _open(path) as file:
       shapes, paths, unexpected = {}, {}, []
@@ -67,11 +67,11 @@ def _open(path: str) -> Iterator[h5py.File]:
     file: str | IO[bytes] = path
     if zipfile.is_zipfile(path):
       archive = stack.enter_context(zipfile.ZipFile(path))
-      file = stack.enter_context(archive.open(_INSIDE))
+      file = stack.enter_context(archive.open(_WEIGHTS_MEMBER))
     yield stack.enter_context(h5py.File(file, 'r'))
 
 
-def _numbered(order: Sequence[str]) -> dict[str, str]:
+def _number_names(order: Sequence[str]) -> dict[str, str]:
   """Returns {'conv1/0': 'conv1/kernel', ...}."""
   counts: collections.Counter[str] = collections.Counter()
   found = {}
@@ -108,6 +108,6 @@ def _refuse_references(path: str, dataset: h5py.Dataset) -> None:
   if dataset.external or dataset.is_virtual or dataset.dtype.kind not in 'fiu':
     raise errors.CheckpointError(
       f'{path}: expected numbers in the file itself, received {dataset.name}, '
-      'which is of another type or refers to other files. Do not use this '
+      'which has another type or refers to other files. Do not use this '
       'file; save the weights again with Keras.'
     )

@@ -43,11 +43,11 @@ def prefixes(directory: str | os.PathLike[str]) -> list[str]:
   listed = list(state.all_model_checkpoint_paths) if state else []
   if listed and all(os.path.exists(f'{path}.index') for path in listed):
     return listed
-  standing = _standing(directory)
-  return [path for path in listed if path not in standing] + standing
+  found = _find_prefixes(directory)
+  return [path for path in listed if path not in found] + found
 
 
-def _standing(directory: str | os.PathLike[str]) -> list[str]:
+def _find_prefixes(directory: str | os.PathLike[str]) -> list[str]:
   """Returns the prefixes of the checkpoint files in a directory, by step."""
   found = pathlib.Path(directory).glob(f'{NAME}-*.index')
   numbers = [path.stem.removeprefix(f'{NAME}-') for path in found]
@@ -67,12 +67,12 @@ def mend(directory: str | os.PathLike[str]) -> None:
   path = pathlib.Path(directory, 'checkpoint')
   if not path.exists() or read(directory):
     return
-  standing = _standing(directory)
-  if not standing:
+  found = _find_prefixes(directory)
+  if not found:
     path.unlink()
     return
-  names = [os.path.basename(prefix) for prefix in standing]
-  times = [os.path.getmtime(f'{prefix}.index') for prefix in standing]
+  names = [os.path.basename(prefix) for prefix in found]
+  times = [os.path.getmtime(f'{prefix}.index') for prefix in found]
   lines = [f'model_checkpoint_path: "{names[-1]}"']
   lines += [f'all_model_checkpoint_paths: "{name}"' for name in names]
   lines += [f'all_model_checkpoint_timestamps: {time!r}' for time in times]

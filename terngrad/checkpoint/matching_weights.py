@@ -13,7 +13,7 @@ from terngrad.checkpoint import sources
 from terngrad.step import replicas
 
 
-class Found(NamedTuple):
+class MatchedWeights(NamedTuple):
   """Values that a source holds for a net.
 
   Attributes:
@@ -31,7 +31,7 @@ def find(
   source: sources.WeightSource,
   wanted: Mapping[str, tf.Variable],
   heads: Collection[str],
-) -> Found:
+) -> MatchedWeights:
   """Reads the values of variables, or their averages if the value is missing.
 
   Args:
@@ -44,7 +44,7 @@ def find(
   Raises:
     errors.CheckpointError: a value has an incompatible shape.
   """
-  there, missing = {}, []
+  stored_names, missing = {}, []
   for name, variable in wanted.items():
     names = (name, replicas.average_name(name))
     key = next((n for n in names if n in source.shapes), None)
@@ -59,12 +59,12 @@ def find(
         f'{name.split("/")[0]}, or the logits with --fine_tune; else give the '
         'flags it was trained with, or another file.'
       )
-    there[name] = key
+    stored_names[name] = key
   values, notes = {}, []
-  for name, key in there.items():
-    values[name], note = _fitted(source.read(key), wanted[name])
+  for name, key in stored_names.items():
+    values[name], note = _adapt(source.read(key), wanted[name])
     notes += [f'{name}: {note}'] if note else []
-  return Found(values, missing, notes)
+  return MatchedWeights(values, missing, notes)
 
 
 def _fits(received: list[int], expected: list[int], is_head: bool) -> bool:
@@ -79,7 +79,7 @@ def _fits(received: list[int], expected: list[int], is_head: bool) -> bool:
   return same_inputs and (more == 0 or (is_head and abs(more) == 1))
 
 
-def _fitted(value: np.ndarray, variable: tf.Variable) -> tuple[np.ndarray, str]:
+def _adapt(value: np.ndarray, variable: tf.Variable) -> tuple[np.ndarray, str]:
   """Returns (the value in the variable's shape, how it was adapted or '')."""
   expected = variable.shape.as_list()
   if not expected:
@@ -87,11 +87,11 @@ def _fitted(value: np.ndarray, variable: tf.Variable) -> tuple[np.ndarray, str]:
   value = np.reshape(value, [*expected[:-1], np.shape(value)[-1]])
   more = value.shape[-1] - expected[-1]
   if more == 1:
-    return value[..., 1:], 'class 0, the background, was left out'
+    return value[..., 1:], 'class 0, the background, was dropped'
   if more == -1:
     first = variable.numpy()[..., :1]
     return (
       np.concatenate([first, value], axis=-1),
-      'class 0, the background, was added as it began',
+      'class 0, the background, was added with its initial value',
     )
   return value, ''

@@ -50,37 +50,37 @@ def start(
   first = run.replicas[0]
   variables = dict(zip(run.names, first.variables(), strict=True))
   net = run.names[: len(first.averages)]
-  left_out = _left_out(options, run, net)
-  wanted = {n: variables[n] for n in net if n not in left_out}
+  excluded = _find_excluded(options, run, net)
+  wanted = {n: variables[n] for n in net if n not in excluded}
   found = matching_weights.find(source, wanted, run.logits)
   _check(options, source, found)
-  goes_on = not (options.fine_tune or options.restart_step)
-  rest = _rest(source, variables, net, left_out) if goes_on else {}
+  continues = not (options.fine_tune or options.restart_step)
+  state = _read_state(source, variables, net, excluded) if continues else {}
   for name, value in found.values.items():
     variables[name].assign(value)
   for name, average in zip(net, first.averages, strict=True):
     average.assign(variables[name])
-  for name, value in rest.items():
+  for name, value in state.items():
     variables[name].assign(value)
   for other in run.replicas[1:]:
     replicas.copy(first, other)
-  fresh = [n for n in run.names[len(net) :] if goes_on and n not in rest]
-  begun = [*found.missing, *fresh]
-  for line in _lines(source, found, rest, left_out, begun):
+  fresh = [n for n in run.names[len(net) :] if continues and n not in state]
+  initialized = [*found.missing, *fresh]
+  for line in _lines(source, found, state, excluded, initialized):
     report(f'{datetime.now()}: {line}')
-  return source.step if goes_on else 0
+  return source.step if continues else 0
 
 
 def _source(
   options: protocol.Start, run: protocol.Run
 ) -> sources.WeightSource | None:
   if options.pretrained_weights:
-    return keras_weights.of_file(options.pretrained_weights, run.order)
+    return keras_weights.open_file(options.pretrained_weights, run.order)
   path = options.pretrained_model_checkpoint_path
-  return sources.of_checkpoint(path, run.layout.net) if path else None
+  return sources.open_checkpoint(path, run.layout.net) if path else None
 
 
-def _left_out(
+def _find_excluded(
   options: protocol.Start, run: protocol.Run, net: list[str]
 ) -> list[str]:
   flag = 'checkpoint_exclude_scopes'
@@ -92,59 +92,59 @@ def _left_out(
 def _check(
   options: protocol.Start,
   source: sources.WeightSource,
-  found: matching_weights.Found,
+  found: matching_weights.MatchedWeights,
 ) -> None:
   """Raises if required variables are missing."""
   if not found.missing or (options.ignore_missing_vars and found.values):
     return
   holds = ', '.join([*source.shapes, *source.unexpected][:5]) or 'nothing'
   raise errors.CheckpointError(
-    f'{source.path}: expected {_some(found.missing)}, received none of these; '
-    f'it holds {holds}, ... Where some are there, begin without the others by '
-    '--ignore_missing_vars; else give the flags it was trained with, or '
-    'another file.'
+    f'{source.path}: expected {_list(found.missing)}, received a file without '
+    f'these; it holds {holds}, ... If it holds other variables of the net, '
+    'give --ignore_missing_vars to start these from initial values; else give '
+    'the flags it was trained with, or another file.'
   )
 
 
-def _rest(
+def _read_state(
   source: sources.WeightSource,
   variables: Mapping[str, tf.Variable],
   net: list[str],
-  left_out: list[str],
+  excluded: list[str],
 ) -> dict[str, np.ndarray]:
   """Returns the slots, averages and loss scale that the source holds."""
   return {
     name: source.read(name)
     for name, variable in variables.items()
     if name not in net
-    and name.rpartition('/')[0] not in left_out
+    and name.rpartition('/')[0] not in excluded
     and source.shapes.get(name) == variable.shape.as_list()
   }
 
 
 def _lines(
   source: sources.WeightSource,
-  found: matching_weights.Found,
-  rest: Collection[str],
-  left_out: list[str],
-  begun: list[str],
+  found: matching_weights.MatchedWeights,
+  state: Collection[str],
+  excluded: list[str],
+  initialized: list[str],
 ) -> Iterator[str]:
   """Yields the report lines: restored, adapted, excluded and skipped names."""
-  more = f' and {len(rest)} of its training' if rest else ''
+  more = f' and {len(state)} of its training state' if state else ''
   yield f'restored {len(found.values)} variables of {source.path}{more}'
   yield from found.notes
-  used = {*found.values, *rest, *left_out}
+  used = {*found.values, *state, *excluded}
   used |= {replicas.average_name(name) for name in used}
   skipped = [name for name in source.shapes if name not in used]
   for what, names in (
-    ('left out', left_out),
-    ('not there, so as they began', begun),
+    ('excluded', excluded),
+    ('not in the file, initial values used', initialized),
     ('skipped in the file', [*skipped, *source.unexpected]),
   ):
     if names:
-      yield f'{what}: {_some(names)}'
+      yield f'{what}: {_list(names)}'
 
 
-def _some(names: list[str]) -> str:
+def _list(names: list[str]) -> str:
   more = f' and {len(names) - _SHOWN} more' if len(names) > _SHOWN else ''
   return ', '.join(names[:_SHOWN]) + more

@@ -46,27 +46,27 @@ def continue_run(
   now = run.layout
   for name, (before, value) in _changed(layout, 'must_keep', now).items():
     raise checkpoints.mismatch(path, name, value, before)
-  there = _load(run, path, layout)
+  stored = _load(run, path, layout)
   step = checkpoints.step_of(path)
   report(f'{datetime.now()}: restored {path}, continuing after step {step}')
   for name, (before, value) in _changed(layout, 'may_change', now).items():
     report(
-      f'{name} was {before} before and is now {value}: the run does not end at '
-      'the same bits'
+      f'{name} was {before} before and is now {value}: the run will not end '
+      'with the same bits'
     )
   states, missing, unused = run.store.read(path)
   # Shared states of methods are among the variables of a device.
-  missing += [name for name in run.method_states if name not in there]
-  unused += sorted(there - {*run.names, *loss_scaling.NAMES})
+  missing += [name for name in run.method_states if name not in stored]
+  unused += sorted(stored - {*run.names, *loss_scaling.NAMES})
   for what, names in (
-    ('misses what the run remembers of', missing),
-    ('holds what the run has no use for:', unused),
+    ('lacks states of the run:', missing),
+    ('holds states that the run does not use:', unused),
   ):
     if names:
       report(
         f'The checkpoint {what} {names[0]}'
-        f'{f" and {len(names) - 1} more" if names[1:] else ""}: the run does '
-        'not end at the same bits'
+        f'{f" and {len(names) - 1} more" if names[1:] else ""}; the run will '
+        'not end with the same bits'
       )
   return Restored(step, states)
 
@@ -94,20 +94,20 @@ def _load(run: protocol.Run, path: str, layout: checkpoints.Layout) -> set[str]:
   Returns:
     The names of the variables that the checkpoint holds of one device.
   """
-  first, place = run.replicas[0], layout.places[0]
-  there = checkpoints.names_of(path, place)
+  first, device_index = run.replicas[0], layout.places[0]
+  stored = checkpoints.names_of(path, device_index)
   # The loss scale starts again if the checkpoint has none. So do the methods'
   # shared states if the checkpoint's run used another method.
-  left_out = set(run.method_states) - there
+  left_out = set(run.method_states) - stored
   if layout.dtype != 'float16':
     left_out.update(loss_scaling.NAMES)
   restored = set(run.names) - left_out
-  checkpoints.restore(path, place, _named(run, first, restored))
-  own = {n for n, mine in zip(run.names, first.own(), strict=True) if mine}
+  checkpoints.restore(path, device_index, _named(run, first, restored))
+  local = {n for n, mine in zip(run.names, first.own(), strict=True) if mine}
   for index, other in enumerate(run.replicas[1:], start=1):
     replicas.copy(first, other)
-    checkpoints.restore(path, index, _named(run, other, own))
-  return there
+    checkpoints.restore(path, index, _named(run, other, local))
+  return stored
 
 
 def _named(

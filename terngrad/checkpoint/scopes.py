@@ -26,13 +26,13 @@ def members(
   """
   found: set[str] = set()
   for scope in filter(None, (part.strip() for part in scopes.split(','))):
-    inside = {n for n in names if tf1_names.within(net, n, scope)}
-    if not inside:
+    matches = {n for n in names if tf1_names.is_in_scope(net, n, scope)}
+    if not matches:
       layers = list(dict.fromkeys(name.split('/')[0] for name in names))
       raise errors.ConfigError(
         f'{flag}: expected scopes of {net}, received {scope}, in which it has '
-        f'no variables. Name layers, as {", ".join(layers[-3:])}, or what '
-        'TF-Slim called them.'
+        f'no variables. Name layers such as {", ".join(layers[-3:])}, or use '
+        "TF-Slim's names of them."
       )
-    found |= inside
+    found |= matches
   return [name for name in names if name in found]

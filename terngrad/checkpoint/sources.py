@@ -32,7 +32,7 @@ class WeightSource(NamedTuple):
   read: Callable[[str], np.ndarray]
 
 
-def of_checkpoint(path: str, net: str) -> WeightSource:
+def open_checkpoint(path: str, net: str) -> WeightSource:
   """Opens a checkpoint of this package or of TensorFlow 1 as a weight source.
 
   Args:
@@ -51,22 +51,22 @@ def of_checkpoint(path: str, net: str) -> WeightSource:
   except (ValueError, tf.errors.OpError) as error:
     raise errors.CheckpointError(
       f'{path}: expected a checkpoint that can be read, received: {error}. It '
-      'is damaged or something else; take another.'
+      'is damaged or no checkpoint; choose another file.'
     ) from error
-  own = reader.has_tensor('layout' + keys.VALUE)
-  if own:
+  is_ours = reader.has_tensor('layout' + keys.VALUE)
+  if is_ours:
     folder = f'tower_{checkpoints.read_layout(path).places[0]}'
     names = {key: keys.name_of(folder, key) for key in shapes}
     step = checkpoints.step_of(path)
   else:
-    names = {key: tf1_names.ours(net, key) for key in shapes}
-    counted = reader.has_tensor('global_step')
+    names = {key: tf1_names.translate(net, key) for key in shapes}
+    has_step = reader.has_tensor('global_step')
     # The 2017 code stores the step as float32.
-    step = int(reader.get_tensor('global_step')) if counted else 0
+    step = int(reader.get_tensor('global_step')) if has_step else 0
   # The towers of 2017 hold the same values: take the first.
   known = {name: key for key, name in sorted(names.items())[::-1] if name}
   # In our checkpoints, unnamed keys are other devices' values or metadata.
-  unexpected = sorted(k for k, name in names.items() if not (name or own))
+  unexpected = sorted(k for k, name in names.items() if not (name or is_ours))
   return WeightSource(
     path,
     {name: list(shapes[key]) for name, key in known.items()},
@@ -81,8 +81,8 @@ def _find(path: str) -> str:
   if not os.path.isdir(path):
     # TensorFlow 1's first format is a single file, without an index.
     return path if os.path.isfile(path) else checkpoints.find(path)
-  own = checkpoints.newest(path)
-  if own is not None:
-    return own
+  path_of_ours = checkpoints.newest(path)
+  if path_of_ours is not None:
+    return path_of_ours
   latest = tf.train.latest_checkpoint(path) if listing.read(path) else None
   return latest if latest is not None else checkpoints.find(path)

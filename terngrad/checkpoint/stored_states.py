@@ -28,7 +28,7 @@ from terngrad.reduce import states as states_lib
 
 # Approximate number of elements per transfer.
 _PIECE = 2**20
-_NOTHING = np.zeros([0], np.float32)
+_EMPTY = np.zeros([0], np.float32)
 FOLDER = 'states'
 _key = functools.partial(keys.key_of, FOLDER)
 
@@ -59,12 +59,12 @@ class Store:
     }
     self._declared = {name: states.declared[key] for key, name in names.items()}
     self._workers = {
-      name: _in_order(exchange, [workers[key] for workers in states.workers])
+      name: _sort(exchange, [workers[key] for workers in states.workers])
       for key, name in names.items()
     }
     with tf.device('/CPU:0'):
       self.variables = {
-        name: tf.Variable(_NOTHING, shape=tf.TensorShape(None), trainable=False)
+        name: tf.Variable(_EMPTY, shape=tf.TensorShape(None), trainable=False)
         for name in self._workers
       }
 
@@ -94,7 +94,7 @@ class Store:
       if values is not None:
         count = self._exchange.num_workers
         values = dealing.for_workers(self._declared[name], values, count)
-      _deal(group, variables, values)
+      _scatter(group, variables, values)
 
   @contextlib.contextmanager
   def holding(self, gathered: Mapping[str, np.ndarray]) -> Iterator[None]:
@@ -108,7 +108,7 @@ class Store:
       yield
     finally:
       for name in gathered:
-        self.variables[name].assign(_NOTHING)
+        self.variables[name].assign(_EMPTY)
 
   def read(
     self, path: str
@@ -123,19 +123,19 @@ class Store:
       in the checkpoint that this run does not use).
     """
     reader = tf.train.load_checkpoint(path)
-    there = reader.get_variable_to_shape_map()
+    shapes = reader.get_variable_to_shape_map()
     wanted = {name: _key(name) for name in self.variables}
     found = {
       name: reader.get_tensor(key)
       for name, key in wanted.items()
-      if key in there
+      if key in shapes
     }
     missing = [name for name in self.variables if name not in found]
-    unused = set(there).difference(wanted.values())
+    unused = set(shapes).difference(wanted.values())
     return found, missing, sorted(k for k in unused if keys.name_of(FOLDER, k))
 
 
-def _in_order(
+def _sort(
   exchange: protocol.Exchange, variables: Sequence[Sequence[tf.Variable]]
 ) -> list[tf.Variable]:
   """Returns the variables of this process's workers, ordered by worker."""
@@ -165,13 +165,13 @@ def _gather(
   for variable in variables:
     bits = tf.bitcast(tf.reshape(variable, [-1]), tf.int32)
     for first in range(0, bits.shape[0], _PIECE):
-      everyones = group.all_gather(bits[tf.newaxis, first : first + _PIECE])
+      gathered = group.all_gather(bits[tf.newaxis, first : first + _PIECE])
       if group.rank == 0:
-        columns.append(tf.bitcast(everyones, tf.float32).numpy())
+        columns.append(tf.bitcast(gathered, tf.float32).numpy())
   return np.concatenate(columns, axis=1) if group.rank == 0 else None
 
 
-def _deal(
+def _scatter(
   group: groups.Group | None,
   variables: Sequence[tf.Variable],
   values: np.ndarray | None,
@@ -199,9 +199,9 @@ def _deal(
     values = np.zeros([group.size, len(variables) * size], np.float32)
   rows = np.reshape(values, [group.size, -1]).view(np.int32)
   for i, variable in enumerate(variables):
-    own = []
+    pieces = []
     for first in range(i * size, (i + 1) * size, _PIECE):
       last = min(first + _PIECE, (i + 1) * size)
       piece = group.all_to_all(tf.constant(rows[:, first:last]))
-      own.append(tf.bitcast(piece[0], tf.float32))
-    variable.assign(tf.reshape(tf.concat(own, axis=0), variable.shape))
+      pieces.append(tf.bitcast(piece[0], tf.float32))
+    variable.assign(tf.reshape(tf.concat(pieces, axis=0), variable.shape))

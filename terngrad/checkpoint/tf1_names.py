@@ -55,7 +55,7 @@ _NETS: dict[str, tuple[str | None, dict[str, str]]] = {
 _HEADS = {'fc8': 'logits', 'aux_conv2d_2b_1x1': 'aux_logits'}
 
 
-def ours(net: str, theirs: str) -> str:
+def translate(net: str, theirs: str) -> str:
   """Returns our name of a variable of a TensorFlow 1 checkpoint.
 
   Args:
@@ -67,7 +67,7 @@ def ours(net: str, theirs: str) -> str:
     net need not have a variable of this name. '' for variables without a
     counterpart, such as an optimizer's slots.
   """
-  parts = _without_tower(theirs).split('/')
+  parts = _strip_tower(theirs).split('/')
   averaged = parts[-1] == _AVERAGE
   if averaged:
     parts.pop()
@@ -82,13 +82,13 @@ def ours(net: str, theirs: str) -> str:
   return replicas.average_name(name) if averaged else name
 
 
-def within(net: str, name: str, scope: str) -> bool:
+def is_in_scope(net: str, name: str, scope: str) -> bool:
   """Returns whether our variable is in a scope, in TF-Slim's names or ours.
 
   Examples:
-    >>> within('inception_v3', 'logits/kernel', 'InceptionV3/Logits')
+    >>> is_in_scope('inception_v3', 'logits/kernel', 'InceptionV3/Logits')
     True
-    >>> within('inception_v3', 'conv10/kernel', 'conv1')
+    >>> is_in_scope('inception_v3', 'conv10/kernel', 'conv1')
     False
 
   Args:
@@ -97,24 +97,24 @@ def within(net: str, name: str, scope: str) -> bool:
     scope: 'InceptionV3/AuxLogits', 'aux_logits' or a complete variable name.
   """
   scope = scope.strip('/')
-  if name == scope or name == ours(net, scope):
+  if name == scope or name == translate(net, scope):
     return True
-  layer = _layer(net, _without_tower(scope).split('/'))
+  layer = _layer(net, _strip_tower(scope).split('/'))
   if not layer:  # the scope of the whole net
     return True
   starts = {f'{start}{end}' for start in (scope, layer) for end in '/_'}
   return name.startswith(tuple(starts))
 
 
-def _without_tower(name: str) -> str:
+def _strip_tower(name: str) -> str:
   return re.sub(r'^tower_\d+/', '', name.removesuffix(':0'))
 
 
 def _layer(net: str, scopes: list[str]) -> str:
   """Returns our layer name, or the prefix of it, for the parts of a scope."""
   net = spelling.split(net)[0]
-  own, renamed = _NETS.get(net, (None, {}))
-  if _plain(scopes[0]) in (_plain(own or net), _plain(net)):
+  root, renamed = _NETS.get(net, (None, {}))
+  if _fold(scopes[0]) in (_fold(root or net), _fold(net)):
     scopes = scopes[1:]
   scopes = [_BLOCKS.get(scope, scope).lower() for scope in scopes]
   scopes = [scope for scope in scopes if scope not in _DROPPED]
@@ -125,8 +125,8 @@ def _layer(net: str, scopes: list[str]) -> str:
   # 'conv1/conv1_1' repeats the layer's name.
   scopes = [
     scope
-    for scope, after in zip(scopes, (*scopes[1:], ''), strict=False)
-    if not after.startswith(f'{scope}_')
+    for scope, next_scope in zip(scopes, (*scopes[1:], ''), strict=False)
+    if not next_scope.startswith(f'{scope}_')
   ]
   layer = '_'.join(scopes)
   # Inception-ResNet v2 omits the position of a branch's only convolution.
@@ -134,5 +134,5 @@ def _layer(net: str, scopes: list[str]) -> str:
   return renamed.get(layer) or _HEADS.get(layer, layer)
 
 
-def _plain(scope: str) -> str:
+def _fold(scope: str) -> str:
   return scope.lower().replace('_', '').removeprefix('slim')

@@ -144,7 +144,7 @@ def _device_index(tower: int, path: str, layout: checkpoints.Layout) -> int:
     if node % layout.num_devices in layout.places
   ]
   raise errors.CheckpointError(
-    f'tower: expected a node whose device {path} holds, one of {stored}, '
-    f'received {tower}. Leave --tower out to read what is there, or train with '
-    '--save_tower=-1.'
+    f'tower: expected a node whose device is stored in {path}, one of '
+    f'{stored}, received {tower}. Leave --tower out to read the first stored '
+    'device, or train with --save_tower=-1 to store all devices.'
   )

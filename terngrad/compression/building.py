@@ -68,7 +68,7 @@ class BuiltModel:
   """
 
   # The name of the workers in messages.
-  _workers_called = 'workers'
+  _workers_label = 'workers'
   # Not set for a model that is only evaluated.
   _step: steps.TrainStep
 
@@ -107,10 +107,10 @@ class BuiltModel:
       averaged=False,
     )
     saves = choices.recomputes
-    pass_of = recomputing.RecomputedPass if saves else passes.ModelPass
+    pass_class = recomputing.RecomputedPass if saves else passes.ModelPass
     loss = scoring.loss_function(choices.loss)
     training = steps.Training(
-      pass_of(model, self._plan, loss, mean_share=choices.mean_share),
+      pass_class(model, self._plan, loss, mean_share=choices.mean_share),
       exchange,
       self.replicas,
       states.MethodStates(codec, exchange),
@@ -139,7 +139,7 @@ class BuiltModel:
     if not result.is_taken:
       raise errors.TrainingError(
         f'Step {self.steps + 1}: expected finite numbers, received NaN or '
-        f'infinity in the loss or the gradient of {self._workers_called} '
+        f'infinity in the loss or the gradient of {self._workers_label} '
         f'{_not_finite(result)}. Nothing was updated: lower the learning rate, '
         'or leave these examples out.'
       )
@@ -160,13 +160,15 @@ def _methods(choices: Choices, num_workers: int) -> codes.Named:
 
   # Variables with equal texts share one method and are encoded together.
   @functools.cache
-  def made(code: str | method.Method) -> method.Method:
+  def parse(code: str | method.Method) -> method.Method:
     if isinstance(code, str):
       return registry.method(code, num_workers)
     return coded.as_method(code)
 
   rules = [
-    (choices.in_float32, made('identity')),
-    *((holds, made(code)) for holds, code in policy.parse(choices.codec_rules)),
+    (choices.in_float32, parse('identity')),
+    *(
+      (holds, parse(code)) for holds, code in policy.parse(choices.codec_rules)
+    ),
   ]
-  return codes.Named(made(choices.codec), rules, [])
+  return codes.Named(parse(choices.codec), rules, [])

@@ -14,7 +14,7 @@ from terngrad.compression import variable_codes
 @tf.autograph.experimental.do_not_convert
 def compress(
   gradients: Sequence[compressor.Gradient],
-  codec: variable_codes.Spelled | compressor.Compressor = 'ternary',
+  codec: variable_codes.CodecOption | compressor.Compressor = 'ternary',
   *,
   step: tf.Tensor | int,
   seed: int = 0,
@@ -61,7 +61,7 @@ def compress(
   """
   if not isinstance(codec, compressor.Compressor):
     rules = codec if isinstance(codec, str) else tuple(codec.items())
-    codec = _of_strategy(tf.distribute.get_strategy(), rules, seed)
+    codec = _cached_compressor(tf.distribute.get_strategy(), rules, seed)
   numbered = [f'gradient {index}' for index in range(len(gradients))]
   if shapes is None:
     shapes = [gradient.shape for gradient in gradients]
@@ -88,7 +88,7 @@ def _spec(
   if not shape.is_compatible_with(gradient.shape):
     raise ValueError(
       f'{name}: expected a gradient of shape {shape}, received one of '
-      f'{gradient.shape}. Give the shapes in the order of the gradients.'
+      f'{gradient.shape}. Pass the shapes in the order of the gradients.'
     )
   if shape.is_fully_defined():
     return policy.VariableSpec(name, tuple(shape))
@@ -97,13 +97,13 @@ def _spec(
     return policy.VariableSpec(name, ())
   raise ValueError(
     f'{name}: expected a gradient of a known shape, received one of {shape}. '
-    'Call compress(..., shapes=[v.shape for v in variables]), of the variables '
-    'that the gradients are of.'
+    'Call compress(..., shapes=[v.shape for v in variables]), with the '
+    'variables in the order of the gradients.'
   )
 
 
 @functools.lru_cache(maxsize=64)
-def _of_strategy(
+def _cached_compressor(
   strategy: tf.distribute.Strategy,
   rules: str | tuple[tuple[str, str], ...],
   seed: int,
@@ -115,7 +115,7 @@ def _of_strategy(
   for _, text in variable_codes.rules(made.codec):
     if registry.method(text, 1).states(((512, 512),)):
       raise ValueError(
-        f'codec: expected one that remembers nothing, received {text!r}. '
-        'Make a terngrad.Compressor of it once, and hand that over.'
+        f'codec: expected one without state, received {text!r}. Create '
+        f'terngrad.Compressor({text!r}) once, and pass it as codec.'
       )
   return made

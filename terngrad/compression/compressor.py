@@ -43,7 +43,7 @@ class Compressor:
 
   def __init__(
     self,
-    codec: variable_codes.Spelled,
+    codec: variable_codes.CodecOption,
     seed: int = 0,
     num_workers: int | None = None,
   ) -> None:
@@ -69,12 +69,12 @@ class Compressor:
       registry.method(text, num_workers or replicas)
     self._strategy: tf.distribute.Strategy | None = None
     # None before the first gradients.
-    self._remembered: remembered.Remembered | None = None
+    self._states: remembered.CodecStates | None = None
     self._loaded: dict[str, np.ndarray] = {}
     self._reducers: dict[
       tuple[tuple[int, ...], frozenset[str], bool], reducers.Reducer
     ] = {}
-    self._told = False
+    self._is_logged = False
 
   def all_reduce(
     self,
@@ -116,23 +116,23 @@ class Compressor:
     rows = {
       i: g for i, g in enumerate(gradients) if isinstance(g, tf.IndexedSlices)
     }
-    summed = self._rows(context, rows, variables, mean)
+    summed = self._sum_rows(context, rows, variables, mean)
     # An uncompressed sum contains the NaN and infinity of every replica.
     finite = {i: loss_scaling.all_finite([g.values]) for i, g in summed.items()}
     dense = [i for i in range(len(gradients)) if i not in rows]
     if dense:
       others = tf.reduce_all(tf.stack([True, *finite.values()]))
       # Copies: a tensor shared by all replicas would reach `merged` only once.
-      own = [
-        tf.identity(float_gradients.checked(gradients[i], variables.specs[i]))
+      local = [
+        tf.identity(float_gradients.cast(gradients[i], variables.specs[i]))
         for i in dense
       ]
       reduced = context.merge_call(
         functools.partial(self.merged, variables.only(dense), mean),
-        args=(own, tf.cast(tf.identity(step), tf.int64), tf.identity(others)),
+        args=(local, tf.cast(tf.identity(step), tf.int64), tf.identity(others)),
       )
       number = tf.get_static_value(context.replica_id_in_sync_group)
-      exchange = self._join(context.strategy).exchange
+      exchange = self._get_states(context.strategy).exchange
       sums = reduced[number - exchange.first]
       summed |= zip(dense, sums.values, strict=True)
       finite |= zip(dense, tf.unstack(sums.finite), strict=True)
@@ -166,17 +166,17 @@ class Compressor:
     Returns:
       The `Sums` of each replica of this process.
     """
-    count = 1 if mean else self._join(strategy).exchange.num_workers
-    of_gradients = map(strategy.experimental_local_results, own)
-    of_replicas = list(zip(*of_gradients, strict=True))
+    count = 1 if mean else self._get_states(strategy).exchange.num_workers
+    values_of_replicas = map(strategy.experimental_local_results, own)
+    gradients_of_replicas = list(zip(*values_of_replicas, strict=True))
     scaled = [
       [gradient * count for gradient in gradients] if count > 1 else gradients
-      for gradients in of_replicas
+      for gradients in gradients_of_replicas
     ]
     if others_finite is not None:
       others_finite = strategy.experimental_local_results(others_finite)
     reduced = self.reduce_workers(
-      [lambda worker, own=own: list(own) for own in scaled],
+      [lambda worker, local=local: list(local) for local in scaled],
       variables,
       strategy.experimental_local_results(step),
       others_finite,
@@ -207,7 +207,7 @@ class Compressor:
         are none.
       known: for each worker of this process its gradients, for the observer.
     """
-    states = self._join(tf.distribute.get_strategy())
+    states = self._get_states(tf.distribute.get_strategy())
     reducer, exchange = self._reducer(variables, states), states.exchange
     begun = reducer.begin(
       [_worker_gradients(one, variables.specs) for one in gradients_of],
@@ -227,7 +227,7 @@ class Compressor:
     means = []
     for one, known_finite in zip(pending, finite, strict=True):
       with tf.device(one.device):
-        means.append(float_gradients.or_nan(known_finite, one.means()))
+        means.append(float_gradients.mask_not_finite(known_finite, one.means()))
     reduced = reduced_lib.Reduced(means, finite, pending)
     if self.observer:
       residuals = states.residuals(variables.indices)
@@ -237,16 +237,16 @@ class Compressor:
     return reduced
 
   def saved(self) -> dict[str, np.ndarray]:
-    """Returns the states by name, as `Remembered.arrays` does."""
-    return self._remembered.arrays() if self._remembered else self._loaded
+    """Returns the states by name, as `CodecStates.arrays` does."""
+    return self._states.arrays() if self._states else self._loaded
 
   def load(self, arrays: Mapping[str, np.ndarray]) -> None:
     """Loads states that `saved` returned, here or in another process."""
     self._loaded = dict(arrays)
-    if self._remembered:
-      self._remembered.load(arrays)
+    if self._states:
+      self._states.load(arrays)
 
-  def _rows(
+  def _sum_rows(
     self,
     context: tf.distribute.ReplicaContext,
     gradients: dict[int, tf.IndexedSlices],
@@ -256,36 +256,38 @@ class Compressor:
     """Sums or averages the sparse gradients of all replicas, by index."""
     if gradients and self.observer:
       context.merge_call(
-        self._observe_rows, args=passed_rows.sent(gradients.values())
+        self._observe_rows, args=passed_rows.count_sent(gradients.values())
       )
-    if gradients and not self._told:
-      self._told = True
+    if gradients and not self._is_logged:
+      self._is_logged = True
       logging.warning(
-        'Not compressed: %s. Gradients of some rows (tf.IndexedSlices) travel '
-        'as they are.',
+        'Not compressed: %s. Sparse gradients (tf.IndexedSlices) are sent '
+        'uncompressed.',
         ', '.join(variables.specs[i].name for i in gradients),
       )
-    return dict(passed_rows.summed(context, gradients, mean))
+    return dict(passed_rows.sum_rows(context, gradients, mean))
 
-  def _join(self, strategy: tf.distribute.Strategy) -> remembered.Remembered:
+  def _get_states(
+    self, strategy: tf.distribute.Strategy
+  ) -> remembered.CodecStates:
     """Returns the workers' states; the first call creates the exchange."""
-    if self._remembered is None:
+    if self._states is None:
       kind = 'GPU' if tf.config.list_logical_devices('GPU') else 'CPU'
       exchange = strategies.of_strategy(
         strategy, f'/{kind}:0', self.num_workers
       )
       self._strategy = strategy
-      self._remembered = remembered.Remembered(exchange)
-      self._remembered.load(self._loaded)
+      self._states = remembered.CodecStates(exchange)
+      self._states.load(self._loaded)
     if strategy is not self._strategy:
       raise ValueError(
-        'strategy: expected the one in which gradients were compressed before, '
-        'received another. Make a new optimizer, or a new compressor.'
+        'strategy: expected the one under which gradients were compressed '
+        'before, received another. Create a new optimizer or Compressor.'
       )
-    return self._remembered
+    return self._states
 
   def _reducer(
-    self, variables: policy.Variables, states: remembered.Remembered
+    self, variables: policy.Variables, states: remembered.CodecStates
   ) -> reducers.Reducer:
     """Returns the `Reducer` of some variables, created once."""
     # XLA cannot compile the C++ kernels.
@@ -319,17 +321,17 @@ class Compressor:
       for count in counts
     )
     if self.observer:
-      exchange = self._join(strategy).exchange
+      exchange = self._get_states(strategy).exchange
       self.observer(passed_rows.PassedRows(bits, elements, exchange))
 
 
 def _worker_gradients(
-  of_worker: Callable[[tf.Tensor], list[tf.Tensor]],
+  compute: Callable[[tf.Tensor], list[tf.Tensor]],
   specs: Sequence[policy.VariableSpec],
 ) -> Callable[[tf.Tensor], reducers.WorkerGradients]:
   """Wraps a function so that it returns static shapes for a `Reducer`."""
   return lambda worker: reducers.WorkerGradients(
-    list(map(float_gradients.shaped, of_worker(worker), specs))
+    list(map(float_gradients.set_shape, compute(worker), specs))
   )
 
 
@@ -342,7 +344,7 @@ def _replica_context() -> tf.distribute.ReplicaContext:
   context = tf.distribute.get_replica_context()
   if context is None:
     raise ValueError(
-      'gradients: expected those of one replica, received them where no '
-      'replica computes. Call this inside of strategy.run.'
+      'gradients: expected a call in replica context, received one in '
+      'cross-replica context. Call this inside strategy.run.'
     )
   return context

@@ -61,8 +61,8 @@ class DeviceInputs:
     self._iterators: list[Iterator[Any]] = [iter(()) for _ in self._sources]
     self._are_compared = False
     self._sizes: list[int] = []
-    for place, source in enumerate(self._sources):
-      self._check_source(place, source)
+    for index, source in enumerate(self._sources):
+      self._check_source(index, source)
 
   def next(self) -> tuple[tf.Tensor, tf.Tensor, int]:
     """Returns the examples of a step; an input at its end starts again.
@@ -76,30 +76,30 @@ class DeviceInputs:
       ValueError: an input is empty, shapes of batches differ, or two devices
         received the same examples.
     """
-    batches = [self._again(place) for place in range(len(self._sources))]
-    for place, (images, _) in enumerate(batches):
+    batches = [self._next_batch(index) for index in range(len(self._sources))]
+    for index, (images, _) in enumerate(batches):
       if images.shape[1:] != batches[0][0].shape[1:]:
         raise ValueError(
-          f'{self._name(place)}: expected examples like those of '
-          f'{self._name(0)}, {_shown(batches[0][0])}, received '
-          f'{_shown(images)}. Give them one size.'
+          f'{self._name(index)}: expected examples like those of '
+          f'{self._name(0)}, {_describe(batches[0][0])}, received '
+          f'{_describe(images)}. Use one size for all devices.'
         )
     self._sizes = self._compare(batches) or self._sizes
-    own = [len(images) for images, _ in batches]
+    sizes = [len(images) for images, _ in batches]
     if self._exchange.group is None:
-      self._sizes = own
-    elif own != [self._sizes[number] for number in self._numbers]:
+      self._sizes = sizes
+    elif sizes != [self._sizes[number] for number in self._numbers]:
       raise ValueError(
-        f'{self._name(0)}: expected batches of as many examples as the first '
-        f'of each device, {self._sizes}, which other processes count on; '
-        f'received {own}. Use .repeat().batch(b, drop_remainder=True).'
+        f"{self._name(0)}: expected batches of the size of each device's first "
+        f'one, {self._sizes}, because other processes assume it; received '
+        f'{sizes}. Use .repeat().batch(b, drop_remainder=True).'
       )
     images, labels = zip(*batches, strict=True)
     with tf.device('/CPU:0'):
       joined = tf.concat(images, axis=0), tf.concat(labels, axis=0)
-      return *shares.deal(own, *joined), sum(self._sizes)
+      return *shares.deal(sizes, *joined), sum(self._sizes)
 
-  def once(self) -> Iterator[list[_Batch | None]]:
+  def iterate_once(self) -> Iterator[list[_Batch | None]]:
     """Iterates over all examples, each once.
 
     Yields:
@@ -109,61 +109,62 @@ class DeviceInputs:
       ValueError: an input is infinite, or two devices received the same
         examples.
     """
-    for place, source in enumerate(self._sources):
+    for index, source in enumerate(self._sources):
       if isinstance(source, tf.data.Dataset) and (
         source.cardinality() == tf.data.INFINITE_CARDINALITY
       ):
         raise ValueError(
-          f'{self._name(place)}: expected an input that ends, to score every '
-          'example once, received one that does not. Leave .repeat() out.'
+          f'{self._name(index)}: expected a finite input, to score every '
+          'example once, received an infinite one. Leave .repeat() out.'
         )
     self._iterators = [iter(source) for source in self._sources]
-    places = range(len(self._sources))
+    indices = range(len(self._sources))
     self._are_compared = False
     while True:
-      batches = [self._batch(place) for place in places]
+      batches = [self._read_batch(index) for index in indices]
       self._compare(batches)
       if all(batch is None for batch in batches):
         return
       yield batches
 
-  def _check_source(self, place: int, source: Iterable[Any]) -> None:
-    name = self._name(place)
+  def _check_source(self, index: int, source: Iterable[Any]) -> None:
+    name = self._name(index)
     if not hasattr(source, '__iter__'):
       raise ValueError(
         f'{name}: expected a tf.data.Dataset or another iterable of {_BATCH}, '
         f'received {type(source).__name__}. Return one from input_fn.'
       )
-    for other in range(place):
+    for other in range(index):
       if self._sources[other] is source and iter(source) is not source:
         raise ValueError(
-          f'{name}: expected examples of its own, received the same object as '
-          f'{self._name(other)}, which would see the same examples. {_SHARE}'
+          f'{name}: expected different examples, received the same object as '
+          f'{self._name(other)}, so both would read the same ones. {_SHARE}'
         )
 
-  def _again(self, place: int) -> _Batch:
+  def _next_batch(self, index: int) -> _Batch:
     """Returns a device's next batch, and the first after the last."""
-    batch = self._batch(place)
+    batch = self._read_batch(index)
     if batch is None:
-      self._iterators[place] = iter(self._sources[place])
-      batch = self._batch(place)
+      self._iterators[index] = iter(self._sources[index])
+      batch = self._read_batch(index)
     if batch is None:
       raise ValueError(
-        f'{self._name(place)}: expected another batch, received the end of '
-        'its input, which begins with none. Return a tf.data.Dataset or a '
-        'list that is not empty, or an iterator without an end.'
+        f'{self._name(index)}: expected another batch, received the end of '
+        'its input, also after starting again. Return a tf.data.Dataset or a '
+        'list that is not empty, or an infinite iterator.'
       )
     return batch
 
-  def _batch(self, place: int) -> _Batch | None:
+  def _read_batch(self, index: int) -> _Batch | None:
     """Returns a device's next (images, labels) as tensors; None at the end."""
-    element = next(self._iterators[place], None)
+    element = next(self._iterators[index], None)
     if element is None:
       return None
     if not isinstance(element, tuple | list) or len(element) != 2:
       raise ValueError(
-        f'{self._name(place)}: expected batches {_BATCH}, received '
-        f'{type(element).__name__} {_shown(element)}. Map the input to pairs.'
+        f'{self._name(index)}: expected batches {_BATCH}, received '
+        f'{type(element).__name__} {_describe(element)}. Map the input to '
+        'pairs.'
       )
     with tf.device('/CPU:0'):
       images = tf.cast(element[0], self._images.dtype)
@@ -177,13 +178,13 @@ class DeviceInputs:
     )
     if not fits:
       raise ValueError(
-        f'{self._name(place)}: expected {self._expected()}, received '
-        f'{_shown(images)} and {_shown(labels)}. Batch the input, and let '
-        'labels be the numbers of the classes.'
+        f'{self._name(index)}: expected {self._describe_expected()}, received '
+        f'{_describe(images)} and {_describe(labels)}. Batch the input, and '
+        'use class numbers as labels.'
       )
     return images, tf.cast(labels, tf.int32)
 
-  def _expected(self) -> str:
+  def _describe_expected(self) -> str:
     """Describes a valid batch, for messages."""
     if self._images.shape.rank is None:
       return f'{_BATCH} with b >= 1'
@@ -213,14 +214,14 @@ class DeviceInputs:
       other = seen.setdefault(row.tobytes(), number)
       if other != number:
         raise ValueError(
-          f'input_fn of device {number}: expected examples of its own, '
-          'received a first batch that equals that of device '
-          f'{other} to the bit. {_SHARE}'
+          f'input_fn of device {number}: expected different examples, '
+          'received a first batch that is bit-identical to that of device '
+          f'{other}. {_SHARE}'
         )
     return [int(row[0]) for row in rows]
 
-  def _name(self, place: int) -> str:
-    return f'input_fn of device {self._numbers[place]}'
+  def _name(self, index: int) -> str:
+    return f'input_fn of device {self._numbers[index]}'
 
 
 def _size_and_digest(batch: _Batch | None) -> np.ndarray:
@@ -231,7 +232,7 @@ def _size_and_digest(batch: _Batch | None) -> np.ndarray:
   return np.concatenate([[batch[1].shape[0]], *digests]).astype(np.int32)
 
 
-def _shown(value: Any) -> str:
+def _describe(value: Any) -> str:
   """Describes a tensor by its dtype and shape."""
   if not hasattr(value, 'shape'):
     return f'of {len(value)}' if hasattr(value, '__len__') else ''

@@ -20,24 +20,26 @@ def finite_variables(
     bool [variables].
   """
   _, rows = np.unique(codec.probed_variables(), return_inverse=True)
-  strange = tf.cast(~tf.math.is_finite(probe), tf.int32)
-  return tf.math.unsorted_segment_sum(strange, rows, codec.num_variables) < 1
+  not_finite = tf.cast(~tf.math.is_finite(probe), tf.int32)
+  return tf.math.unsorted_segment_sum(not_finite, rows, codec.num_variables) < 1
 
 
-def or_nan(finite: tf.Tensor, means: list[tf.Tensor]) -> list[tf.Tensor]:
+def mask_not_finite(
+  finite: tf.Tensor, means: list[tf.Tensor]
+) -> list[tf.Tensor]:
   """Sets means to NaN for variables whose gradients are not finite."""
 
-  def marked() -> list[tf.Tensor]:
+  def masked() -> list[tf.Tensor]:
     pairs = zip(tf.unstack(finite), means, strict=True)
     return [tf.where(known, m, float('nan')) for known, m in pairs]
 
   # The branch avoids copies in the usual case that all are finite.
   return tf.nest.flatten(
-    tf.cond(tf.reduce_all(finite), lambda: list(means), marked)
+    tf.cond(tf.reduce_all(finite), lambda: list(means), masked)
   )
 
 
-def checked(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
+def cast(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
   """Casts a gradient to float32, with the shape of its variable.
 
   Raises:
@@ -47,13 +49,13 @@ def checked(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
   if gradient.dtype not in _FLOATS:
     raise ValueError(
       f'{spec.name}: expected a gradient of float32, float16 or bfloat16, '
-      f'received {gradient.dtype.name}, of which codes would lose digits. Use '
+      f'received {gradient.dtype.name}, which codecs would round. Use '
       "keras.config.set_floatx('float32')."
     )
-  return shaped(tf.cast(gradient, tf.float32), spec)
+  return set_shape(tf.cast(gradient, tf.float32), spec)
 
 
-def shaped(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
+def set_shape(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
   """Sets the static shape of a gradient."""
   # Checked only if the shape is unknown: the check costs an operation per step.
   if gradient.shape.is_fully_defined():

@@ -53,7 +53,7 @@ class ParallelModel(building.BuiltModel):
     steps: steps taken.
   """
 
-  _workers_called = 'devices'
+  _workers_label = 'devices'
 
   def __init__(
     self,
@@ -76,7 +76,7 @@ class ParallelModel(building.BuiltModel):
     # Examples per device in a step, averaged over all devices.
     self._mean_share = tf.Variable(1.0, trainable=False)
     with tf.device(exchange.devices[0]):
-      self.model = _checked(model_fn())
+      self.model = _check_model(model_fn())
     self._exchange = exchange
     self._images = _images(self.model)
     self._inputs = self._open(input_fn)
@@ -84,7 +84,7 @@ class ParallelModel(building.BuiltModel):
       self.model,
       exchange,
       choices._replace(
-        loss=scoring.with_logits(minimized), mean_share=self._mean_share
+        loss=scoring.require_logits(minimized), mean_share=self._mean_share
       ),
     )
     self._synchronize_processes(choices)
@@ -106,8 +106,8 @@ class ParallelModel(building.BuiltModel):
     """
     if self.codec is None:
       raise ValueError(
-        'step: expected a model that is updated, received one of '
-        'optimizer=None. Call test() or evaluate(), or give an optimizer such '
+        'step: expected a model with an optimizer, received one with '
+        'optimizer=None. Call test() or evaluate(), or pass an optimizer such '
         "as 'nesterov:momentum=0.9'."
       )
     images, labels, num_examples = self._inputs.next()
@@ -144,8 +144,8 @@ class ParallelModel(building.BuiltModel):
     """
     if num_steps < 1:
       raise ValueError(
-        f'num_steps: expected 1 or more, received {num_steps}. Give the '
-        'batches of an epoch, for example.'
+        f'num_steps: expected 1 or more, received {num_steps}. Pass the number '
+        'of batches of an epoch, for example.'
       )
     results = []
     for _ in range(num_steps):
@@ -235,7 +235,7 @@ class ParallelModel(building.BuiltModel):
     if not str(path).endswith(('.weights.h5', '.keras')):
       raise ValueError(
         f"path: expected a name that ends in '.weights.h5' or '.keras', "
-        f'received {str(path)!r}. The first is of weights alone.'
+        f'received {str(path)!r}. The first stores only the weights.'
       )
     self.check_equal()
     if self._exchange.first == 0:
@@ -273,7 +273,7 @@ class ParallelModel(building.BuiltModel):
       for replica in others:
         replicas.copy(first, replica)
     sums = np.zeros([3])
-    for batches in inputs.once():
+    for batches in inputs.iterate_once():
       sums += self._score(batches).numpy()
     return scoring.mean_score(sums, self._exchange.group)
 
@@ -302,7 +302,7 @@ def _images(model: keras.Model) -> tf.TensorSpec:
   return tf.TensorSpec(inputs[0].shape, inputs[0].dtype)
 
 
-def _checked(model: keras.Model) -> keras.Model:
+def _check_model(model: keras.Model) -> keras.Model:
   """Returns the model if its variables exist.
 
   Raises:
@@ -310,8 +310,8 @@ def _checked(model: keras.Model) -> keras.Model:
   """
   if not isinstance(model, keras.Model) or not model.built:
     raise ValueError(
-      'model_fn: expected a keras.Model whose variables are made, received '
-      f'{type(model).__name__} without them. Return a model that begins with '
-      'keras.Input, or build it.'
+      'model_fn: expected a built keras.Model, received '
+      f'{type(model).__name__} without variables. Return a model that begins '
+      'with keras.Input, or call its build method.'
     )
   return model

@@ -26,7 +26,7 @@ class PassedRows(NamedTuple):
   exchange: protocol.Exchange
 
 
-def summed(
+def sum_rows(
   context: tf.distribute.ReplicaContext,
   gradients: dict[int, tf.IndexedSlices],
   mean: bool,
@@ -48,7 +48,7 @@ def summed(
     # TensorFlow's collectives fail inside `tf.cond`, which Keras uses if
     # `steps_per_execution` is above 1.
     merged = context.merge_call(
-      functools.partial(_joined_rows, mean),
+      functools.partial(_join_rows, mean),
       args=(
         [tf.identity(g.values) for g in gradients.values()],
         [tf.identity(g.indices) for g in gradients.values()],
@@ -62,11 +62,11 @@ def summed(
       )
     }
   op = tf.distribute.ReduceOp.MEAN if mean else tf.distribute.ReduceOp.SUM
-  of_all = context.all_reduce(op, list(gradients.values()))
-  return dict(zip(gradients, of_all, strict=True))
+  sums = context.all_reduce(op, list(gradients.values()))
+  return dict(zip(gradients, sums, strict=True))
 
 
-def sent(
+def count_sent(
   gradients: Collection[tf.IndexedSlices],
 ) -> tuple[tf.Tensor, tf.Tensor]:
   """Returns (bits, elements of values) that a replica sends, float64 []."""
@@ -76,7 +76,7 @@ def sent(
   return tf.add_n(bits), tf.add_n(elements)
 
 
-def _joined_rows(
+def _join_rows(
   mean: bool,
   strategy: tf.distribute.Strategy,
   values: Sequence[tf.Tensor],
@@ -85,16 +85,16 @@ def _joined_rows(
   """Concatenates all replicas' rows; a list of (values, indices) per device."""
   count = strategy.num_replicas_in_sync
 
-  def joined(device: str) -> list[tuple[tf.Tensor, tf.Tensor]]:
+  def join(device: str) -> list[tuple[tf.Tensor, tf.Tensor]]:
     with tf.device(device):
       found = []
       for pair in zip(values, indices, strict=True):
         parts = map(strategy.experimental_local_results, pair)
-        rows, places = (tf.concat(part, axis=0) for part in parts)
-        found.append((rows / count if mean else rows, places))
+        rows, row_indices = (tf.concat(part, axis=0) for part in parts)
+        found.append((rows / count if mean else rows, row_indices))
       return found
 
-  return [joined(device) for device in strategy.extended.worker_devices]
+  return [join(device) for device in strategy.extended.worker_devices]
 
 
 def _count(tensor: tf.Tensor) -> tf.Tensor:

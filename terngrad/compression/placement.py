@@ -42,6 +42,6 @@ def join(
       f"{rendezvous!r}. Use {{'cluster': 'tf_config'}}, for example."
     )
   names = devices_lib.named(devices)
-  own = len(names)
-  num_workers = own * cluster.num_processes
-  return coordination.join(cluster, own, num_workers, names)
+  num_devices = len(names)
+  num_workers = num_devices * cluster.num_processes
+  return coordination.join(cluster, num_devices, num_workers, names)

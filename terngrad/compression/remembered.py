@@ -30,7 +30,7 @@ _T = TypeVar('_T')
 _WORKERS, _VARIABLES = 'workers', 'variables'
 
 
-class Remembered:
+class CodecStates:
   """The states of this process's workers.
 
   Attributes:
@@ -53,9 +53,9 @@ class Remembered:
     # The variables of the loaded states; None for files of 0.2.
     self._loaded_model: Sequence[policy.VariableSpec] | None = None
     # Whether the indices in names of `_loaded` refer to `_model`.
-    self._placed = True
+    self._is_matched = True
     # Loaded rows of this process's workers; None if they are not among them.
-    self._own: slice | None = None
+    self._local_rows: slice | None = None
 
   def declare(
     self,
@@ -71,7 +71,7 @@ class Remembered:
       model: all trained variables.
     """
     self._model = model
-    dropped = self._place()
+    dropped = self._match_loaded()
     declared = {
       states.Key(key.name, variables[key.variable]): state
       for key, state in states.declared(codec).items()
@@ -79,7 +79,7 @@ class Remembered:
     fresh = {k: s for k, s in declared.items() if k not in self._declared}
     if fresh:
       self._declared |= fresh
-      dropped += apart(lambda: self._make(fresh))
+      dropped += run_in_thread(lambda: self._make(fresh))
     _warn(dropped)
 
   def _make(self, fresh: dict[states.Key, methods.State]) -> list[str]:
@@ -88,8 +88,8 @@ class Remembered:
       count = len(self.exchange.workers_of(index))
       workers = self.devices[index].workers
       workers |= states.of_workers(fresh, device, count)
-      of_all = {k: s for k, s in fresh.items() if s.owner == methods.SHARED}
-      self._shared[index] |= states.of_replica(of_all, device)
+      shared = {k: s for k, s in fresh.items() if s.owner == methods.SHARED}
+      self._shared[index] |= states.of_replica(shared, device)
     return self._restore(fresh)
 
   def arrays(self) -> dict[str, np.ndarray]:
@@ -104,14 +104,14 @@ class Remembered:
     found = dict(self._loaded)
     for key in self._declared:
       found[_name(key)] = np.stack(
-        [variable.numpy() for variable in self._in_order(key)]
+        [variable.numpy() for variable in self._variables_of(key)]
       )
     if self._declared:
       exchange = self.exchange
       found[_WORKERS] = np.array(
         [exchange.first, exchange.own, exchange.num_workers]
       )
-    model = self._model if self._placed else self._loaded_model
+    model = self._model if self._is_matched else self._loaded_model
     if found and model:
       found[_VARIABLES] = state_matching.encode(model)
     return found
@@ -128,49 +128,49 @@ class Remembered:
     self._loaded_model = (
       None if listed is None else state_matching.decode(listed)
     )
-    self._placed = False
+    self._is_matched = False
     if _WORKERS in self._loaded:
-      self._find_own()
+      self._find_local_rows()
     if self._model:
-      _warn(self._place() + self._restore(self._declared))
+      _warn(self._match_loaded() + self._restore(self._declared))
 
-  def _find_own(self) -> None:
+  def _find_local_rows(self) -> None:
     """Finds which of the loaded rows belong to this process's workers."""
     first, count, total = self._loaded[_WORKERS]
     exchange = self.exchange
     begin = exchange.first - first
-    has_own = 0 <= begin and begin + exchange.own <= count
-    self._own = slice(begin, begin + exchange.own)
-    if total != exchange.num_workers or not has_own:
-      self._own = None
+    are_included = 0 <= begin and begin + exchange.own <= count
+    self._local_rows = slice(begin, begin + exchange.own)
+    if total != exchange.num_workers or not are_included:
+      self._local_rows = None
       logging.warning(
-        'States of %d of %d workers were saved and there are %d of %d now: '
-        'each gets the mean of those, or its range where it has one.',
+        'Codec states of %d of %d workers were saved; this process has %d of '
+        '%d. Each worker loads their mean, or its range of a divided state.',
         *(count, total, exchange.own, exchange.num_workers),
       )
 
-  def _place(self) -> list[str]:
+  def _match_loaded(self) -> list[str]:
     """Renames loaded states by `_model`; returns variables of dropped ones."""
-    if self._placed:
+    if self._is_matched:
       return []
-    self._placed = True
+    self._is_matched = True
     saved, numbers = self._loaded_model, set(map(_number, self._loaded))
     if saved is not None:
-      places = state_matching.match(saved, self._model)
+      indices = state_matching.match(saved, self._model)
     elif numbers - {None} <= set(range(len(self._model))):
-      places = {number: number for number in range(len(self._model))}
+      indices = {number: number for number in range(len(self._model))}
     else:
       # A variable was removed; which one is unknown.
-      places = {}
+      indices = {}
     loaded, self._loaded = self._loaded, {}
     for name, array in loaded.items():
       number = _number(name)
       if number is None:
         self._loaded[name] = array
-      elif number in places:
-        self._loaded[f'{name.rpartition(":")[0]}:{places[number]}'] = array
-    lost = {n for n in numbers if n is not None} - places.keys()
-    return [_spelled(saved, number) for number in lost]
+      elif number in indices:
+        self._loaded[f'{name.rpartition(":")[0]}:{indices[number]}'] = array
+    lost = {n for n in numbers if n is not None} - indices.keys()
+    return [_path(saved, number) for number in lost]
 
   def residuals(self, indices: Iterable[int]) -> list[list[tf.Variable]]:
     """Returns the error feedback residuals of each worker of this process.
@@ -178,10 +178,10 @@ class Remembered:
     `indices` are the indices of their variables in the model.
     """
     keys = (states.Key(error_feedback.RESIDUAL, index) for index in indices)
-    rows = [self._in_order(key) for key in keys if key in self._declared]
+    rows = [self._variables_of(key) for key in keys if key in self._declared]
     return [list(row) for row in zip(*rows, strict=True)]
 
-  def _in_order(self, key: states.Key) -> list[tf.Variable]:
+  def _variables_of(self, key: states.Key) -> list[tf.Variable]:
     """Returns the variable of each worker, or the one that they share."""
     workers, shared = zip(*self.devices, strict=True)
     if self._declared[key].owner == methods.SHARED:
@@ -202,35 +202,35 @@ class Remembered:
       for key in keys
       if _name(key) in self._loaded
     }
-    strange = [key for key in rows if not self._fits(key, rows[key])]
-    if strange and self._loaded_model is None:
+    mismatched = [key for key in rows if not self._fits(key, rows[key])]
+    if mismatched and self._loaded_model is None:
       # If one index is wrong, others may be wrong too.
-      strange = list(rows)
+      mismatched = list(rows)
     for key in rows:
       del self._loaded[_name(key)]
-      if key not in strange:
+      if key not in mismatched:
         self._assign(key, rows[key])
-    return [_spelled(self._model, key.variable) for key in strange]
+    return [_path(self._model, key.variable) for key in mismatched]
 
   def _fits(self, key: states.Key, rows: np.ndarray) -> bool:
     state = self._declared[key]
-    is_cut = state.dealt == methods.RANGES and self._own is None
-    return is_cut or rows.shape[1:] == tuple(state.shape)
+    is_by_range = state.dealt == methods.RANGES and self._local_rows is None
+    return is_by_range or rows.shape[1:] == tuple(state.shape)
 
   def _assign(self, key: states.Key, rows: np.ndarray) -> None:
     if self._declared[key].owner == methods.SHARED:
       for _, shared in self.devices:
         shared[key].assign(rows[0])
       return
-    own, exchange = self._own, self.exchange
-    if own is None:
-      rows = self._for_workers(self._declared[key], rows)
-      own = slice(exchange.first, exchange.first + exchange.own)
-    rows = rows[own]
-    for variable, row in zip(self._in_order(key), rows, strict=True):
+    local_rows, exchange = self._local_rows, self.exchange
+    if local_rows is None:
+      rows = self._convert_rows(self._declared[key], rows)
+      local_rows = slice(exchange.first, exchange.first + exchange.own)
+    rows = rows[local_rows]
+    for variable, row in zip(self._variables_of(key), rows, strict=True):
       variable.assign(row)
 
-  def _for_workers(self, state: methods.State, rows: np.ndarray) -> np.ndarray:
+  def _convert_rows(self, state: methods.State, rows: np.ndarray) -> np.ndarray:
     """Converts the saved rows to rows of all current workers."""
     if state.dealt == methods.RANGES:
       first, _, total = self._loaded[_WORKERS]
@@ -240,7 +240,7 @@ class Remembered:
     return dealing.for_workers(state, rows, self.exchange.num_workers)
 
 
-def apart(make: Callable[[], _T]) -> _T:
+def run_in_thread(make: Callable[[], _T]) -> _T:
   """Calls a function that creates variables in a separate thread.
 
   A new thread inherits neither the graph being traced nor the strategy, which
@@ -260,7 +260,7 @@ def _number(name: str) -> int | None:
   return int(number) if colon and number.isdecimal() else None
 
 
-def _spelled(model: Sequence[policy.VariableSpec] | None, number: int) -> str:
+def _path(model: Sequence[policy.VariableSpec] | None, number: int) -> str:
   """Returns the path of a variable, or its index if no path is known."""
   return (model and model[number].name) or f'variable {number}'
 
@@ -268,8 +268,8 @@ def _spelled(model: Sequence[policy.VariableSpec] | None, number: int) -> str:
 def _warn(dropped: Iterable[str]) -> None:
   if dropped:
     logging.warning(
-      'States of codes were saved for %s, which this model does not train, or '
-      'not in that shape, or by a code that keeps other shapes. They are '
-      'dropped; new ones begin with their first values.',
+      'Saved codec states of %s were dropped and start from initial values: '
+      'the model does not train these variables, or their shapes or the shapes '
+      "of the codec's states differ from the saved ones.",
       ', '.join(sorted(set(dropped))),
     )

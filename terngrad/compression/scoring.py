@@ -61,7 +61,7 @@ class Score(NamedTuple):
   num_examples: int
 
 
-def right_guesses(outputs: passes.Outputs, labels: tf.Tensor) -> tf.Tensor:
+def count_correct(outputs: passes.Outputs, labels: tf.Tensor) -> tf.Tensor:
   """Counts the labels that have the largest logit.
 
   Args:
@@ -87,7 +87,7 @@ def _check_logits(outputs: passes.Outputs) -> None:
     raise ValueError(
       'model_fn: expected a model from images to logits [b, classes], received '
       f'one whose outputs are {type(logits).__name__} {shape}. End it with a '
-      'dense layer of a unit a class.'
+      'dense layer of one unit per class.'
     )
 
 
@@ -117,7 +117,7 @@ def loss_function(loss: passes.LossFunction | None) -> passes.LossFunction:
   return minimized
 
 
-def with_logits(minimized: passes.LossFunction) -> passes.LossFunction:
+def require_logits(minimized: passes.LossFunction) -> passes.LossFunction:
   """Wraps a loss so that it refuses outputs that do not begin with logits."""
 
   def loss(outputs: passes.Outputs, labels: tf.Tensor) -> tf.Tensor:
@@ -141,20 +141,20 @@ def make_scorer(
     of examples.
   """
 
-  def of_device(
+  def score_device(
     replica: replicas_lib.Replica, images: tf.Tensor, labels: tf.Tensor
   ) -> tf.Tensor:
     with tf.device(replica.device):
       outputs = outputs_of(model, plan, replica, images)
       count = tf.cast(tf.size(labels), tf.float64)
       loss = tf.cast(minimized(outputs, labels), tf.float64)
-      return tf.stack([count * loss, right_guesses(outputs, labels), count])
+      return tf.stack([count * loss, count_correct(outputs, labels), count])
 
   @tf.function(reduce_retracing=True)
   def score(batches: Batches) -> tf.Tensor:
     return tf.add_n(
       [
-        of_device(replica, *batch)
+        score_device(replica, *batch)
         for replica, batch in zip(replicas, batches, strict=True)
         if batch is not None
       ]
@@ -171,11 +171,11 @@ def outputs_of(
 ) -> passes.Outputs:
   """Computes a replica's outputs without dropout."""
   parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
-  held = [
+  state_variables = [
     tf.convert_to_tensor(v) for v in (*replica.statistics, *replica.frozen)
   ]
   # The seeds are not used without dropout.
-  state = passes.with_seeds(plan, held, tf.zeros([2], tf.uint32))
+  state = passes.with_seeds(plan, state_variables, tf.zeros([2], tf.uint32))
   return model.stateless_call(parameters, state, images, training=False)[0]
 
 
@@ -191,12 +191,12 @@ def mean_score(sums: np.ndarray, group: groups.Group | None) -> Score:
   """
   if group is not None:
     # Sent as int32 words, so that counts stay exact.
-    everyone = group.all_gather_now(sums.view(np.int32)[np.newaxis])
-    sums = everyone.view(np.float64).sum(axis=0)
+    gathered = group.all_gather_now(sums.view(np.int32)[np.newaxis])
+    sums = gathered.view(np.float64).sum(axis=0)
   loss, right, count = (float(number) for number in sums)
   if not count:
     raise ValueError(
       'input_fn: expected at least one example, received none on any device. '
-      'Look at what the input reads.'
+      'Check what input_fn reads.'
     )
   return Score(loss / count, right / count, int(count))

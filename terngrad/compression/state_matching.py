@@ -59,7 +59,7 @@ def match(saved: _Specs, present: _Specs) -> dict[int, int]:
   by_position = {index: index for index in range(len(present))}
   if not by_path:
     return by_position
-  if _unnumbered(saved) != _unnumbered(present):
+  if _drop_numbers(saved) != _drop_numbers(present):
     return by_path
   if by_path.items() <= by_position.items():
     return by_position
@@ -70,14 +70,17 @@ def match(saved: _Specs, present: _Specs) -> dict[int, int]:
 
 def _by_path(saved: _Specs, present: _Specs) -> dict[int, int]:
   """Matches by paths and shapes only."""
-  then, now = _paths(saved), _paths(present)
+  old_paths, new_paths = _paths(saved), _paths(present)
   if _root(saved) and _root(saved) == _root(present):
-    then, now = ([_cut(path) for path in paths] for paths in (then, now))
-  places = _unique(now)
+    old_paths, new_paths = (
+      [_drop_root(path) for path in paths] for paths in (old_paths, new_paths)
+    )
+  positions = _unique(new_paths)
   return {
-    index: places[path]
-    for path, index in _unique(then).items()
-    if path in places and saved[index].shape == present[places[path]].shape
+    index: positions[path]
+    for path, index in _unique(old_paths).items()
+    if path in positions
+    and saved[index].shape == present[positions[path]].shape
   }
 
 
@@ -98,11 +101,11 @@ def _root(specs: _Specs) -> str | None:
   return _NUMBER.sub('', roots.pop()) if whole else None
 
 
-def _cut(path: str) -> str:
+def _drop_root(path: str) -> str:
   return path.partition('/')[2]
 
 
-def _unnumbered(specs: _Specs) -> list[list[str]]:
+def _drop_numbers(specs: _Specs) -> list[list[str]]:
   """Splits paths into names without the numbers that Keras appends."""
   return [
     [_NUMBER.sub('', name) for name in path.split('/')]

@@ -96,12 +96,12 @@ class Trainer(building.BuiltModel):
         changed.
     """
     workers = self._exchange.num_workers
-    given = tuple(images.shape), tuple(labels.shape)
-    if given[0][:2] != given[1] or given[1][:1] != (workers,):
+    shapes = tuple(images.shape), tuple(labels.shape)
+    if shapes[0][:2] != shapes[1] or shapes[1][:1] != (workers,):
       raise ValueError(
         f'step: expected images [{workers}, b, ...] and labels [{workers}, b], '
-        f'the examples of every worker, received {list(given[0])} and '
-        f'{list(given[1])}. Split the batch by workers.'
+        f'the examples of every worker, received {list(shapes[0])} and '
+        f'{list(shapes[1])}. Split the batch by workers.'
       )
     return self._take(images, labels, learning_rate)
 

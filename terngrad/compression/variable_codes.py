@@ -8,23 +8,23 @@ from terngrad.codec import policy
 from terngrad.codec.methods import registry
 
 # A codec, or a dict from regular expressions of variable names to codecs.
-Spelled: TypeAlias = str | dict[str, str]
+CodecOption: TypeAlias = str | dict[str, str]
 
 
-def rules(codec: Spelled) -> list[tuple[str, str]]:
+def rules(codec: CodecOption) -> list[tuple[str, str]]:
   """Converts a codec to pairs of a regular expression and a codec."""
   if isinstance(codec, str):
     return [('', codec)]
   if isinstance(codec, dict) and codec:
     return list(codec.items())
   raise ValueError(
-    "codec: expected a text such as 'ternary', or a dict of regular "
-    f'expressions of variables to such texts, received {codec!r}.'
+    "codec: expected a text such as 'ternary', or a dict from regular "
+    f'expressions of variable names to such texts, received {codec!r}.'
   )
 
 
 def methods(
-  codec: Spelled, variables: policy.Variables, num_workers: int
+  codec: CodecOption, variables: policy.Variables, num_workers: int
 ) -> tuple[method.Method, ...]:
   """Returns the compression method of each variable.
 
@@ -32,14 +32,14 @@ def methods(
     ValueError: no expression matches the name of a variable.
   """
 
-  def found_by(pattern: str) -> policy.Predicate:
+  def match_name(pattern: str) -> policy.Predicate:
     return lambda spec: re.search(pattern, spec.name) is not None
 
-  decided = [
+  rules_with_methods = [
     (lambda spec: spec.name in variables.plain, registry.method('identity')),
     *(
-      (found_by(pattern), registry.method(text, num_workers))
+      (match_name(pattern), registry.method(text, num_workers))
       for pattern, text in rules(codec)
     ),
   ]
-  return policy.policy(decided, variables.specs)
+  return policy.policy(rules_with_methods, variables.specs)

@@ -16,8 +16,8 @@ __all__ = [
 
 _REMOVED = {
   'CompressedReduce': (
-    'terngrad.keras.CompressedReduce is gone. Wrap the optimizer with '
-    'terngrad.keras.CompressedOptimizer; in a training loop of your own, call '
+    'terngrad.keras.CompressedReduce was removed. Wrap the optimizer with '
+    'terngrad.keras.CompressedOptimizer; in a custom training loop, call '
     'terngrad.compress on the gradients.'
   )
 }

@@ -46,7 +46,9 @@ def unmasked_positions(model: keras.Model, data: Any) -> list[tf.Tensor | None]:
 
 
 @contextlib.contextmanager
-def weighed(model: keras.Model, shares: Shares | None) -> Iterator[list[bool]]:
+def weight_losses(
+  model: keras.Model, shares: Shares | None
+) -> Iterator[list[bool]]:
   """Weights a model's losses by the worker's share of unmasked positions.
 
   Args:
@@ -71,7 +73,7 @@ def weighed(model: keras.Model, shares: Shares | None) -> Iterator[list[bool]]:
     if any(found):
       _check(model, original)
       if shares is not None:
-        sample_weight = _weights(y_pred, sample_weight, shares)
+        sample_weight = _scale_weights(y_pred, sample_weight, shares)
     return original(x, y, y_pred, sample_weight, **options)
 
   # While this attribute exists, it hides the method of the class.
@@ -86,22 +88,22 @@ def weighed(model: keras.Model, shares: Shares | None) -> Iterator[list[bool]]:
       del model.compute_loss
 
 
-def _weights(y_pred: Any, sample_weight: Any, shares: Shares) -> Any:
+def _scale_weights(y_pred: Any, sample_weight: Any, shares: Shares) -> Any:
   """Multiplies the sample weights of masked outputs by their factor."""
   outputs = keras.tree.flatten(y_pred)
   weights = keras.tree.flatten(sample_weight)
   if not keras.tree.is_nested(sample_weight):
     weights = weights * len(outputs)
-  weighed_ones = [
-    weight if total is None else _weighed(output, weight, total * shares.rows)
+  scaled = [
+    weight if total is None else _scale(output, weight, total * shares.rows)
     for output, weight, total in zip(
       outputs, weights, shares.unmasked, strict=True
     )
   ]
-  return keras.tree.pack_sequence_as(y_pred, weighed_ones)
+  return keras.tree.pack_sequence_as(y_pred, scaled)
 
 
-def _weighed(
+def _scale(
   output: tf.Tensor, weight: tf.Tensor | None, total: tf.Tensor
 ) -> tf.Tensor:
   """Returns sample weights that weight one worker's mean loss.
@@ -136,13 +138,13 @@ def _check(model: keras.Model, compute_loss: Callable[..., Any]) -> None:
     if loss is not None
   ]
   stock = keras.Model.compute_loss
-  own = getattr(compute_loss, '__func__', None) is not stock
-  if own or not set(reductions) <= set(_MEANS):
+  is_custom = getattr(compute_loss, '__func__', None) is not stock
+  if is_custom or not set(reductions) <= set(_MEANS):
     received = (
-      "the model's own compute_loss" if own else ', '.join(map(str, reductions))
+      'a custom compute_loss' if is_custom else ', '.join(map(str, reductions))
     )
     raise ValueError(
-      "loss: expected reduction='sum_over_batch_size' where outputs are masked "
-      f'and workers are virtual, received {received}. Use that reduction, or '
-      'train under MirroredStrategy, where each replica reduces its own rows.'
+      "loss: expected reduction='sum_over_batch_size' for masked outputs with "
+      f'virtual workers, received {received}. Use that reduction, or train '
+      'under MirroredStrategy, where each replica reduces its local rows.'
     )

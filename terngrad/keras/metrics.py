@@ -58,11 +58,11 @@ class CompressionMetrics(keras.callbacks.Callback):
     super().__init__()
     if every < 1:
       raise ValueError(
-        f'every: expected 1 or more, received {every}. Use 10 for figures '
-        'after each ten steps.'
+        f'every: expected 1 or more, received {every}. Use every=10 to update '
+        'the logs every 10 steps.'
       )
     self.every = every
-    self._means = remembered.apart(_Means)
+    self._means = remembered.run_in_thread(_Means)
 
   def set_model(self, model: keras.Model) -> None:
     """Registers an observer with the model's optimizer.
@@ -74,12 +74,12 @@ class CompressionMetrics(keras.callbacks.Callback):
       ValueError: the model has another optimizer.
     """
     super().set_model(model)
-    self._observe_by(self._observe)
+    self._set_observer(self._observe)
 
   def on_train_end(self, logs: _Logs = None) -> None:
     """Removes the observer, so that a later fit computes no figures."""
     del logs
-    self._observe_by(None)
+    self._set_observer(None)
 
   def on_epoch_begin(self, epoch: int, logs: _Logs = None) -> None:
     """Resets the means."""
@@ -97,8 +97,8 @@ class CompressionMetrics(keras.callbacks.Callback):
     if logs is not None:
       logs.update(self._means.results())
 
-  def _observe_by(self, observer: reduced.Observer | None) -> None:
-    compressor = optimizers.compressed(self.model.optimizer).compressor
+  def _set_observer(self, observer: reduced.Observer | None) -> None:
+    compressor = optimizers.find_compressed(self.model.optimizer).compressor
     compressor.observer = observer
     # Keras creates the function again when `fit` begins.
     self.model.train_function = None
@@ -179,13 +179,16 @@ def figures(observed: reduced.Observed) -> dict[str, tf.Tensor]:
   means = observed.reduced.means[0]
   zeros = tf.add_n([tf.reduce_sum(tf.cast(m == 0, tf.float32)) for m in means])
   found = {ZEROS: zeros / observed.codec.num_elements}
-  here = observed.gradients
-  if here and len(here) == observed.exchange.num_workers:
-    exact = [tf.add_n(values) / len(here) for values in zip(*here, strict=True)]
-    lost = [e - m for e, m in zip(exact, means, strict=True)]
-    found[ERROR] = tf.math.divide_no_nan(_norm(lost), _norm(exact))
+  gradients = observed.gradients
+  if gradients and len(gradients) == observed.exchange.num_workers:
+    exact = [
+      tf.add_n(values) / len(gradients)
+      for values in zip(*gradients, strict=True)
+    ]
+    errors = [e - m for e, m in zip(exact, means, strict=True)]
+    found[ERROR] = tf.math.divide_no_nan(_norm(errors), _norm(exact))
   if observed.residuals:
-    norms = [_norm(own) for own in observed.residuals]
+    norms = [_norm(residuals) for residuals in observed.residuals]
     found[RESIDUAL] = _norm(norms) / len(norms) ** 0.5
   return found
 

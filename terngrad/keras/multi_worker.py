@@ -35,7 +35,7 @@ def repair_multi_worker() -> bool:
   first, last = _BROKEN
   if not first <= version <= last:
     logging.info(
-      'Keras %s is not among those that need a repair, %d.%d to %d.%d.',
+      'Keras %s is not patched: only %d.%d to %d.%d are known to need it.',
       *(keras.__version__, *first, *last),
     )
     return False
@@ -43,27 +43,29 @@ def repair_multi_worker() -> bool:
     return False
   from keras.src.backend.tensorflow import trainer
 
-  whole = trainer.TensorFlowTrainer
-  whole._maybe_symbolic_build = _with_local_batches(whole._maybe_symbolic_build)
-  trainer.reduce_per_replica = _with_scalars(trainer.reduce_per_replica)
+  patched = trainer.TensorFlowTrainer
+  patched._maybe_symbolic_build = _use_local_batches(
+    patched._maybe_symbolic_build
+  )
+  trainer.reduce_per_replica = _average_scalars(trainer.reduce_per_replica)
   _done.append(True)
   return True
 
 
-def _is_of_several_processes(strategy: tf.distribute.Strategy) -> bool:
+def _has_several_processes(strategy: tf.distribute.Strategy) -> bool:
   return (
     isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy)
     and strategy.extended._in_multi_worker_mode()
   )
 
 
-def _with_local_batches(build: Callable[..., Any]) -> Callable[..., Any]:
+def _use_local_batches(build: Callable[..., Any]) -> Callable[..., Any]:
   """Wraps `_maybe_symbolic_build` to use the shapes of one replica."""
 
   @functools.wraps(build)
-  def repaired(self: keras.Model, *arguments: Any, **named: Any) -> Any:
+  def patched(self: keras.Model, *arguments: Any, **named: Any) -> Any:
     strategy = self.distribute_strategy
-    if not _is_of_several_processes(strategy):
+    if not _has_several_processes(strategy):
       return build(self, *arguments, **named)
 
     def first(reduce_op: Any, value: Any, axis: int | None) -> Any:
@@ -79,23 +81,23 @@ def _with_local_batches(build: Callable[..., Any]) -> Callable[..., Any]:
     finally:
       del strategy.reduce
 
-  return repaired
+  return patched
 
 
-def _with_scalars(
+def _average_scalars(
   reduce_per_replica: Callable[..., Any],
 ) -> Callable[..., Any]:
   """Wraps `reduce_per_replica` to average scalars over the replicas."""
 
   @functools.wraps(reduce_per_replica)
-  def repaired(
+  def patched(
     values: Any, strategy: tf.distribute.Strategy, reduction: str
   ) -> Any:
     is_mean = reduction in ('auto', 'mean')
-    if not (is_mean and _is_of_several_processes(strategy)):
+    if not (is_mean and _has_several_processes(strategy)):
       return reduce_per_replica(values, strategy, reduction)
     return keras.tree.map_structure(
       lambda value: strategy.reduce('MEAN', value, axis=None), values
     )
 
-  return repaired
+  return patched

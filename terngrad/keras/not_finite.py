@@ -14,7 +14,7 @@ from terngrad.step import loss_scaling
 SKIP, RAISE, PASS = ACTIONS = 'skip', 'raise', 'pass'
 
 
-class Found(NamedTuple):
+class FiniteCheck(NamedTuple):
   """Which gradients of a step are finite; equal on all replicas.
 
   Attributes:
@@ -45,7 +45,7 @@ class Guard:
     if action not in ACTIONS:
       raise ValueError(
         f'on_not_finite: expected one of {", ".join(ACTIONS)}, received '
-        f'{action!r}. Use {SKIP!r} to leave weights as they are in such a step.'
+        f'{action!r}. Use {SKIP!r} to leave weights unchanged in such a step.'
       )
     self.action = action
     self._is_logged = False
@@ -54,7 +54,7 @@ class Guard:
     self,
     update: Callable[..., None],
     arguments: tuple[Any, ...],
-    found: Found,
+    found: FiniteCheck,
   ) -> None:
     """Calls `update` in each replica if all workers' gradients are finite.
 
@@ -80,7 +80,7 @@ class Guard:
           update(*arguments)
 
       first = strategy.experimental_local_results
-      here = Found(first(finite)[0], found.names, first(step)[0])
+      here = FiniteCheck(first(finite)[0], found.names, first(step)[0])
       tf.cond(tf.reduce_all(here.finite), take, lambda: self._refuse(here))
 
     tf.__internal__.distribute.interim.maybe_merge_call(
@@ -91,11 +91,11 @@ class Guard:
       *arguments,
     )
 
-  def report(self, found: Found) -> None:
+  def report(self, found: FiniteCheck) -> None:
     """Logs once per process that a gradient is not finite."""
     tf.cond(tf.reduce_all(found.finite), lambda: None, lambda: self._log(found))
 
-  def _refuse(self, found: Found) -> None:
+  def _refuse(self, found: FiniteCheck) -> None:
     if self.action == SKIP:
       self._log(found)
       return
@@ -106,37 +106,37 @@ class Guard:
         'with jit_compile=False.'
       )
     message = [
-      _described(found),
-      'Lower the learning rate, or look at the data.',
+      _describe(found),
+      'Lower the learning rate, or check the data.',
     ]
     tf.debugging.Assert(False, [tf.strings.join(message, ' ')])
 
-  def _log(self, found: Found) -> None:
+  def _log(self, found: FiniteCheck) -> None:
     # XLA programs cannot call Python.
     if not self._is_logged and not float_gradients.is_compiled_by_xla():
-      tf.py_function(self._log_once, [_described(found)], [])
+      tf.py_function(self._log_once, [_describe(found)], [])
 
-  def _log_once(self, described: tf.Tensor) -> None:
+  def _log_once(self, message: tf.Tensor) -> None:
     if self._is_logged:
       return
     self._is_logged = True
     consequence = (
       'Their update is NaN, as without compression'
       if self.action == PASS
-      else 'The step was skipped: weights, optimizer and codes are as before'
+      else 'The step was skipped: weights, optimizer and codec are unchanged'
     )
     logging.warning(
       '%s %s. Further such steps are not logged.',
-      *(described.numpy().decode(), consequence),
+      *(message.numpy().decode(), consequence),
     )
 
 
-def of_each(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
+def are_finite(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
   """Tests whether all elements of each tensor are finite; bool [tensors]."""
   return tf.stack([loss_scaling.all_finite([tensor]) for tensor in tensors])
 
 
-def _described(found: Found) -> tf.Tensor:
+def _describe(found: FiniteCheck) -> tf.Tensor:
   """Describes which variables are not finite at which step; string []."""
   names = tf.boolean_mask(tf.constant(found.names), ~found.finite)
   return tf.strings.join(
@@ -144,7 +144,7 @@ def _described(found: Found) -> tf.Tensor:
       'Step ',
       tf.strings.as_string(found.step + 1),
       ': expected finite gradients, received NaN or infinity on at least one '
-      'worker, of ',
+      'worker for ',
       tf.strings.reduce_join(names, separator=', '),
       '.',
     ]

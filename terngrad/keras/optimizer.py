@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Gradient: TypeAlias = compressors.Gradient
 
 # Attributes that Keras, its callbacks and `LossScaleOptimizer` read.
-_OF_INNER = (
+_FORWARDED = (
   '_iterations',
   '_trainable_variables',
   'clipnorm',
@@ -49,11 +49,11 @@ _OF_INNER = (
   'weight_decay',
 )
 # Options with which Keras converts sparse gradients to dense ones.
-_MAKE_DENSE = ('global_clipnorm', 'gradient_accumulation_steps')
+_DENSE_OPTIONS = ('global_clipnorm', 'gradient_accumulation_steps')
 _STATE = 'state:'
 
 
-def _of_inner(name: str) -> property:
+def _forward_property(name: str) -> property:
   """Returns a property that forwards to the wrapped optimizer."""
 
   def write(self: 'CompressedOptimizer', value: Any) -> None:
@@ -88,7 +88,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
   def __init__(
     self,
     optimizer: keras.optimizers.Optimizer | str | dict[str, Any],
-    codec: variable_codes.Spelled = 'ternary',
+    codec: variable_codes.CodecOption = 'ternary',
     seed: int = 0,
     name: str | None = None,
     on_not_finite: str = not_finite.SKIP,
@@ -179,36 +179,36 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     if not self.built and trainable_variables is not None:
       with keras.name_scope(self.name):
         self.build(list(trainable_variables))
-    self._warn_of_whole_tables(grads, trainable_variables)
+    self._warn_dense(grads, trainable_variables)
     pairs = self._pairs(grads, trainable_variables)
     if not pairs or self.on_not_finite == not_finite.PASS:
       inner.apply(grads, trainable_variables)
       return
     gradients, variables = zip(*pairs, strict=True)
-    chosen = known(inner, variables)
+    chosen = policy_variables(inner, variables)
     # Reduce before the wrapped `apply`, which decays the weights first.
     if inner.gradient_accumulation_steps:
-      sums = self._accumulated(gradients, variables, chosen)
+      sums = self._accumulate(gradients, variables, chosen)
     else:
       sums = self._compressor.reduce(
-        _as_updated(self.clipped(gradients), variables),
+        _cast_float64(self.clipped(gradients), variables),
         chosen,
         inner._iterations,
       )
     self._guard.apply(
       self._apply_sums,
       (grads, trainable_variables, sums.values),
-      self._found(sums, chosen),
+      self._finite_check(sums, chosen),
     )
 
-  def _warn_of_whole_tables(
+  def _warn_dense(
     self,
     gradients: Sequence[Gradient | None],
     variables: Sequence[keras.Variable] | None,
   ) -> None:
     """Logs once which sparse gradients the wrapped optimizer makes dense."""
     inner = self.inner_optimizer
-    causes = [name for name in _MAKE_DENSE if getattr(inner, name)]
+    causes = [name for name in _DENSE_OPTIONS if getattr(inner, name)]
     names = [
       getattr(variable, 'path', variable.name)
       for gradient, variable in zip(
@@ -219,9 +219,9 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     if causes and names and not self._warned:
       self._warned = True
       logging.warning(
-        'Compressed as whole variables: %s. %s makes gradients of some rows '
-        '(tf.IndexedSlices) dense, in Keras too. With clipnorm or clipvalue '
-        'they stay rows, which travel as they are.',
+        'Compressed as dense gradients: %s. Keras makes sparse gradients '
+        '(tf.IndexedSlices) dense because of %s. With only clipnorm or '
+        'clipvalue they stay sparse and are sent uncompressed.',
         *(', '.join(names), ' and '.join(causes)),
       )
 
@@ -258,23 +258,23 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
 
   def save_own_variables(self, store: MutableMapping[str, np.ndarray]) -> None:
     """Writes the wrapped optimizer's variables and the codec's state."""
-    kept: dict[str, np.ndarray] = {}
-    self.inner_optimizer.save_own_variables(kept)
+    arrays: dict[str, np.ndarray] = {}
+    self.inner_optimizer.save_own_variables(arrays)
     for name, array in self._compressor.saved().items():
-      kept[_STATE + name] = array
-    for name, array in kept.items():
+      arrays[_STATE + name] = array
+    for name, array in arrays.items():
       store[name] = array
 
   def load_own_variables(self, store: Mapping[str, np.ndarray]) -> None:
     """Loads variables saved by this optimizer or by the wrapped one alone."""
     arrays = {name: store[name] for name in store.keys()}
     states = {n: a for n, a in arrays.items() if n.startswith(_STATE)}
-    own = {n: a for n, a in arrays.items() if n not in states}
+    variables = {n: a for n, a in arrays.items() if n not in states}
     # Load the states first: Keras raises at the first slot of another shape.
     self._compressor.load(
       {name.removeprefix(_STATE): array[...] for name, array in states.items()}
     )
-    self.inner_optimizer.load_own_variables(own)
+    self.inner_optimizer.load_own_variables(variables)
 
   def get_config(self) -> dict[str, Any]:
     """Returns the arguments of the constructor, for serialization."""
@@ -313,9 +313,9 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     Returns:
       Gradients of the same shapes and dtypes.
     """
-    return self.inner_optimizer._clip_gradients(self._unscaled(gradients))
+    return self.inner_optimizer._clip_gradients(self._unscale(gradients))
 
-  def _unscaled(self, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
+  def _unscale(self, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
     """Divides gradients by `loss_scale_factor`."""
     scale = self.inner_optimizer.loss_scale_factor
     return gradients if scale is None else [g / scale for g in gradients]
@@ -339,7 +339,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       and not inner._overwrite_variable_with_gradient(variable)
     ]
 
-  def _accumulated(
+  def _accumulate(
     self,
     gradients: Sequence[tf.Tensor],
     variables: Sequence[tf.Variable],
@@ -350,34 +350,34 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     In all other steps it returns the local totals, without communication.
     """
     inner = self.inner_optimizer
-    steps, kept = (
+    steps, accumulated = (
       inner.gradient_accumulation_steps,
       inner._accumulated_gradients,
     )
     totals = [
-      gradient + kept[inner._get_variable_index(variable)]
+      gradient + accumulated[inner._get_variable_index(variable)]
       for gradient, variable in zip(
-        self._unscaled(gradients), variables, strict=True
+        self._unscale(gradients), variables, strict=True
       )
     ]
 
     def compress() -> reduced_lib.Sums:
       means = inner._clip_gradients([total / steps for total in totals])
-      means = _as_updated(means, variables)
+      means = _cast_float64(means, variables)
       return self._compressor.reduce(means, chosen, inner._iterations)
 
-    def keep() -> reduced_lib.Sums:
-      return reduced_lib.Sums(totals, not_finite.of_each(totals))
+    def add() -> reduced_lib.Sums:
+      return reduced_lib.Sums(totals, not_finite.are_finite(totals))
 
     is_last = (inner._iterations + 1) % steps == 0
-    return tf.cond(is_last, compress, keep)
+    return tf.cond(is_last, compress, add)
 
-  def _found(
+  def _finite_check(
     self, sums: reduced_lib.Sums, chosen: policy.Variables
-  ) -> not_finite.Found:
+  ) -> not_finite.FiniteCheck:
     """Returns which gradients of the step are finite."""
     names = [spec.name for spec in chosen.specs]
-    return not_finite.Found(
+    return not_finite.FiniteCheck(
       sums.finite, names, self.inner_optimizer._iterations
     )
 
@@ -388,7 +388,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     sums: Sequence[Gradient],
   ) -> None:
     """Calls the wrapped optimizer's `apply` with sums already computed."""
-    with self._waiting.known(sums):
+    with self._waiting.hold(sums):
       self.inner_optimizer.apply(grads, variables)
 
   def _sum(
@@ -398,23 +398,23 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     gradients, variables = zip(*grads_and_vars, strict=True)
     sums = self._waiting.sums()
     if sums is None:
-      chosen = known(self.inner_optimizer, variables)
+      chosen = policy_variables(self.inner_optimizer, variables)
       reduced = self._compressor.reduce(
-        _as_updated(gradients, variables),
+        _cast_float64(gradients, variables),
         chosen,
         # `iterations` is this divided by `gradient_accumulation_steps`.
         self.inner_optimizer._iterations,
       )
-      self._guard.report(self._found(reduced, chosen))
+      self._guard.report(self._finite_check(reduced, chosen))
       sums = reduced.values
     return list(zip(sums, variables, strict=True))
 
 
-for _name in _OF_INNER:
-  setattr(CompressedOptimizer, _name, _of_inner(_name))
+for _name in _FORWARDED:
+  setattr(CompressedOptimizer, _name, _forward_property(_name))
 
 
-def known(
+def policy_variables(
   optimizer: keras.optimizers.Optimizer, variables: Sequence[tf.Variable]
 ) -> policy.Variables:
   """Returns the `policy.Variables` of some variables of a built optimizer."""
@@ -428,7 +428,9 @@ def known(
   return policy.Variables(indices, specs, model=model)
 
 
-def compressed(optimizer: keras.optimizers.Optimizer) -> CompressedOptimizer:
+def find_compressed(
+  optimizer: keras.optimizers.Optimizer,
+) -> CompressedOptimizer:
   """Finds the `CompressedOptimizer` in an optimizer that may wrap it.
 
   Raises:
@@ -441,12 +443,12 @@ def compressed(optimizer: keras.optimizers.Optimizer) -> CompressedOptimizer:
     name = getattr(optimizer, 'name', None)
     raise ValueError(
       'optimizer: expected a model compiled with CompressedOptimizer, received '
-      f'{name}. Put terngrad.keras.CompressedOptimizer around it.'
+      f'{name}. Wrap it in terngrad.keras.CompressedOptimizer.'
     )
   return inner
 
 
-def _as_updated(
+def _cast_float64(
   gradients: Sequence[tf.Tensor], variables: Sequence[tf.Variable]
 ) -> list[tf.Tensor]:
   """Casts float64 gradients to the dtype of their variable.

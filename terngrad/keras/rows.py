@@ -17,7 +17,7 @@ class Rows:
 
   Attributes:
     count: int32 [], number of all rows.
-    all_work: True if every worker is known to get at least one row.
+    all_have_rows: True if every worker is known to get at least one row.
   """
 
   def __init__(self, data: Any, workers: int) -> None:
@@ -32,15 +32,16 @@ class Rows:
     self._workers = workers
     first = next(t for t in keras.tree.flatten(data) if t is not None)
     size = first.shape[0]
-    self._each = size // workers if size and size % workers == 0 else None
+    self._rows_each = size // workers if size and size % workers == 0 else None
     self.count = tf.shape(first)[0]
-    self.all_work = size is not None and size >= workers
+    self.all_have_rows = size is not None and size >= workers
 
-  def of(self, worker: tf.Tensor) -> Any:
+  def slice(self, worker: tf.Tensor) -> Any:
     """Returns a worker's rows, a nest like `data`; `worker` is int32 []."""
     begin, end = self._range(worker)
     return keras.tree.map_structure(
-      lambda tensor: _cut(tensor, begin, end, self._each), self._data
+      lambda tensor: _slice_rows(tensor, begin, end, self._rows_each),
+      self._data,
     )
 
   def size(self, worker: tf.Tensor) -> tf.Tensor:
@@ -50,15 +51,15 @@ class Rows:
 
   def weight(self, worker: tf.Tensor) -> tf.Tensor | None:
     """Divides a worker's rows by the mean, float32 []; None if all are 1."""
-    if self._each:
+    if self._rows_each:
       return None
-    own = tf.cast(self.size(worker) * self._workers, tf.float32)
-    return own / tf.cast(self.count, tf.float32)
+    size = tf.cast(self.size(worker) * self._workers, tf.float32)
+    return size / tf.cast(self.count, tf.float32)
 
   def share(self, worker: tf.Tensor) -> tf.Tensor:
     """Returns the worker's fraction of all rows, float32 []."""
-    own = tf.cast(self.size(worker), tf.float32)
-    return own / tf.cast(self.count, tf.float32)
+    size = tf.cast(self.size(worker), tf.float32)
+    return size / tf.cast(self.count, tf.float32)
 
   def _range(self, worker: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns a worker's first row and the row after its last, int32 []."""
@@ -66,7 +67,7 @@ class Rows:
     return begin, (worker + 1) * self.count // self._workers
 
 
-def _cut(
+def _slice_rows(
   tensor: _Tensor | None, begin: tf.Tensor, end: tf.Tensor, size: int | None
 ) -> _Tensor | None:
   """Slices rows `begin` to `end`; `size` is their number if it is static."""

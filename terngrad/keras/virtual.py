@@ -21,14 +21,19 @@ from terngrad.keras import optimizer as optimizers
 from terngrad.keras import rows as rows_lib
 
 # Options that apply to each worker's gradients and not to their mean.
-_OF_WORKERS = ('clipnorm', 'clipvalue', 'global_clipnorm', 'loss_scale_factor')
+_WORKER_OPTIONS = (
+  'clipnorm',
+  'clipvalue',
+  'global_clipnorm',
+  'loss_scale_factor',
+)
 # A gradient passed to `apply`, and its variable.
 _Applied = tuple[optimizers.Gradient | None, keras.Variable]
 
 
 def virtual_workers(
   model: keras.Model,
-  codec: variable_codes.Spelled = 'ternary',
+  codec: variable_codes.CodecOption = 'ternary',
   num_workers: int = 4,
   seed: int = 0,
   on_not_finite: str = not_finite.SKIP,
@@ -65,19 +70,19 @@ def virtual_workers(
     ValueError: the model, the optimizer or the codec is not supported.
   """
   _check(model, num_workers)
-  rule = model.optimizer
+  optimizer = model.optimizer
   states: dict[str, np.ndarray] = {}
-  if isinstance(rule, optimizers.CompressedOptimizer):
-    rule, states = rule.unwrapped(), rule.compressor.saved()
-  made = VirtualOptimizer(
-    rule, codec, num_workers, seed, on_not_finite=on_not_finite
+  if isinstance(optimizer, optimizers.CompressedOptimizer):
+    optimizer, states = optimizer.unwrapped(), optimizer.compressor.saved()
+  wrapper = VirtualOptimizer(
+    optimizer, codec, num_workers, seed, on_not_finite=on_not_finite
   )
-  made.compressor.load(states)
-  made.built = rule.built
-  model.optimizer = made
+  wrapper.compressor.load(states)
+  wrapper.built = optimizer.built
+  model.optimizer = wrapper
   # `model.save` writes this config, and `load_model` compiles with it.
-  model._compile_config.config['optimizer'] = made
-  model.train_step = _Step(model, made)
+  model._compile_config.config['optimizer'] = wrapper
+  model.train_step = _Step(model, wrapper)
   model.train_function = None
   return model
 
@@ -89,7 +94,7 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
   def __init__(
     self,
     optimizer: keras.optimizers.Optimizer | str | dict[str, Any],
-    codec: variable_codes.Spelled,
+    codec: variable_codes.CodecOption,
     num_workers: int,
     seed: int = 0,
     name: str | None = None,
@@ -107,8 +112,8 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
     if self.gradient_accumulation_steps:
       raise ValueError(
         'gradient_accumulation_steps: expected None with virtual workers, '
-        f'received {self.gradient_accumulation_steps}. Use a larger batch, '
-        'whose rows workers compute one after the other.'
+        f'received {self.gradient_accumulation_steps}. Use a larger batch '
+        'instead: the workers process its rows one after the other.'
       )
     self._compressor = compressors.Compressor(codec, seed, num_workers)
     # A function, because Keras would replace a list by a tracked copy.
@@ -123,21 +128,22 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
     grads: Sequence[optimizers.Gradient | None],
     trainable_variables: Sequence[keras.Variable] | None = None,
   ) -> None:
-    """Records one worker's gradients for the current `recorded` block.
+    """Records one worker's gradients for the current `record_gradients` block.
 
     Raises:
       ValueError: the model was loaded or compiled after `virtual_workers`.
     """
     if self._record is None:
       raise ValueError(
-        'model: expected one of virtual_workers, received one that was loaded '
-        'or compiled since. Call terngrad.keras.virtual_workers once more.'
+        'model: expected one returned by virtual_workers, received one that '
+        'was loaded or compiled later. Call terngrad.keras.virtual_workers '
+        'again.'
       )
-    self._warn_of_whole_tables(grads, trainable_variables)
+    self._warn_dense(grads, trainable_variables)
     self._record(zip(grads, trainable_variables or (), strict=True))
 
   @contextlib.contextmanager
-  def recorded(self) -> Iterator[list[_Applied]]:
+  def record_gradients(self) -> Iterator[list[_Applied]]:
     """Yields a list that collects (gradient or None, variable) of `apply`."""
     found: list[_Applied] = []
     self._record = found.extend
@@ -150,7 +156,7 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
     self,
     means: Sequence[tf.Tensor],
     variables: Sequence[keras.Variable],
-    found: not_finite.Found,
+    found: not_finite.FiniteCheck,
   ) -> None:
     """Updates the variables by the mean gradients of all workers."""
     if self.on_not_finite == not_finite.PASS:
@@ -163,13 +169,13 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
     self, means: Sequence[tf.Tensor], variables: Sequence[keras.Variable]
   ) -> None:
     inner = self.inner_optimizer
-    kept = {name: getattr(inner, name) for name in _OF_WORKERS}
+    options = {name: getattr(inner, name) for name in _WORKER_OPTIONS}
     try:
-      for name in kept:
+      for name in options:
         setattr(inner, name, None)
       inner.apply(means, variables)
     finally:
-      for name, value in kept.items():
+      for name, value in options.items():
         setattr(inner, name, value)
 
   def _sum(
@@ -184,14 +190,14 @@ class _Step:
   def __init__(self, model: keras.Model, optimizer: VirtualOptimizer) -> None:
     self._model = model
     self._optimizer = optimizer
-    self._told = False
+    self._is_logged = False
 
   def __call__(self, data: Any) -> dict[str, Any]:
     """Trains on a batch and returns the metrics by name."""
     optimizer = self._optimizer
-    trained, is_masked = self._trained(data)
+    trained, is_masked = self._trace_gradients(data)
     variables = [variable for variable, _ in trained]
-    chosen = optimizers.known(
+    chosen = optimizers.policy_variables(
       optimizer.inner_optimizer, [variable.value for variable in variables]
     )
     plain = frozenset(
@@ -199,20 +205,20 @@ class _Step:
       for spec, (_, sparse) in zip(chosen.specs, trained, strict=True)
       if sparse
     )
-    self._tell(plain)
+    self._log_sparse(plain)
     reduced = optimizer.compressor.reduce_workers(
-      [self._of_worker(data, is_masked, variables)],
+      [self._worker_gradients(data, is_masked, variables)],
       chosen._replace(plain=plain),
       [optimizer.iterations],
     )
     (means,), (finite,) = reduced.means, reduced.finite
     means = [tf.cast(m, v.dtype) for m, v in zip(means, variables, strict=True)]
     names = [spec.name for spec in chosen.specs]
-    found = not_finite.Found(finite, names, optimizer.iterations)
+    found = not_finite.FiniteCheck(finite, names, optimizer.iterations)
     optimizer.apply_mean(means, variables, found)
     return self._model.get_metrics_result()
 
-  def _of_worker(
+  def _worker_gradients(
     self, data: Any, is_masked: bool, variables: list[keras.Variable]
   ) -> Callable[[tf.Tensor], list[tf.Tensor]]:
     """Returns a function from a worker's number to its float32 gradients."""
@@ -221,25 +227,25 @@ class _Step:
     rows = rows_lib.Rows(data, num_workers)
     unmasked = masks.unmasked_positions(self._model, data) if is_masked else []
 
-    def computed(worker: tf.Tensor) -> list[tf.Tensor]:
+    def compute(worker: tf.Tensor) -> list[tf.Tensor]:
       shares = masks.Shares(unmasked, rows.share(worker)) if unmasked else None
       weight = rows.weight(worker)
-      own = [
-        _dense(gradient, variable.shape)
-        for gradient, variable in self._gradients(rows.of(worker), shares)[0]
+      gradients = [
+        _densify(gradient, variable.shape)
+        for gradient, variable in self._gradients(rows.slice(worker), shares)[0]
       ]
-      return own if weight is None else [g * weight for g in own]
+      return gradients if weight is None else [g * weight for g in gradients]
 
-    def of_worker(worker: tf.Tensor) -> list[tf.Tensor]:
-      if rows.all_work:
-        return computed(worker)
+    def compute_or_zeros(worker: tf.Tensor) -> list[tf.Tensor]:
+      if rows.all_have_rows:
+        return compute(worker)
       return tf.cond(
         rows.size(worker) > 0,
-        lambda: computed(worker),
+        lambda: compute(worker),
         lambda: [tf.zeros(variable.shape) for variable in variables],
       )
 
-    return of_worker
+    return compute_or_zeros
 
   def _gradients(
     self, data: Any, shares: masks.Shares | None = None
@@ -252,8 +258,8 @@ class _Step:
     """
     model = self._model
     with (
-      self._optimizer.recorded() as found,
-      masks.weighed(model, shares) as masked,
+      self._optimizer.record_gradients() as found,
+      masks.weight_losses(model, shares) as masked,
     ):
       keras.Model.train_step(model, data)
     pairs = [(g, v) for g, v in found if g is not None]
@@ -261,7 +267,7 @@ class _Step:
     gradients = [(g, v) for g, (_, v) in zip(clipped, pairs, strict=True)]
     return gradients, masked
 
-  def _trained(
+  def _trace_gradients(
     self, data: Any
   ) -> tuple[list[tuple[keras.Variable, bool]], bool]:
     """Traces a step to find its gradients, without running it.
@@ -280,34 +286,34 @@ class _Step:
       found[:], masked[:] = self._gradients(data)
 
     trial.get_concrete_function(data)
-    _refuse_doubles([variable for _, variable in found])
+    _refuse_float64([variable for _, variable in found])
     if not self._optimizer.built:
       self._optimizer.build(self._model.trainable_variables)
     trained = [(v, isinstance(g, tf.IndexedSlices)) for g, v in found]
     return trained, any(masked)
 
-  def _tell(self, plain: frozenset[str]) -> None:
-    if plain and not self._told:
-      self._told = True
+  def _log_sparse(self, plain: frozenset[str]) -> None:
+    if plain and not self._is_logged:
+      self._is_logged = True
       logging.warning(
-        'Not compressed: %s. Gradients of some rows (tf.IndexedSlices) are '
-        'added up as float32.',
+        'Not compressed: %s. Sparse gradients (tf.IndexedSlices) are summed '
+        'as float32.',
         ', '.join(sorted(plain)),
       )
 
 
-def _refuse_doubles(variables: Sequence[keras.Variable]) -> None:
+def _refuse_float64(variables: Sequence[keras.Variable]) -> None:
   """Raises ValueError for float64 variables, as `CompressedOptimizer` does."""
   for variable in variables:
     if tf.as_dtype(variable.dtype) == tf.float64:
       raise ValueError(
         f'{variable.path}: expected a variable of float32, float16 or '
-        'bfloat16, received float64, of which codes would lose digits. Use '
+        'bfloat16, received float64, which codecs would round to float32. Use '
         "keras.config.set_floatx('float32')."
       )
 
 
-def _dense(gradient: optimizers.Gradient, shape: tf.TensorShape) -> tf.Tensor:
+def _densify(gradient: optimizers.Gradient, shape: tf.TensorShape) -> tf.Tensor:
   """Converts a gradient to dense float32 with a static shape."""
   dense = tf.cast(tf.convert_to_tensor(gradient), tf.float32)
   if dense.shape.is_fully_defined():
@@ -332,20 +338,20 @@ def _check(model: keras.Model, num_workers: int) -> None:
   if 'mean_with_sample_weight' in reductions:
     raise ValueError(
       "loss: expected reduction='sum_over_batch_size' with virtual workers, "
-      'received mean_with_sample_weight, a mean of which the workers have '
-      'unequal shares. Divide the sample weights by their mean instead.'
+      'received mean_with_sample_weight, whose divisor would differ between '
+      'workers. Divide the sample weights by their mean instead.'
     )
   if type(model).train_step is not keras.Model.train_step:
     raise ValueError(
       'model: expected one with the train_step of keras.Model, received '
-      f'{type(model).__name__}, which has its own. Call terngrad.compress '
-      'there.'
+      f'{type(model).__name__}, which overrides it. Call terngrad.compress in '
+      'that train_step instead.'
     )
   if model.distribute_strategy.num_replicas_in_sync > 1:
     raise ValueError(
-      'model: expected one outside of a strategy, received one of '
+      'model: expected one created outside of a strategy, received one of '
       f'{type(model.distribute_strategy).__name__}, whose replicas are the '
-      'workers. Use CompressedOptimizer there.'
+      'workers. Use CompressedOptimizer instead of virtual_workers.'
     )
   if isinstance(model.optimizer, keras.optimizers.LossScaleOptimizer):
     raise ValueError(

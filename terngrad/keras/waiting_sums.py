@@ -15,7 +15,7 @@ class WaitingSums:
     self._sums: dict[int, Sequence[tf.Tensor | tf.IndexedSlices]] = {}
 
   @contextlib.contextmanager
-  def known(
+  def hold(
     self, sums: Sequence[tf.Tensor | tf.IndexedSlices]
   ) -> Iterator[None]:
     """Holds the sums of this replica during the block."""

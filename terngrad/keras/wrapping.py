@@ -16,29 +16,29 @@ def check(optimizer: keras.optimizers.Optimizer, wrapper: type) -> None:
   if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
     raise ValueError(
       'optimizer: expected one without a loss scale, received '
-      'LossScaleOptimizer, whose gradients are not yet divided by it. Put it '
-      'around: LossScaleOptimizer(CompressedOptimizer(...)).'
+      'LossScaleOptimizer, whose gradients are still scaled. Wrap in the '
+      'other order: LossScaleOptimizer(CompressedOptimizer(...)).'
     )
   if hasattr(optimizer, 'optimizers'):
     raise ValueError(
-      f'optimizer: expected one, received {type(optimizer).__name__}, whose '
-      'optimizers add gradients up by themselves. Put CompressedOptimizer '
-      'around each of them.'
+      'optimizer: expected a single one, received '
+      f'{type(optimizer).__name__}, whose optimizers sum gradients separately. '
+      'Wrap each of them in CompressedOptimizer.'
     )
   if not hasattr(type(optimizer), REPLACED):
     raise ValueError(
-      'optimizer: expected one that adds up the gradients of replicas by '
+      'optimizer: expected one that sums the gradients of replicas by '
       f'{REPLACED}, as those of Keras 3 on TensorFlow do, received '
       f'{type(optimizer).__name__} of Keras {keras.__version__} on '
-      f'{keras.backend.backend()}. Install a version that setup.py names, and '
-      'set KERAS_BACKEND=tensorflow.'
+      f'{keras.backend.backend()}. Install a version of Keras that setup.py '
+      'allows, and set KERAS_BACKEND=tensorflow.'
     )
   present = getattr(optimizer, REPLACED)
   if isinstance(getattr(present, '__self__', None), wrapper):
     raise ValueError(
-      f'optimizer: expected one that is not yet compressed, received '
-      f'{optimizer.name}, which is. Wrap it once, and make a new one for '
-      'another model.'
+      'optimizer: expected one that is not yet wrapped, received '
+      f'{optimizer.name}, which is. Wrap an optimizer only once, and create a '
+      'new one for another model.'
     )
 
 
@@ -54,6 +54,6 @@ def check_options(optimizer: keras.optimizers.Optimizer) -> None:
     if value and replicas > 1:
       raise ValueError(
         f'{name}: expected None with {replicas} replicas, received {value}: '
-        'Keras would take this decision where no replica may wait for others. '
-        'Leave it out, or train on one device.'
+        'Keras evaluates it inside each replica, in a conditional where no '
+        'replica may wait for others. Leave it out, or train on one device.'
       )

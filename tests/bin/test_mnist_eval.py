@@ -224,8 +224,9 @@ def test_tower_that_was_not_saved_is_refused(
   finished = evaluate(one_tower, tower=tower)
   assert (finished.code, finished.out) == (2, '')
   assert re.search(
-    rf'^error: tower: expected a node whose device .*/model\.ckpt-2 holds, one '
-    rf'of \[1, 3\], received {tower}\. Leave --tower out .*--save_tower=-1',
+    r'^error: tower: expected a node whose device is stored in '
+    rf'.*/model\.ckpt-2, one of \[1, 3\], received {tower}\. '
+    'Leave --tower out .*--save_tower=-1',
     finished.err,
   )
   assert not (tmp_path / 'eval').exists()

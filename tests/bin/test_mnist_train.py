@@ -262,7 +262,7 @@ class TestStopped:
     assert finished.code == 0, finished.err
     restored = re.search(r'continuing after step (\d+)$', finished.out, re.M)
     assert int(restored[1]) == stopped_after
-    assert 'does not end at the same bits' not in finished.out
+    assert 'not end with the same bits' not in finished.out
     assert programs.checkpoint_steps(train_dir)[-1] == STEPS
     assert len(programs.checkpoint_steps(train_dir)) == 5
     assert_same_run(train_dir, whole_run)

@@ -125,7 +125,7 @@ def assert_cut_short(group, index, number, again):
   assert code == 128 + number, log
   line, *_ = [one for one in log.splitlines() if 'error: stopped: ' in one]
   if again:
-    assert f'a second signal, {number.name}, while it waited for' in line
+    assert f'a second signal, {number.name}, while waiting for' in line
   else:
     assert f'to end within 3 s of {number.name}, it did not' in line
   return line
@@ -159,7 +159,7 @@ class TestEqualProcesses:
       read_until(group, 0, 'step 10,')
       group.processes[1].send_signal(signal.SIGSTOP)
       line = assert_cut_short(group, 0, number, again)
-    assert 'the last checkpoint is of step ' in line
+    assert 'the last checkpoint is from step ' in line
 
   @both_signals
   def test_one_whose_peer_never_comes_ends(self, data_dir, tmp_path, number):

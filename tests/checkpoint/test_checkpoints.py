@@ -24,7 +24,7 @@ def opened(folder, places=(0, 1)):
   return training, names, writer
 
 
-def test_what_is_saved_comes_back_to_the_bit(tmp_path):
+def test_saved_variables_are_restored_bit_for_bit(tmp_path):
   training, names, writer = opened(tmp_path)
   training.run(2)
   saved = training.values()
@@ -39,7 +39,7 @@ def test_what_is_saved_comes_back_to_the_bit(tmp_path):
   assert checkpoints.read_layout(path) == layout()
 
 
-def test_what_older_checkpoints_do_not_say_is_what_all_runs_did_then():
+def test_fields_that_older_checkpoints_lack_have_the_former_defaults():
   older = layout()
   assert older.dtype == 'float32'
   assert older.bn_statistics == 'averaged'
@@ -55,7 +55,7 @@ def test_the_newest_five_are_kept(tmp_path):
   assert checkpoints.newest(str(tmp_path)).endswith('model.ckpt-7')
 
 
-def test_a_checkpoint_that_cannot_be_read_gives_way_to_the_one_before(tmp_path):
+def test_an_unreadable_checkpoint_is_skipped_for_the_one_before(tmp_path):
   _, _, writer = opened(tmp_path)
   writer.save(1)
   writer.save(2)
@@ -63,7 +63,7 @@ def test_a_checkpoint_that_cannot_be_read_gives_way_to_the_one_before(tmp_path):
   assert checkpoints.newest(str(tmp_path)).endswith('model.ckpt-1')
 
 
-def test_a_checkpoint_whose_data_was_cut_gives_way_too(tmp_path):
+def test_a_truncated_checkpoint_is_skipped_too(tmp_path):
   _, _, writer = opened(tmp_path)
   writer.save(1)
   writer.save(2)
@@ -72,7 +72,7 @@ def test_a_checkpoint_whose_data_was_cut_gives_way_too(tmp_path):
   assert checkpoints.newest(str(tmp_path)).endswith('model.ckpt-1')
 
 
-def test_a_folder_of_damaged_or_foreign_checkpoints_is_not_empty(tmp_path):
+def test_a_folder_of_damaged_or_unknown_checkpoints_is_not_empty(tmp_path):
   checkpoints.check_empty(str(tmp_path / 'none'))
   checkpoints.check_empty(str(tmp_path))
   tf.train.Checkpoint(a=tf.Variable(1.0)).save(str(tmp_path / 'other'))

@@ -36,7 +36,7 @@ def test_a_differing_replica_is_named(other):
     check()
 
 
-def test_a_later_difference_is_seen_by_the_same_check():
+def test_the_same_check_finds_a_later_difference():
   one, other = pair([1.0, 2.0], [1.0, 2.0])
   check = digests.Check((one, other)).run
   check()

@@ -16,7 +16,7 @@ with folder.alone_in(sys.argv[1]):
 """
 
 
-def test_a_second_trainer_is_kept_out_until_the_first_is_gone(tmp_path):
+def test_a_second_trainer_is_refused_until_the_first_ends(tmp_path):
   with subprocess.Popen(
     [sys.executable, '-c', _HOLD, str(tmp_path)],
     stdin=subprocess.PIPE,
@@ -38,7 +38,9 @@ def test_a_folder_is_free_again_after_use(tmp_path):
       pass
 
 
-def test_where_folders_have_no_locks_nobody_is_kept_out(tmp_path, monkeypatch):
+def test_no_trainer_is_refused_where_folders_have_no_locks(
+  tmp_path, monkeypatch
+):
   def no_locks(descriptor):
     raise OSError('no locks available')
 
@@ -70,7 +72,7 @@ OTHERS = ('notes.txt', 'model.ckpt-best.index', 'metrics.jsonl.bak')
   ('overwrite', 'kept'),
   [(False, {*OTHERS, *FINISHED}), (True, {*OTHERS})],
 )
-def test_clearing_deletes_what_is_unfinished_and_nothing_of_others(
+def test_clearing_deletes_only_unfinished_files_of_trainers(
   tmp_path, overwrite, kept
 ):
   for name in (*UNFINISHED, *FINISHED, *OTHERS):
@@ -96,11 +98,11 @@ def test_a_path_that_is_a_file_is_refused(tmp_path):
 )
 @pytest.mark.parametrize('below', ['', 'train'])
 def test_a_run_is_found_by_its_folder_or_the_one_above(tmp_path, name, below):
-  place = tmp_path / below
-  place.mkdir(exist_ok=True)
-  (place / name).touch()
-  assert folder.find_run(str(tmp_path), 'flag') == str(place)
-  assert folder.find_run(str(place), 'flag') == str(place)
+  run_folder = tmp_path / below
+  run_folder.mkdir(exist_ok=True)
+  (run_folder / name).touch()
+  assert folder.find_run(str(tmp_path), 'flag') == str(run_folder)
+  assert folder.find_run(str(run_folder), 'flag') == str(run_folder)
 
 
 @pytest.mark.parametrize('there', [None, 'train', 'photograph.jpg', 'eval'])
@@ -113,7 +115,7 @@ def test_a_folder_without_a_run_is_refused(tmp_path, there):
   assert str(caught.value).startswith('runs: expected the --train_dir of')
 
 
-def test_no_name_is_not_the_folder_that_one_is_in(tmp_path, monkeypatch):
+def test_an_empty_path_is_not_the_current_folder(tmp_path, monkeypatch):
   (tmp_path / 'checkpoint').touch()
   monkeypatch.chdir(tmp_path)
   with pytest.raises(errors.ConfigError, match="received ''"):

@@ -11,7 +11,7 @@ VALUES = {name: np.full([2, 3], i, np.float32) for i, name in enumerate(ORDER)}
 
 
 def assert_read(path):
-  source = keras_weights.of_file(str(path), ORDER)
+  source = keras_weights.open_file(str(path), ORDER)
   assert source.unexpected == []
   assert source.shapes == dict.fromkeys(ORDER, [2, 3])
   for name, value in VALUES.items():
@@ -19,9 +19,7 @@ def assert_read(path):
 
 
 @pytest.mark.parametrize('named', [True, False])
-def test_a_layer_has_the_name_that_is_said_or_that_of_its_group(
-  named, tmp_path
-):
+def test_a_layer_is_named_by_its_attribute_or_its_group(named, tmp_path):
   with h5py.File(tmp_path / 'net.weights.h5', 'w') as file:
     for i, (name, value) in enumerate(VALUES.items()):
       layer = name.rpartition('/')[0]
@@ -33,12 +31,12 @@ def test_a_layer_has_the_name_that_is_said_or_that_of_its_group(
 
 
 @pytest.mark.parametrize('start', ['', 'model_weights/'])
-def test_an_older_file_holds_weights_alone_or_the_whole_model(start, tmp_path):
+def test_an_older_file_holds_only_weights_or_the_whole_model(start, tmp_path):
   order = ['conv1/kernel', 'conv1/bias']
   with h5py.File(tmp_path / 'net.h5', 'w') as file:
     for i, name in enumerate(order):
       file[f'{start}conv1/{name}:0'] = np.full([4], i, np.float32)
     file[f'{start}other/other/kernel:0'] = np.zeros([4], np.float32)
-  source = keras_weights.of_file(str(tmp_path / 'net.h5'), order)
+  source = keras_weights.open_file(str(tmp_path / 'net.h5'), order)
   assert source.unexpected == ['other/kernel']
   assert [source.read(name)[0] for name in order] == [0, 1]

@@ -40,17 +40,19 @@ def test_checkpoints_are_found_without_their_list(damaged):
   path = str(damaged / 'model.ckpt-2')
   assert checkpoints.newest(str(damaged)) == path
   assert checkpoints.find(str(damaged)) == path
-  assert sources.of_checkpoint(str(damaged), 'lenet').step == 2
+  assert sources.open_checkpoint(str(damaged), 'lenet').step == 2
 
 
-def test_a_run_goes_on_with_a_damaged_list(damaged):
+def test_a_run_continues_with_a_damaged_list(damaged):
   *_, writer = test_checkpoints.opened(damaged)
   writer.save(3)
   assert checkpoints.newest(str(damaged)) == str(damaged / 'model.ckpt-3')
 
 
 @pytest.mark.parametrize('content', [b'', b'\xff\xfe', b'model_'])
-def test_a_mended_list_holds_all_and_forgets_the_oldest(tmp_path, content):
+def test_a_repaired_list_holds_all_and_old_checkpoints_are_deleted(
+  tmp_path, content
+):
   *_, writer = test_checkpoints.opened(tmp_path)
   for step in (1, 2, 3):
     writer.save(step)
@@ -64,7 +66,7 @@ def test_a_mended_list_holds_all_and_forgets_the_oldest(tmp_path, content):
   assert kept == {f'model.ckpt-{step}.index' for step in range(3, 8)}
 
 
-def test_a_good_list_is_obeyed(tmp_path):
+def test_a_readable_list_is_followed(tmp_path):
   """Who goes back to an earlier checkpoint names that one alone."""
   *_, writer = test_checkpoints.opened(tmp_path)
   writer.save(1)
@@ -76,7 +78,7 @@ def test_a_good_list_is_obeyed(tmp_path):
   assert listing.prefixes(tmp_path) == [f'{tmp_path}/model.ckpt-1']
 
 
-def test_an_empty_list_alone_keeps_no_run_from_beginning(tmp_path):
+def test_an_empty_list_alone_does_not_prevent_a_new_run(tmp_path):
   """A power cut leaves it, in the first checkpoint."""
   (tmp_path / 'checkpoint').touch()
   assert checkpoints.newest(str(tmp_path)) is None
@@ -86,7 +88,7 @@ def test_an_empty_list_alone_keeps_no_run_from_beginning(tmp_path):
   assert checkpoints.newest(str(tmp_path)) == str(tmp_path / 'model.ckpt-1')
 
 
-def test_what_was_saved_is_there_after_a_power_cut(tmp_path, monkeypatch):
+def test_saved_checkpoints_survive_a_power_cut(tmp_path, monkeypatch):
   disk = power_cut.Disk(monkeypatch)
   work = tmp_path / 'work'
   work.mkdir()

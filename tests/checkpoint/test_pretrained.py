@@ -80,7 +80,7 @@ def assert_equal_on_all_devices(started, expected):
 
 
 @pytest.mark.parametrize('version', ['V1', 'V2'])
-def test_a_checkpoint_of_tensorflow_1_is_restored_and_goes_on(
+def test_a_checkpoint_of_tensorflow_1_is_restored_and_continued(
   version, tmp_path
 ):
   values = of_tf1()
@@ -103,10 +103,10 @@ def test_a_checkpoint_of_tensorflow_1_is_restored_and_goes_on(
   assert 'skipped in the file: global_step, tower_0/conv1/weights/Momentum' in (
     started.report
   )
-  assert 'as they began: conv1/kernel/momentum' in started.report
+  assert 'initial values used: conv1/kernel/momentum' in started.report
 
 
-def test_a_folder_of_tensorflow_1_gives_its_newest(tmp_path):
+def test_the_newest_checkpoint_of_a_tensorflow_1_folder_is_read(tmp_path):
   tf1_checkpoints.write(tmp_path / 'model.ckpt', of_tf1())
   started = Started(
     pretrained_model_checkpoint_path=str(tmp_path), restart_step=True
@@ -117,7 +117,7 @@ def test_a_folder_of_tensorflow_1_gives_its_newest(tmp_path):
   )
 
 
-def test_averages_alone_are_values_too(tmp_path):
+def test_averages_are_read_where_values_are_missing(tmp_path):
   values = {
     f'{name}/ExponentialMovingAverage': v for name, v in of_tf1().items()
   }
@@ -140,11 +140,11 @@ def test_fine_tuning_leaves_the_logits_and_starts_at_0(tmp_path):
   assert_equal_on_all_devices(started, expected | averages)
   assert started.step == 0
   assert 'restored 6 variables' in started.report
-  assert 'left out: logits/kernel, logits/bias' in started.report
+  assert 'excluded: logits/kernel, logits/bias' in started.report
 
 
 @pytest.mark.parametrize('shape', [(500,), (1, 1, 500)])
-def test_a_class_more_is_the_background_and_left_out(shape, tmp_path):
+def test_an_additional_class_is_the_background_and_dropped(shape, tmp_path):
   values = of_tf1(classes=11)
   logits = values['tower_0/logits/weights']
   values['tower_0/logits/weights'] = logits.reshape([*shape, 11])
@@ -157,12 +157,12 @@ def test_a_class_more_is_the_background_and_left_out(shape, tmp_path):
       'logits/bias': values['tower_0/logits/biases'][1:],
     },
   )
-  assert 'logits/kernel: class 0, the background, was left out' in (
+  assert 'logits/kernel: class 0, the background, was dropped' in (
     started.report
   )
 
 
-def test_a_class_less_is_the_background_and_begins_anew(tmp_path):
+def test_a_missing_class_is_the_background_and_initialized(tmp_path):
   values = of_tf1(classes=9)
   path = tf1_checkpoints.write(tmp_path / 'model.ckpt', values)
   started = Started(pretrained_model_checkpoint_path=path)
@@ -171,10 +171,10 @@ def test_a_class_less_is_the_background_and_begins_anew(tmp_path):
   np.testing.assert_array_equal(
     kernel[:, 0], started.initial['logits/kernel'][:, 0]
   )
-  assert 'the background, was added as it began' in started.report
+  assert 'background, was added with its initial value' in started.report
 
 
-def test_scopes_are_left_out_by_their_names_in_tf_slim(tmp_path):
+def test_scopes_are_excluded_by_their_names_in_tf_slim(tmp_path):
   path = tf1_checkpoints.write(tmp_path / 'model.ckpt', of_tf1(scope='LeNet/'))
   started = Started(
     pretrained_model_checkpoint_path=path,
@@ -182,16 +182,16 @@ def test_scopes_are_left_out_by_their_names_in_tf_slim(tmp_path):
   )
   kept = ('fc3/kernel', 'logits/kernel', 'logits/bias')
   assert_equal_on_all_devices(started, {n: started.initial[n] for n in kept})
-  assert f'left out: {", ".join(kept)}' in started.report
+  assert f'excluded: {", ".join(kept)}' in started.report
 
 
 @pytest.mark.parametrize(
   ('options', 'message'),
   [
-    ({}, r'expected fc3/kernel, received none of these.*--ignore_missing'),
+    ({}, r'expected fc3/kernel, .* file without these.*--ignore_missing'),
     (
       {'checkpoint_exclude_scopes': 'LeNet/fc9'},
-      'expected scopes of lenet, received LeNet/fc9.*Name layers, as conv2',
+      'expected scopes of lenet, received LeNet/fc9.*Name layers such as conv2',
     ),
     (
       {'checkpoint_exclude_scopes': 'fc3', 'trainable_scopes': 'Other/fc'},
@@ -199,7 +199,9 @@ def test_scopes_are_left_out_by_their_names_in_tf_slim(tmp_path):
     ),
   ],
 )
-def test_what_does_not_fit_is_refused(options, message, tmp_path):
+def test_missing_variables_and_unknown_scopes_are_refused(
+  options, message, tmp_path
+):
   values = of_tf1()
   del values['tower_0/fc3/weights']
   path = tf1_checkpoints.write(tmp_path / 'model.ckpt', values)
@@ -207,7 +209,7 @@ def test_what_does_not_fit_is_refused(options, message, tmp_path):
     Started(pretrained_model_checkpoint_path=path, **options)
 
 
-def test_what_is_missing_begins_anew_where_it_may(tmp_path):
+def test_missing_variables_are_initialized_if_allowed(tmp_path):
   values = of_tf1()
   del values['tower_0/fc3/weights']
   path = tf1_checkpoints.write(tmp_path / 'model.ckpt', values)
@@ -219,10 +221,10 @@ def test_what_is_missing_begins_anew_where_it_may(tmp_path):
   assert_equal_on_all_devices(
     started, {'fc3/kernel': started.initial['fc3/kernel']}
   )
-  assert 'not there, so as they began: fc3/kernel' in started.report
+  assert 'not in the file, initial values used: fc3/kernel' in started.report
 
 
-def test_another_shape_is_refused_and_says_how_to_leave_it_out(tmp_path):
+def test_another_shape_is_refused_with_the_flag_that_excludes_it(tmp_path):
   values = of_tf1(classes=7)
   path = tf1_checkpoints.write(tmp_path / 'model.ckpt', values)
   with pytest.raises(
@@ -233,7 +235,7 @@ def test_another_shape_is_refused_and_says_how_to_leave_it_out(tmp_path):
     Started(pretrained_model_checkpoint_path=path)
 
 
-def test_slots_go_on_but_for_those_of_what_is_left_out():
+def test_slots_are_restored_except_those_of_excluded_variables():
   names = ['conv1/kernel', 'fc3/kernel']
   slots = [f'{name}/{of}' for name in names for of in ('average', 'momentum')]
   values = {n: tf.zeros([3]) for n in (*names, *slots, 'loss_scale', 'new')}
@@ -244,7 +246,7 @@ def test_slots_go_on_but_for_those_of_what_is_left_out():
     step=7,
     read=str.upper,
   )
-  assert pretrained._rest(source, values, names, ['fc3/kernel']) == {
+  assert pretrained._read_state(source, values, names, ['fc3/kernel']) == {
     'conv1/kernel/average': 'CONV1/KERNEL/AVERAGE',
     'loss_scale': 'LOSS_SCALE',
   }
@@ -252,17 +254,17 @@ def test_slots_go_on_but_for_those_of_what_is_left_out():
 
 def test_a_line_of_the_report_has_twenty_names():
   names = [f'conv{i}' for i in range(22)]
-  assert pretrained._some(names[:20]) == ', '.join(names[:20])
-  assert pretrained._some(names) == f'{", ".join(names[:20])} and 2 more'
+  assert pretrained._list(names[:20]) == ', '.join(names[:20])
+  assert pretrained._list(names) == f'{", ".join(names[:20])} and 2 more'
 
 
-def test_a_single_number_fits_a_single_number_alone():
+def test_a_scalar_matches_only_a_scalar():
   assert matching_weights._fits([], [], is_head=False) is True
   for received, expected in (([], [1]), ([1], [])):
     assert not matching_weights._fits(received, expected, is_head=True)
 
 
-def test_a_single_number_is_no_kernel(tmp_path):
+def test_a_scalar_is_refused_for_a_kernel(tmp_path):
   values = of_tf1() | {'tower_0/fc3/weights': np.float32(1)}
   path = tf1_checkpoints.write(tmp_path / 'model.ckpt', values)
   with pytest.raises(
@@ -313,7 +315,7 @@ def write_old_h5(path, values):
 
 
 @_KERAS_SAVES
-def test_nothing_but_the_weights_of_an_archive_is_read(tmp_path):
+def test_only_the_weights_of_an_archive_are_read(tmp_path):
   model, values = keras_net()
   model.save_weights(str(tmp_path / 'net.weights.h5'))
   path = tmp_path / 'net.keras'
@@ -356,10 +358,10 @@ def _text(file, folder):
 @pytest.mark.parametrize(
   ('spoil', 'message'),
   [
-    (_external_link, 'expected conv1/bias, received none'),
+    (_external_link, 'expected conv1/bias, received a file without'),
     (_external_storage, 'refers to other files'),
     (_virtual, 'refers to other files'),
-    (_text, 'of another type'),
+    (_text, 'has another type'),
   ],
 )
 def test_weights_that_are_not_in_the_file_are_refused(spoil, message, tmp_path):

@@ -39,7 +39,7 @@ def shapes_of(net):
 )
 def test_every_published_variable_is_one_of_the_net(net, listed):
   theirs = listed()
-  ours = [tf1_names.ours(net, name) for name in theirs]
+  ours = [tf1_names.translate(net, name) for name in theirs]
   assert len(set(ours)) == len(ours)
   assert set(ours) == set(shapes_of(net))
 
@@ -47,7 +47,7 @@ def test_every_published_variable_is_one_of_the_net(net, listed):
 def test_the_first_inception_v3_counts_the_layers_of_a_branch_in_order():
   shapes = shapes_of('inception_v3')
   for layer, size in published.old_kernels().items():
-    name = tf1_names.ours('inception_v3', f'{layer}/weights')
+    name = tf1_names.translate('inception_v3', f'{layer}/weights')
     assert shapes[name][:2] == size, (layer, name)
 
 
@@ -257,5 +257,5 @@ def test_the_first_inception_v3_counts_the_layers_of_a_branch_in_order():
     ('inception_v3', 'logits/kernel', 'logits/logits/weights'),
   ],
 )
-def test_a_published_name_has_ours(net, ours, theirs):
-  assert tf1_names.ours(net, theirs) == ours
+def test_a_published_name_is_translated_to_ours(net, ours, theirs):
+  assert tf1_names.translate(net, theirs) == ours

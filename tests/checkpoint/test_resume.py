@@ -79,22 +79,24 @@ def opened(folder, build=small.dense_net, changes=(), **options):
   ],
 )
 @pytest.mark.gate_every(2)
-def test_a_run_goes_on_to_the_same_bits(tmp_path, build, changes, options):
+def test_a_resumed_run_ends_with_the_same_bits(
+  tmp_path, build, changes, options
+):
   # The loss scale doubles in the step after the checkpoint.
   whole, _, writer, _ = opened(tmp_path, build, changes, **options)
   whole.run(1)
   writer.save(1)
   whole.run(2, first=1)
   again, run, _, train_dir = opened(tmp_path, build, changes, **options)
-  said = []
-  assert resume.continue_run(train_dir, run, said.append).step == 1
-  assert len(said) == 1
+  lines = []
+  assert resume.continue_run(train_dir, run, lines.append).step == 1
+  assert len(lines) == 1
   again.run(2, first=1)
   for place in range(2):
     np.testing.assert_array_equal(again.values(place), whole.values(place))
 
 
-def test_a_run_does_not_begin_where_a_damaged_checkpoint_stands(tmp_path):
+def test_a_run_does_not_start_beside_a_damaged_checkpoint(tmp_path):
   assert resume.continue_run(str(tmp_path), None, None) == resume.NOTHING
   (tmp_path / 'model.ckpt-1.index').write_bytes(b'torn')
   with pytest.raises(errors.CheckpointError, match='which is damaged'):
@@ -128,7 +130,7 @@ def test_a_run_of_other_examples_or_variables_is_not_continued(
     resume.continue_run(train_dir, run, None)
 
 
-def test_all_devices_go_on_from_the_one_that_is_stored(tmp_path):
+def test_all_devices_resume_from_the_stored_one(tmp_path):
   whole, run, writer, _ = opened(tmp_path, changes={'places': [1]})
   for replica in run.replicas:
     replica.trainable[0].assign(replica.trainable[0] + 1.0)
@@ -139,7 +141,7 @@ def test_all_devices_go_on_from_the_one_that_is_stored(tmp_path):
     np.testing.assert_array_equal(again.values(place), whole.values(place))
 
 
-def test_devices_with_their_own_statistics_stay_as_many(tmp_path):
+def test_local_statistics_need_the_same_number_of_devices(tmp_path):
   _, run, writer, train_dir = opened(
     tmp_path,
     changes={
@@ -159,40 +161,42 @@ def test_devices_with_their_own_statistics_stay_as_many(tmp_path):
   [('codec', 'ternarize > base3'), ('dtype', 'bfloat16'), ('num_workers', 4)],
 )
 @pytest.mark.parametrize('layout', [LAYOUT, OLDER], ids=['today', 'older'])
-def test_what_changes_only_the_bits_is_said(layout, field, value, tmp_path):
+def test_changes_that_affect_only_the_bits_are_logged(
+  layout, field, value, tmp_path
+):
   changes = layout._asdict()
   _, run, writer, train_dir = opened(tmp_path, changes=changes)
   writer.save(1)
   run.layout = LAYOUT._replace(may_change=MAY_CHANGE | {field: value})
-  said = []
-  assert resume.continue_run(train_dir, run, said.append).step == 1
+  lines = []
+  assert resume.continue_run(train_dir, run, lines.append).step == 1
   assert (
-    f'{field} was {MAY_CHANGE[field]} before and is now {value}' in said[-1]
+    f'{field} was {MAY_CHANGE[field]} before and is now {value}' in lines[-1]
   )
 
 
-def test_another_schedule_is_said_of_checkpoints_that_know_theirs(tmp_path):
+def test_another_schedule_is_logged_if_the_checkpoint_stores_its_own(tmp_path):
   _, run, writer, train_dir = opened(tmp_path)
   writer.save(1)
   changed = MAY_CHANGE | {'initial_learning_rate': 0.1}
   run.layout = LAYOUT._replace(may_change=changed)
-  said = []
-  resume.continue_run(train_dir, run, said.append)
-  assert 'initial_learning_rate was 0.01 before and is now 0.1' in said[-1]
+  lines = []
+  resume.continue_run(train_dir, run, lines.append)
+  assert 'initial_learning_rate was 0.01 before and is now 0.1' in lines[-1]
 
 
-def test_a_checkpoint_that_does_not_say_is_not_held_against_the_run(tmp_path):
+def test_fields_that_a_checkpoint_lacks_are_not_compared(tmp_path):
   before = {'batch_size': None, 'seed': None, 'dataset_name': None}
   older = OLDER._asdict() | before | {'subset': None, 'codec': None}
   _, run, writer, train_dir = opened(tmp_path, changes=older)
   writer.save(1)
   run.layout = LAYOUT
-  said = []
-  assert resume.continue_run(train_dir, run, said.append).step == 1
-  assert len(said) == 1
+  lines = []
+  assert resume.continue_run(train_dir, run, lines.append).step == 1
+  assert len(lines) == 1
 
 
-def test_a_loss_scale_begins_anew_where_there_was_none(tmp_path):
+def test_a_loss_scale_starts_again_if_the_checkpoint_has_none(tmp_path):
   _, _, writer, _ = opened(tmp_path)
   writer.save(1)
   training, run, _, train_dir = opened(

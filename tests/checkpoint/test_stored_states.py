@@ -133,7 +133,7 @@ def assert_same(received, expected):
   ],
 )
 @pytest.mark.gate_every(4)
-def test_a_run_goes_on_to_the_same_bits(codec, options, tmp_path):
+def test_a_resumed_run_ends_with_the_same_bits(codec, options, tmp_path):
   opened = Opened(tmp_path, codec, **options)
   opened.training.run(3)
   opened.save(3)
@@ -152,7 +152,7 @@ def test_a_run_goes_on_to_the_same_bits(codec, options, tmp_path):
 
 
 @pytest.mark.parametrize('codec', [KINDS[0], RANGES])
-def test_every_bit_comes_back_and_nothing_is_held_meanwhile(
+def test_every_bit_is_restored_and_no_states_are_held_after_saving(
   codec, tmp_path, monkeypatch
 ):
   monkeypatch.setattr(stored_states, '_PIECE', 50)
@@ -177,7 +177,7 @@ def test_every_bit_comes_back_and_nothing_is_held_meanwhile(
   ('before', 'now'), [(0, PART_BYTES), (PART_BYTES, 0), (1, PART_BYTES)]
 )
 @pytest.mark.parametrize('codec', [KINDS[0], RANGES])
-def test_parts_may_change_in_between(codec, before, now, tmp_path):
+def test_the_part_size_may_change_between_runs(codec, before, now, tmp_path):
   opened = Opened(tmp_path, codec, before)
   opened.fill(lambda number, size: number + np.arange(size, dtype=np.float32))
   opened.save(1)
@@ -190,7 +190,7 @@ def test_parts_may_change_in_between(codec, before, now, tmp_path):
   ('count', 'options'),
   [(2, {}), (6, {}), pytest.param(2, LOCAL, marks=pytest.mark.slow)],
 )
-def test_other_workers_owe_the_mean_what_the_old_ones_owed(
+def test_another_number_of_workers_gets_the_mean_residual(
   count, options, tmp_path
 ):
   opened = Opened(tmp_path, KINDS[0], **options)
@@ -209,14 +209,14 @@ def test_other_workers_owe_the_mean_what_the_old_ones_owed(
 @pytest.mark.parametrize(
   ('before', 'now', 'said'),
   [
-    ('ternary', KINDS[0], 'misses what the run remembers of residual/'),
-    (KINDS[0], 'ternary', 'holds what the run has no use for: '),
-    ('ternary', KINDS[1], 'misses what the run remembers of residual/'),
-    (KINDS[1], KINDS[0], 'no use for: .*powersgd_q'),
-    ('error_feedback+ternary', KINDS[1], 'remembers of .*powersgd_q'),
+    ('ternary', KINDS[0], 'lacks states of the run: residual/'),
+    (KINDS[0], 'ternary', 'holds states that the run does not use: '),
+    ('ternary', KINDS[1], 'lacks states of the run: residual/'),
+    (KINDS[1], KINDS[0], 'does not use: .*powersgd_q'),
+    ('error_feedback+ternary', KINDS[1], 'states of the run: .*powersgd_q'),
   ],
 )
-def test_states_of_another_method_are_left_and_it_is_said(
+def test_states_of_another_method_are_dropped_and_logged(
   before, now, said, tmp_path
 ):
   opened = Opened(tmp_path, before)
@@ -227,7 +227,7 @@ def test_states_of_another_method_are_left_and_it_is_said(
   again = Opened(tmp_path, now)
   fresh = again.states()
   lines = '\n'.join(again.begin())
-  assert 'the run does not end at the same bits' in lines
+  assert 'the run will not end with the same bits' in lines
   assert re.search(said, lines), lines
   same = len(opened.training.plan.trainable)
   for a, b in zip(
@@ -244,7 +244,9 @@ def test_states_of_another_method_are_left_and_it_is_said(
   'count',
   [3, *(pytest.param(count, marks=pytest.mark.slow) for count in (2, 6))],
 )
-def test_what_a_mean_is_owed_stays_owed_by_other_workers(count, tmp_path):
+def test_residuals_of_ranges_are_split_again_over_other_workers(
+  count, tmp_path
+):
   opened = Opened(tmp_path, RANGES)
   opened.training.run(2)
   opened.save(2)
@@ -261,13 +263,13 @@ def test_what_a_mean_is_owed_stays_owed_by_other_workers(count, tmp_path):
 
 
 @pytest.mark.slow
-def test_local_steps_begin_where_a_run_without_them_was(tmp_path):
+def test_local_steps_start_from_a_run_without_them(tmp_path):
   opened = Opened(tmp_path, 'identity')
   opened.training.run(2)
   opened.save(2)
   again = Opened(tmp_path, 'identity', **LOCAL)
   (line,) = again.begin()
-  assert 'misses what the run remembers of local_parameters/' in line
+  assert 'lacks states of the run: local_parameters/' in line
   again.training.run(1, first=2, rate=1e-3)
   stored = again.run.store.gather()
   for name, variable in zip(
@@ -281,16 +283,16 @@ def test_local_steps_begin_where_a_run_without_them_was(tmp_path):
       assert np.any(own != variable.numpy())
 
 
-def test_who_reads_parameters_does_not_see_them(tmp_path):
+def test_a_weight_source_does_not_list_states(tmp_path):
   opened = Opened(tmp_path, KINDS[0])
   path = opened.save(1)
   assert checkpoints.newest(str(tmp_path)) == path
-  source = sources.of_checkpoint(path, 'lenet')
+  source = sources.open_checkpoint(path, 'lenet')
   assert source.unexpected == []
   assert sorted(source.shapes) == sorted(opened.run.names)
 
 
-def test_names_with_dots_and_slashes_are_found_again(tmp_path):
+def test_names_with_dots_and_slashes_have_valid_keys(tmp_path):
   variables = {'states': {'residual/a.b/kernel': tf.Variable(1.0)}}
   path = tf.train.Checkpoint(**variables).save(str(tmp_path / 'model'))
   key = stored_states._key('residual/a.b/kernel')
@@ -298,7 +300,7 @@ def test_names_with_dots_and_slashes_are_found_again(tmp_path):
 
 
 @pytest.mark.parametrize('count', [1, 2])
-def test_the_chief_gets_the_states_of_all_processes_and_each_its_own_back(
+def test_states_are_gathered_on_the_chief_and_scattered_back(
   count, monkeypatch
 ):
   monkeypatch.setattr(stored_states, '_PIECE', 50)
@@ -310,9 +312,9 @@ def test_the_chief_gets_the_states_of_all_processes_and_each_its_own_back(
     gathered = stored_states._gather(group, variables)
     for variable in variables:
       variable.assign(tf.zeros_like(variable))
-    stored_states._deal(group, variables, None)
+    stored_states._scatter(group, variables, None)
     assert not np.any(variables)
-    stored_states._deal(group, variables, gathered)
+    stored_states._scatter(group, variables, gathered)
     return gathered, np.array(variables)
 
   chiefs, *others = threads.run(3, 50, of_one)

@@ -62,10 +62,8 @@ from terngrad.checkpoint import tf1_names
     ),
   ],
 )
-def test_names_of_tensorflow_1_are_ours_in_another_spelling(
-  net, theirs, expected
-):
-  assert tf1_names.ours(net, theirs) == expected
+def test_names_of_tensorflow_1_are_translated(net, theirs, expected):
+  assert tf1_names.translate(net, theirs) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,8 +76,8 @@ def test_names_of_tensorflow_1_are_ours_in_another_spelling(
     'LeNet/weights',
   ],
 )
-def test_steps_slots_and_what_has_no_layer_have_no_name_here(theirs):
-  assert tf1_names.ours('lenet', theirs) == ''
+def test_steps_slots_and_values_without_a_layer_have_no_name(theirs):
+  assert tf1_names.translate('lenet', theirs) == ''
 
 
 @pytest.mark.parametrize(
@@ -102,7 +100,7 @@ def test_steps_slots_and_what_has_no_layer_have_no_name_here(theirs):
   ],
 )
 def test_a_scope_holds_its_variables(net, name, scope):
-  assert tf1_names.within(net, name, scope)
+  assert tf1_names.is_in_scope(net, name, scope)
 
 
 @pytest.mark.parametrize(
@@ -120,4 +118,4 @@ def test_a_scope_holds_its_variables(net, name, scope):
   ],
 )
 def test_a_scope_does_not_hold_others(net, name, scope):
-  assert not tf1_names.within(net, name, scope)
+  assert not tf1_names.is_in_scope(net, name, scope)

@@ -12,7 +12,7 @@ from tests.checkpoint import test_pretrained
 from tests.step import small
 
 
-def test_a_net_is_built_as_its_checkpoint_says(tmp_path):
+def test_the_net_of_a_checkpoint_is_built(tmp_path):
   run = test_pretrained.Started().run
   for replica in run.replicas:
     for average in replica.averages:

@@ -39,7 +39,7 @@ def of_slim(net, num_classes):
   shapes = {outlines.path(model, v): tuple(v.shape) for v in model.weights}
   values = {}
   for theirs in published.OF_SLIM[net]():
-    name = tf1_names.ours(net, theirs)
+    name = tf1_names.translate(net, theirs)
     shape = shapes[name]
     if name.endswith('/kernel'):
       shape = (1, 1, *shape) if len(shape) == 2 else shape

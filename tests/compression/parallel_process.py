@@ -16,7 +16,7 @@ def refuse(parallel):
   try:
     parallel.evaluate(lambda index, count: small_inputs.of_device(0, count))
   except ValueError as error:
-    if 'equals that of device 0 to the bit' in str(error):
+    if 'is bit-identical to that of device 0' in str(error):
       return
   raise SystemExit('Equal batches in two processes were not refused.')
 

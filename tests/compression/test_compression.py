@@ -57,7 +57,7 @@ def test_ternary_is_unbiased_and_equal_on_replicas():
   assert len(np.unique(np.abs(first))) <= 3
 
 
-def test_the_seed_and_the_step_choose_the_codes():
+def test_codes_depend_on_the_seed_and_the_step():
   def of(**arguments):
     return terngrad.compress([VALUES[0]], **arguments)[0].numpy()
 
@@ -67,7 +67,7 @@ def test_the_seed_and_the_step_choose_the_codes():
   assert np.any(of(step=1, seed=3) != first)
 
 
-def test_a_compressor_remembers_and_can_be_saved():
+def test_a_compressor_has_state_that_can_be_saved():
   def steps(compressor, numbers):
     return [
       terngrad.compress([VALUES[0]], compressor, step=n)[0].numpy()
@@ -109,7 +109,7 @@ def test_states_of_fewer_gradients_without_names_are_dropped(caplog):
   assert 'variable 0, variable 1' in caplog.text
 
 
-def test_names_choose_the_codec():
+def test_the_codec_depends_on_the_variable_name():
   kernel, bias = terngrad.compress(
     [VALUES[0], VALUES[1]],
     {'kernel': 'topk:ratio=0.01', '': 'identity'},
@@ -133,7 +133,7 @@ def test_rows_of_replicas_are_gathered():
     np.testing.assert_array_equal(each, expected)
 
 
-def test_shapes_that_are_not_known_are_given_or_refused_by_name():
+def test_unknown_shapes_are_passed_or_refused_by_name():
   def traced(**options):
     @tf.function(input_signature=[tf.TensorSpec([None, None])])
     def step(gradient):
@@ -156,18 +156,18 @@ def test_shapes_that_are_not_known_are_given_or_refused_by_name():
     traced(shapes=[(4, 30)])
 
 
-def test_what_remembers_needs_a_compressor():
+def test_a_codec_with_state_needs_a_compressor():
   for codec in (FEEDBACK, 'powersgd'):
-    with pytest.raises(ValueError, match='Make a terngrad.Compressor'):
+    with pytest.raises(ValueError, match='Create terngrad.Compressor'):
       terngrad.compress([VALUES[0]], codec, step=0)
 
 
-def test_between_replicas_it_is_refused():
-  with STRATEGY.scope(), pytest.raises(ValueError, match='inside of strategy'):
+def test_a_call_in_cross_replica_context_is_refused():
+  with STRATEGY.scope(), pytest.raises(ValueError, match='inside strategy.run'):
     terngrad.compress([VALUES[0]], step=0)
 
 
-def test_a_compressor_belongs_to_one_strategy():
+def test_a_compressor_refuses_a_second_strategy():
   compressor = terngrad.Compressor('identity')
   terngrad.compress([VALUES[0]], compressor, step=0)
   with pytest.raises(ValueError, match='received another'):

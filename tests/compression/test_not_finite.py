@@ -143,7 +143,7 @@ def test_parallelize_refuses_the_step_before_it_updates(codes):
 
 
 @pytest.mark.slow
-def test_a_refused_step_leaves_no_trace_in_the_next():
+def test_a_refused_step_does_not_affect_the_next():
   found = []
   clean = not_finite.examples(SOME)
   bad = not_finite.examples(SOME, ONE_NAN)
@@ -159,7 +159,7 @@ def test_a_refused_step_leaves_no_trace_in_the_next():
   not_finite.assert_unchanged(*found)
 
 
-def test_a_trainer_of_a_loop_of_ones_own_refuses_it_too():
+def test_a_trainer_in_a_custom_loop_refuses_the_step():
   model = not_finite.model(SOME)
   trainer = terngrad.Trainer(
     model, 'error_feedback+sign', num_workers=not_finite.WORKERS

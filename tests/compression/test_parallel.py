@@ -53,7 +53,7 @@ def assert_equal(ours, others):
 
 @pytest.mark.parametrize('codec', ['identity', 'ternary'])
 @pytest.mark.gate_every(2)
-def test_devices_are_virtual_workers_to_the_bit(codec):
+def test_devices_are_bit_identical_to_virtual_workers(codec):
   expected = of_trainer(dropping_net, 2, codec, 3)
   for devices in (TWICE, TWO):
     parallel = made(dropping_net, devices, codec=codec)
@@ -67,7 +67,7 @@ def test_devices_are_virtual_workers_to_the_bit(codec):
     parallel.check_equal()
 
 
-def test_outputs_of_a_device_are_those_of_the_replica_that_lives_there():
+def test_outputs_of_a_device_are_those_of_its_replica():
   parallel = made()
   images, _ = small_inputs.of_device(0, 2)[0]
   parallel.replicas[1].trainable[0].assign_add(
@@ -79,15 +79,15 @@ def test_outputs_of_a_device_are_those_of_the_replica_that_lives_there():
   assert not np.array_equal(first, second)
 
 
-def test_recomputed_activations_end_at_the_same_bits():
-  kept, again = (
+def test_recomputed_activations_give_the_same_bits():
+  stored, again = (
     made(dropping_net, codec='ternary', optimize_gradient_memory=recomputes)
     for recomputes in (False, True)
   )
-  assert kept.run(2).loss == again.run(2).loss
+  assert stored.run(2).loss == again.run(2).loss
   for device in range(2):
-    assert_equal(kept.params(device), again.params(device))
-    assert_equal(kept.statistics(device), again.statistics(device))
+    assert_equal(stored.params(device), again.params(device))
+    assert_equal(stored.statistics(device), again.statistics(device))
 
 
 def test_a_model_that_cannot_be_recomputed_is_refused():
@@ -102,7 +102,7 @@ def one_layer():
   )
 
 
-def test_one_device_is_one_worker_to_the_bit():
+def test_one_device_is_bit_identical_to_one_worker():
   parallel = made(devices=[0], codec='ternary')
   parallel.run(2)
   expected = of_trainer(small.dense_net, 1, 'ternary', 2)
@@ -128,33 +128,33 @@ def test_two_devices_take_the_step_of_one_with_all_examples():
 
 
 @pytest.mark.parametrize('sizes', [(2, 1, 1), (3, 1)])
-def test_devices_with_uneven_parts_of_a_batch_take_its_step(sizes):
+def test_devices_with_unequal_batches_take_the_step_of_the_whole_batch(sizes):
   def split(index, count):
     # The last batch is smaller, as the last of a data set is.
     begin = sum(sizes[:index])
     images, labels = small_inputs.of_device(0, 1)[0]
-    own = slice(begin, begin + sizes[index])
+    local = slice(begin, begin + sizes[index])
     last = slice(index, index + 1)
-    return [(images[own], labels[own]), (images[last], labels[last])]
+    return [(images[local], labels[local]), (images[last], labels[last])]
 
   def whole(index, count):
     images, labels = small_inputs.of_device(0, 1)[0]
     return [(images, labels), (images[: len(sizes)], labels[: len(sizes)])]
 
-  apart = made(devices=['/CPU:0'] * len(sizes), input_fn=split)
+  several = made(devices=['/CPU:0'] * len(sizes), input_fn=split)
   one = made(devices=ONE, input_fn=whole)
   for _ in range(3):
-    ours, others = apart.step(), one.step()
+    ours, others = several.step(), one.step()
     assert ours.num_examples == others.num_examples
     np.testing.assert_allclose(ours.loss, others.loss, rtol=1e-5)
     np.testing.assert_allclose(ours.accuracy, others.accuracy, rtol=1e-6)
-  apart.check_equal()
-  for name, value in apart.params(0).items():
+  several.check_equal()
+  for name, value in several.params(0).items():
     # Sums of float32 in another order.
     np.testing.assert_allclose(value, one.params(0)[name], atol=1e-6)
 
 
-def test_a_result_is_of_the_examples_before_the_update():
+def test_a_result_is_measured_before_the_update():
   parallel = made(codec='ternary')
   reports = []
   for step in range(2):
@@ -163,7 +163,7 @@ def test_a_result_is_of_the_examples_before_the_update():
       zip(*(small_inputs.of_device(i, 2)[step] for i in (0, 1)), strict=True),
     )
     logits = parallel.predict(images)
-    parallel.run(1, lambda *told: reports.append(told))
+    parallel.run(1, lambda *arguments: reports.append(arguments))
     steps, result = reports[-1]
     assert steps == parallel.steps == step + 1
     assert result.num_examples == len(labels)
@@ -203,12 +203,12 @@ class TestForwardOnly:
     for replica in parallel.replicas:
       assert not any(replica.slots) and not replica.averages
 
-  def test_it_takes_no_step(self):
+  def test_a_step_is_refused(self):
     parallel = made(devices=ONE, optimizer=None)
-    with pytest.raises(ValueError, match='received one of optimizer=None'):
+    with pytest.raises(ValueError, match='received one with optimizer=None'):
       parallel.run(1)
 
-  def test_it_scores_a_training_as_it_is_then(self):
+  def test_it_scores_the_current_weights(self):
     training = made()
     testing = made(lambda: training.model, optimizer=None)
     first = testing.test()
@@ -244,7 +244,7 @@ class TestLoss:
     with pytest.raises(ValueError, match=r'shape \[4\]. Take tf.reduce_mean'):
       parallel.step()
 
-  def test_an_infinite_one_ends_the_training(self):
+  def test_an_infinite_loss_stops_training(self):
     parallel = made(
       devices=ONE,
       loss=lambda outputs, labels: tf.reduce_mean(outputs) / 0.0,
@@ -272,15 +272,15 @@ def test_a_learning_rate_may_be_a_function_of_the_steps_taken():
   assert np.any(start['fc/kernel'] != first['fc/kernel'])
 
 
-def test_devices_may_keep_their_own_statistics():
-  apart = made(small.conv_net, broadcast_computed_params=False)
-  apart.run(2)
-  assert_equal(apart.params(0), apart.params(1))
-  first, second = apart.statistics(0), apart.statistics(1)
+def test_devices_can_have_local_statistics():
+  parallel = made(small.conv_net, broadcast_computed_params=False)
+  parallel.run(2)
+  assert_equal(parallel.params(0), parallel.params(1))
+  first, second = parallel.statistics(0), parallel.statistics(1)
   assert sorted(first) == ['bn/moving_mean', 'bn/moving_variance']
   for name, value in first.items():
     assert np.all(value != second[name])
-  apart.check_equal()
+  parallel.check_equal()
   averaged = made(small.conv_net)
   averaged.run(2)
   # Each step takes the same share of the devices' own moments.
@@ -291,7 +291,7 @@ def test_devices_may_keep_their_own_statistics():
   )
 
 
-def test_layers_that_are_not_trained_stay_and_do_not_travel():
+def test_frozen_layers_do_not_change_and_are_not_sent():
   model = small.conv_net()
   model.get_layer('conv').trainable = False
   parallel = made(lambda: model, [*TWO, '/CPU:2'])
@@ -322,10 +322,10 @@ class TestInputs:
     def same(index, count):
       return small_inputs.of_device(0, 2)
 
-    self.refused(same, 'device 1: .* equals that of device 0 to the bit')
+    self.refused(same, 'device 1: .* bit-identical to that of device 0')
     training = made()
     with pytest.raises(
-      ValueError, match='device 1: .* equals that of device 0'
+      ValueError, match='device 1: .* bit-identical to that of device 0'
     ):
       training.evaluate(same)
 
@@ -334,15 +334,15 @@ class TestInputs:
     pairs = np.split(images, 6), np.split(labels, 6)
     reader = zip(*pairs, strict=True)
     shared = made(input_fn=lambda index, count: reader, codec='ternary')
-    apart = made(
+    separate = made(
       input_fn=lambda index, count: [*zip(*pairs, strict=True)][index::count],
       codec='ternary',
     )
-    assert shared.run(3) == apart.run(3)
+    assert shared.run(3) == separate.run(3)
     with pytest.raises(ValueError, match='another batch, received the end'):
       shared.step()
 
-  def test_an_input_that_ends_begins_anew(self):
+  def test_an_input_at_its_end_starts_again(self):
     asked = []
 
     class Batches:
@@ -357,7 +357,7 @@ class TestInputs:
     made(input_fn=Batches).run(4)
     assert asked == [0, 1, 0, 1]
 
-  def test_pixels_of_bytes_are_those_of_floats(self):
+  def test_byte_images_train_like_float_images(self):
     def input_fn(dtype):
       def of_device(index, count):
         images, labels = small_inputs.of_device(index, count)[0]
@@ -412,14 +412,14 @@ class TestInputs:
     ],
     ids=['empty', 'images alone', 'labels that are no numbers of classes'],
   )
-  def test_what_is_no_batch_is_refused(self, source, match):
+  def test_invalid_batches_are_refused(self, source, match):
     self.refused(lambda index, count: source, match, devices=ONE)
 
-  def test_what_is_no_iterable_is_refused(self):
+  def test_an_input_that_is_not_iterable_is_refused(self):
     with pytest.raises(ValueError, match='received NoneType. Return one'):
       made(input_fn=lambda index, count: None)
 
-  def test_scores_want_an_end_and_an_example(self):
+  def test_evaluation_needs_a_finite_nonempty_input(self):
     parallel = made(devices=ONE, optimizer=None)
     batch = small_inputs.of_device(0, 1)[0]
     endless = tf.data.Dataset.from_tensors(batch).repeat()
@@ -439,7 +439,7 @@ class TestInputs:
     ({'devices': [0, 99]}, 'received /CPU:99, but there are 4'),
     ({'codec': 'ternry'}, 'Did you mean'),
     ({'optimizer': 'nestrov'}, 'Did you mean'),
-    ({'build': lambda: None}, 'model_fn: expected a keras.Model'),
+    ({'build': lambda: None}, 'model_fn: expected a built keras.Model'),
     (
       {'build': lambda: keras.Sequential([keras.layers.Dense(2)])},
       'begins with keras.Input',
@@ -448,7 +448,7 @@ class TestInputs:
     ({'rendezvous': {'clustr': 'mpi'}}, 'Did you mean'),
   ],
 )
-def test_what_is_not_there_is_refused(options, match):
+def test_invalid_options_are_refused(options, match):
   with pytest.raises(ValueError, match=match):
     made(**options)
 
@@ -498,7 +498,7 @@ def test_one_replica_is_saved_if_all_are_equal(tmp_path, ending):
 @pytest.mark.slow
 @pytest.mark.cluster
 @pytest.mark.parametrize('averaged', [True, False])
-def test_processes_that_meet_are_devices_of_one(tmp_path, averaged):
+def test_several_processes_equal_one_with_as_many_devices(tmp_path, averaged):
   script = processes.ROOT / 'tests/compression/parallel_process.py'
   with processes.Processes() as started:
     for rank, address in enumerate(processes.addresses(2)):

@@ -61,12 +61,12 @@ def listing(text):
     ),
   ],
 )
-def test_a_variable_is_found_or_left_out(saved, present, expected):
+def test_a_variable_is_matched_or_excluded(saved, present, expected):
   found = state_matching.match(listing(saved), listing(present))
   assert found == expected
 
 
-def test_a_list_of_variables_is_read_as_it_was_written():
+def test_encoded_variables_are_decoded_unchanged():
   specs = (
     policy.VariableSpec('größe/kernel', (3, 4)),
     policy.VariableSpec('', ()),

@@ -54,7 +54,7 @@ class TestRun:
   def test_a_text_model_learns_and_says_what_is_not_compressed(self):
     text = run('text_embedding.py')
     assert last(r'test accuracy ([\d.]+)%', text) > 95
-    assert text.count('embeddings. Gradients of some rows') == 1
+    assert text.count('embeddings. Sparse gradients') == 1
 
   def test_a_net_is_fine_tuned(self):
     text = run('fine_tune.py', 'none', '4')

@@ -29,7 +29,7 @@ def strategy(replicas):
   """One a process: collectives of two would get the same instance keys."""
   if replicas == 1:
     return tf.distribute.get_strategy()
-  devices = [f'/CPU:{place}' for place in range(replicas)]
+  devices = [f'/CPU:{index}' for index in range(replicas)]
   return tf.distribute.MirroredStrategy(devices)
 
 

@@ -19,14 +19,14 @@ def test_every_name_is_public():
   assert used == {'compress', 'Compressor'} <= set(terngrad.__all__)
 
 
-def test_the_one_line_compiles():
+def test_the_one_line_example_compiles():
   names = {}
   exec(compile(PROGRAMS[0], 'docs/keras.md', 'exec'), names)
   assert names['model'].optimizer is names['optimizer']
   exec(compile(PROGRAMS[1], 'docs/keras.md', 'exec'), names)
 
 
-def test_every_program_is_one_of_python():
+def test_every_code_block_is_valid_python():
   assert len(PROGRAMS) >= 6
   for program in PROGRAMS:
     compile(program, 'docs/keras.md', 'exec')

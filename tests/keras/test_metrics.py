@@ -37,7 +37,7 @@ def test_float32_costs_32_bits_and_loses_nothing():
 @pytest.mark.parametrize(
   'replicas', [1, pytest.param(2, marks=pytest.mark.slow)]
 )
-def test_rows_that_travel_as_they_are_count(replicas):
+def test_uncompressed_sparse_rows_are_counted(replicas):
   generator = np.random.default_rng(0)
   words = generator.integers(0, 100, size=(32, 6))
   with small.strategy(replicas).scope():
@@ -68,7 +68,7 @@ def test_rows_that_travel_as_they_are_count(replicas):
   )
 
 
-def test_what_error_feedback_leaves_out_is_its_residual():
+def test_the_residual_is_what_error_feedback_did_not_send():
   """One step: nothing was kept before, so the error is the residual."""
   made = small.compiled(small.FEEDBACK, optimizer=keras.optimizers.SGD)
   callback = terngrad.keras.CompressionMetrics()
@@ -110,7 +110,7 @@ def test_other_callbacks_and_the_progress_bar_get_the_figures(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_fit_after_it_goes_without():
+def test_a_later_fit_computes_no_figures():
   made = small.compiled('ternary')
   small.fit(made, epochs=1, callbacks=[terngrad.keras.CompressionMetrics()])
   assert made.optimizer.compressor.observer is None
@@ -127,7 +127,7 @@ def test_replicas_are_compared_with_their_exact_mean():
 
 
 @pytest.mark.slow
-def test_it_changes_no_bit():
+def test_the_callback_does_not_change_the_training():
   with_figures = small.compiled(small.FEEDBACK)
   callback = terngrad.keras.CompressionMetrics()
   small.fit(with_figures, callbacks=[callback])
@@ -154,7 +154,7 @@ def test_a_step_without_rows_leaves_the_mean_of_the_others():
   assert means.results() == {'bits_per_element': 32, 'compression_ratio': 1}
 
 
-def test_means_are_of_float32_whatever_the_model_computes_in(monkeypatch):
+def test_means_are_float32_for_any_dtype_of_the_model(monkeypatch):
   monkeypatch.setattr(keras.config, 'floatx', lambda: 'bfloat16')
   means = metrics._Means()
   assert {mean.dtype for mean in means._figures.values()} == {'float32'}

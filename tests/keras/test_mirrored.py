@@ -14,7 +14,7 @@ def of_replicas(variable):
   return [v.numpy() for v in variable.value.values]
 
 
-def test_float32_is_no_codec_to_the_bit():
+def test_identity_is_bit_identical_to_no_wrapper():
   plain = small.compiled(None, replicas=2)
   small.fit(plain)
   coded = small.compiled('identity', replicas=2)
@@ -36,7 +36,7 @@ def test_replicas_stay_equal_and_residuals_differ():
   assert np.any(first) and np.any(second) and np.any(first != second)
 
 
-def test_a_gradient_that_is_one_tensor_on_all_replicas_counts_for_each():
+def test_a_tensor_shared_by_all_replicas_counts_once_per_replica():
   strategy = small.strategy(2)
   with strategy.scope():
     variable = keras.Variable(np.zeros(3, np.float32), name='table')
@@ -49,7 +49,7 @@ def test_a_gradient_that_is_one_tensor_on_all_replicas_counts_for_each():
     np.testing.assert_array_equal(values, [-2.0, -4.0, -6.0])
 
 
-def test_the_sum_is_that_of_what_each_replica_codes():
+def test_the_sum_is_that_of_the_replicas_decoded_gradients():
   """In a loop of one's own, with gradients that are known."""
   strategy = small.strategy(2)
   with strategy.scope():
@@ -102,7 +102,7 @@ def reader(codec, **compiling):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('steps', [1, 2])
-def test_embeddings_gradients_travel_as_rows(caplog, steps):
+def test_embedding_gradients_are_sent_as_rows(caplog, steps):
   """Also in several steps an execution, where TensorFlow's collectives fail."""
   results = []
   for codec, options in (
@@ -117,8 +117,10 @@ def test_embeddings_gradients_travel_as_rows(caplog, steps):
   # A graph of several steps is optimized otherwise, and rounds otherwise.
   for ours, theirs in zip(*results, strict=True):
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
-  told = [r for r in caplog.records if 'words/embeddings. Grad' in r.message]
-  assert len(told) == 1
+  logged = [
+    r for r in caplog.records if 'words/embeddings. Sparse' in r.message
+  ]
+  assert len(logged) == 1
 
 
 class Rivals(keras.Model):
@@ -185,7 +187,9 @@ def test_two_optimizers_in_one_step_are_as_those_of_keras(steps):
   'options',
   [{'gradient_accumulation_steps': 2}, {'ema_overwrite_frequency': 2}],
 )
-def test_what_keras_cannot_do_with_replicas_is_refused_before_tracing(options):
+def test_options_that_keras_lacks_with_replicas_are_refused_before_tracing(
+  options,
+):
   options = {'use_ema': 'ema_overwrite_frequency' in options} | options
   with small.strategy(2).scope():
     rule = keras.optimizers.SGD(**options)
@@ -196,7 +200,7 @@ def test_what_keras_cannot_do_with_replicas_is_refused_before_tracing(options):
 @pytest.mark.slow
 class TestOptionsOfFit:
   @pytest.mark.parametrize('steps', [2, 5])
-  def test_several_steps_an_execution_change_no_bit(self, steps):
+  def test_steps_per_execution_changes_no_bit(self, steps):
     codec = 'error_feedback+ternary'
     single = small.compiled(codec, replicas=2)
     small.fit(single)
@@ -209,7 +213,7 @@ class TestOptionsOfFit:
     losses = small.fit(made, epochs=3, batch_size=20)['loss']
     assert losses[-1] < losses[0]
 
-  def test_clip_decay_and_averages_are_keras_own(self):
+  def test_clipping_decay_and_averages_are_those_of_keras(self):
     def rule():
       return keras.optimizers.AdamW(
         weight_decay=0.1, global_clipnorm=0.5, use_ema=True
@@ -221,7 +225,7 @@ class TestOptionsOfFit:
     small.fit(coded)
     small.assert_equal(small.weights(coded), small.weights(plain))
 
-  def test_mixed_precision_is_no_codec_to_the_bit_with_float32(self):
+  def test_identity_is_bit_identical_to_no_wrapper_in_mixed_precision(self):
     keras.config.set_dtype_policy('mixed_float16')
     try:
       plain = small.compiled(None, replicas=2)

@@ -105,7 +105,7 @@ def five_steps(make, codec, replicas=1, workers=None):
 
 
 @pytest.mark.parametrize('make', MODELS)
-def test_float32_is_no_codec_to_the_bit(make):
+def test_identity_is_bit_identical_to_no_wrapper(make):
   for replicas in (1, 2):
     losses, arrays = five_steps(make, 'identity', replicas)
     expected, plain = five_steps(make, None, replicas)
@@ -114,7 +114,7 @@ def test_float32_is_no_codec_to_the_bit(make):
 
 
 @pytest.mark.parametrize('make', MODELS)
-def test_codes_move_what_is_trained_and_leave_the_frozen(make):
+def test_codecs_train_trainable_weights_and_leave_frozen_ones_unchanged(make):
   for options in ({'replicas': 2}, {'workers': 4}):
     if options == {'workers': 4} and make is mixed:
       continue

@@ -84,9 +84,7 @@ def skips(caplog):
 
 @pytest.mark.parametrize('codes', not_finite.GROUPS, ids=','.join)
 @pytest.mark.gate_every(len(not_finite.GROUPS))
-def test_a_step_that_is_skipped_changes_nothing_whatever_the_code(
-  codes, caplog
-):
+def test_a_skipped_step_changes_nothing_with_any_codec(codes, caplog):
   loop, values = Loop(codes), not_finite.gradients(codes)
   loop.step(values)
   before = loop.arrays()
@@ -111,11 +109,11 @@ def test_the_log_names_the_variable_and_the_step_once(caplog):
     loop.step(values)
   (message,) = skips(caplog)
   assert message.startswith('Step 2: ')
-  assert f'of {not_finite.name(1)}.' in message
+  assert f'for {not_finite.name(1)}.' in message
   assert not_finite.name(0) not in message
 
 
-def test_a_constraint_does_not_act_in_a_step_that_is_skipped():
+def test_a_constraint_is_not_applied_in_a_skipped_step():
   made = wrapped(('qsgd',))
   variable = keras.Variable(
     np.ones(not_finite.SHAPE, np.float32), name=not_finite.name(0)
@@ -135,13 +133,13 @@ def test_raise_names_the_variable_and_changes_nothing():
   for _ in range(2):
     with pytest.raises(
       tf.errors.InvalidArgumentError,
-      match=f'Step 2: expected finite gradients.*of {not_finite.name(1)}',
+      match=f'Step 2: expected finite gradients.*for {not_finite.name(1)}',
     ):
       loop.step(values)
     not_finite.assert_unchanged(loop.arrays(), before)
 
 
-def test_pass_updates_by_nan_and_keeps_the_states(caplog):
+def test_pass_updates_by_nan_and_does_not_change_the_states(caplog):
   optimizer = wrapped(SOME, on_not_finite='pass')
   loop, values = Loop(SOME, optimizer, 1), not_finite.gradients(SOME)[:1]
   loop.step(values)
@@ -186,13 +184,13 @@ def test_a_step_of_xla_is_skipped():
   not_finite.assert_unchanged(loop.arrays(), before)
 
 
-def test_an_action_that_is_none_is_refused():
+def test_an_unknown_action_is_refused():
   with pytest.raises(ValueError, match="on_not_finite: .*received 'skp'. Use"):
     wrapped(SOME, on_not_finite='skp')
 
 
 @pytest.mark.parametrize('action', ['skip', 'raise', 'pass'])
-def test_the_action_is_saved_and_files_without_one_skip(action):
+def test_the_action_is_saved_and_defaults_to_skip_in_older_files(action):
   config = wrapped(SOME, on_not_finite=action).get_config()
   made = terngrad.keras.CompressedOptimizer.from_config(dict(config))
   assert made.on_not_finite == action
@@ -217,7 +215,7 @@ class TestAccumulation:
         not_finite.assert_unchanged(loop.arrays(), before)
     assert loop.steps() == 4
 
-  def test_others_are_those_without_it(self):
+  def test_other_steps_are_as_without_the_skipped_one(self):
     loop, plain = self.loop(), self.loop()
     values = not_finite.gradients(SOME)[:1]
     for _ in range(4):
@@ -230,7 +228,7 @@ class TestAccumulation:
 
 
 class TestLossScale:
-  def test_what_one_replica_alone_sees_is_skipped_on_all(self):
+  def test_nan_on_one_replica_skips_the_step_on_all(self):
     """`LossScaleOptimizer` looks at the first replica's gradients."""
     with small.strategy(2).scope():
       scaled = keras.optimizers.LossScaleOptimizer(
@@ -305,7 +303,7 @@ class TestVirtualWorkers:
     (message,) = skips(caplog)
     assert f'logits/{not_finite.name(0)}' in message
 
-  def test_raise_and_pass_are_taken_too(self):
+  def test_raise_and_pass_work_too(self):
     model = virtual(('sign',), on_not_finite='raise')
     inputs, labels = not_finite.examples(('sign',), ONE_NAN)
     bad = inputs.reshape(4, -1), labels.reshape(4)
@@ -322,7 +320,7 @@ class TestVirtualWorkers:
     assert all(np.isnan(v).all() for v in model.get_weights())
 
 
-def test_a_fit_goes_on_and_its_figures_stay_finite():
+def test_fit_continues_and_its_figures_stay_finite():
   with small.strategy(2).scope():
     keras.utils.set_random_seed(1)
     model = not_finite.model(SOME)
@@ -348,7 +346,7 @@ def test_a_fit_goes_on_and_its_figures_stay_finite():
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_processes_skip_what_one_of_them_sees():
+def test_nan_in_one_process_skips_the_step_in_all():
   hosts = processes.addresses(2)
   with processes.Processes() as started:
     for rank in range(2):

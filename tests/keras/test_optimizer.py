@@ -30,7 +30,7 @@ GRADIENTS = [
 ]
 
 
-def test_float32_is_no_codec_to_the_bit():
+def test_identity_is_bit_identical_to_no_wrapper():
   plain = small.compiled(None)
   small.fit(plain)
   coded = small.compiled('identity')
@@ -83,14 +83,14 @@ def test_error_feedback_sends_everything_in_the_end():
   optimizer = wrap(codec)
   moved = applied(optimizer, GRADIENTS, steps)
   saved = optimizer.compressor.saved()
-  for place, gradient in enumerate(GRADIENTS):
-    residual = saved[f'residual:{place}']
+  for index, gradient in enumerate(GRADIENTS):
+    residual = saved[f'residual:{index}']
     assert residual.shape == (1, *gradient.shape)
-    total = moved[place] + residual[0]
+    total = moved[index] + residual[0]
     np.testing.assert_allclose(total, steps * gradient, rtol=1e-4, atol=1e-4)
 
 
-def test_the_clip_acts_before_the_code():
+def test_gradients_are_clipped_before_they_are_encoded():
   (kernel,) = applied(
     wrap('ternary:clip_factor=0', clipnorm=0.5), GRADIENTS[:1]
   )
@@ -98,7 +98,7 @@ def test_the_clip_acts_before_the_code():
   np.testing.assert_allclose(np.abs(kernel).max(), scaler, rtol=1e-5)
 
 
-def test_accumulation_codes_the_mean_of_the_gradients_once():
+def test_accumulation_encodes_the_mean_gradient_once():
   optimizer = wrap(small.FEEDBACK, gradient_accumulation_steps=2)
   variable = keras.Variable(np.zeros((40, 5), np.float32))
   optimizer.apply([tf.constant(GRADIENTS[0])], [variable])
@@ -121,7 +121,7 @@ def test_accumulated_steps_draw_the_same_bits_whatever_is_done_with_nan():
   np.testing.assert_array_equal(found[1:], found[:1] * 2)
 
 
-def test_a_gradient_of_rows_stays_one(caplog):
+def test_a_sparse_gradient_stays_sparse(caplog):
   table = keras.Variable(np.zeros((100, 4), np.float32), name='table')
   rows = tf.IndexedSlices(tf.ones((2, 4)), tf.constant([3, 7]), (100, 4))
   seen = []
@@ -136,8 +136,8 @@ def test_a_gradient_of_rows_stays_one(caplog):
     optimizer.apply([rows], [table])
   assert all(isinstance(gradient, tf.IndexedSlices) for gradient in seen)
   assert set(np.flatnonzero(table.numpy().any(axis=1))) == {3, 7}
-  told = [r for r in caplog.records if 'Not compressed: table' in r.message]
-  assert len(told) == 1
+  logged = [r for r in caplog.records if 'Not compressed: table' in r.message]
+  assert len(logged) == 1
 
 
 @pytest.mark.parametrize('options', [{}, {'clipnorm': 1.0}])
@@ -157,19 +157,20 @@ def test_accumulated_gradients_are_unscaled_once(options):
 @pytest.mark.parametrize(
   'option', ['global_clipnorm', 'gradient_accumulation_steps']
 )
-def test_a_gradient_of_rows_that_keras_makes_dense_is_logged(caplog, option):
+def test_a_sparse_gradient_that_keras_makes_dense_is_logged(caplog, option):
   table = keras.Variable(np.zeros((100, 4), np.float32), name='table')
   rows = tf.IndexedSlices(tf.ones((2, 4)), tf.constant([3, 7]), (100, 4))
   optimizer = wrap('sign', **{option: 2})
   for _ in range(4):
     optimizer.apply([rows], [table])
-  logged = [r.getMessage() for r in caplog.records if 'whole' in r.message]
+  logged = [r.getMessage() for r in caplog.records if 'as dense' in r.message]
   assert len(logged) == 1
-  assert f'table. {option}' in logged[0]
+  assert 'as dense gradients: table. ' in logged[0]
+  assert f'because of {option}.' in logged[0]
   assert np.all(table.numpy())
 
 
-def test_a_variable_without_gradient_is_left_alone():
+def test_a_variable_without_gradient_does_not_change():
   variables = [keras.Variable(np.zeros(g.shape)) for g in GRADIENTS]
   optimizer = wrap('identity')
   optimizer.build(variables)
@@ -179,7 +180,7 @@ def test_a_variable_without_gradient_is_left_alone():
   np.testing.assert_array_equal(variables[1].numpy(), -GRADIENTS[1])
 
 
-def test_half_gradients_come_back_as_halves():
+def test_float16_gradients_stay_float16():
   variable = keras.Variable(np.zeros(4, np.float16), dtype='float16')
   optimizer = wrap('identity')
   optimizer.apply([tf.constant([1, 2, 3, 4], tf.float16)], [variable])
@@ -187,7 +188,7 @@ def test_half_gradients_come_back_as_halves():
   np.testing.assert_array_equal(variable.numpy(), [-1, -2, -3, -4])
 
 
-def test_what_callbacks_ask_for_is_the_wrapped_optimizers():
+def test_attributes_that_callbacks_read_are_the_wrapped_optimizers():
   optimizer = wrap(momentum=0.5, clipnorm=2.0)
   optimizer.learning_rate = 0.25
   inner = optimizer.inner_optimizer
@@ -213,7 +214,7 @@ def test_calls_about_weights_reach_the_wrapped_optimizer():
   assert float(optimizer.learning_rate) == 0.125
 
 
-def test_gradients_whose_shapes_are_not_known_are_coded_as_others():
+def test_gradients_of_unknown_shapes_are_encoded_like_others():
   """As those of loops, of `tf.where` and of ragged inputs."""
 
   def moved(shape):
@@ -235,13 +236,13 @@ def test_gradients_whose_shapes_are_not_known_are_coded_as_others():
     np.testing.assert_array_equal(moved(shape), known)
 
 
-def test_double_gradients_are_refused():
+def test_float64_gradients_are_refused():
   variable = keras.Variable(np.zeros(4), dtype='float64', name='table')
   with pytest.raises(ValueError, match='table: expected a gradient of float32'):
     wrap().apply([tf.zeros([4], tf.float64)], [variable])
 
 
-def test_a_double_gradient_of_a_float32_variable_is_cast_as_keras_casts_it():
+def test_a_float64_gradient_of_a_float32_variable_is_cast_as_in_keras():
   variable = keras.Variable(np.zeros(4, np.float32), name='table')
   gradient = np.float64([0.1, -0.2, 0.3, 1 / 3])
   optimizer = terngrad.keras.CompressedOptimizer(
@@ -251,7 +252,7 @@ def test_a_double_gradient_of_a_float32_variable_is_cast_as_keras_casts_it():
   np.testing.assert_array_equal(variable.numpy(), -np.float32(gradient))
 
 
-def test_variables_of_tensorflow_are_coded_under_their_names():
+def test_tensorflow_variables_are_matched_by_their_names():
   variable = tf.Variable(tf.zeros([64]), name='of_tensorflow')
   optimizer = terngrad.keras.CompressedOptimizer(
     keras.optimizers.SGD(1.0), {'of_tensorflow': 'sign', '': 'identity'}
@@ -260,7 +261,7 @@ def test_variables_of_tensorflow_are_coded_under_their_names():
   assert len(np.unique(np.abs(variable.numpy()))) == 1
 
 
-def test_averaged_weights_are_swapped_also_within_a_loss_scale():
+def test_averaged_weights_are_swapped_under_a_loss_scale_too():
   model = small.compiled(
     'ternary', optimizer=lambda: keras.optimizers.SGD(use_ema=True)
   )
@@ -280,10 +281,10 @@ def test_averaged_weights_are_swapped_also_within_a_loss_scale():
   not hasattr(keras.optimizers, 'MultiOptimizer'),
   reason='This Keras has no MultiOptimizer.',
 )
-def test_an_optimizer_of_optimizers_is_refused_as_they_would_send_floats():
+def test_a_multi_optimizer_is_refused():
   optimizers = keras.optimizers.OptimizerMap(keras.optimizers.SGD())
   several = keras.optimizers.MultiOptimizer(optimizers)
-  with pytest.raises(ValueError, match='around each of them'):
+  with pytest.raises(ValueError, match='Wrap each of them'):
     terngrad.keras.CompressedOptimizer(several)
 
 
@@ -296,15 +297,15 @@ def test_an_optimizer_of_optimizers_is_refused_as_they_would_send_floats():
       lambda: terngrad.keras.CompressedOptimizer(
         keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())
       ),
-      'Put it around',
+      'Wrap in the other order: LossScaleOptimizer',
     ),
     (
       lambda: terngrad.keras.CompressedOptimizer(wrap()),
-      'not yet compressed',
+      'not yet wrapped',
     ),
     (
       lambda: terngrad.keras.CompressedOptimizer(wrap().inner_optimizer),
-      'not yet compressed',
+      'not yet wrapped',
     ),
   ],
 )
@@ -314,7 +315,7 @@ def test_what_cannot_be_wrapped_is_refused(make, message):
 
 
 class TestLossScaling:
-  def test_a_skipped_step_leaves_states_alone(self):
+  def test_a_skipped_step_does_not_change_states(self):
     optimizer = keras.optimizers.LossScaleOptimizer(
       wrap(small.FEEDBACK), initial_scale=4.0
     )
@@ -342,7 +343,7 @@ class TestLossScaling:
 
 
 @pytest.mark.slow
-def test_a_step_that_xla_compiles_codes_as_others_do():
+def test_a_step_compiled_by_xla_encodes_like_others():
   found = []
   for compiles in (False, True):
     made = small.compiled('ternary:clip_factor=0', jit_compile=compiles)

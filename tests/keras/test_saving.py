@@ -21,7 +21,7 @@ def same(first, second):
 @pytest.mark.parametrize(
   'replicas', [1, pytest.param(2, marks=pytest.mark.slow)]
 )
-def test_a_loaded_model_goes_on_to_the_same_bits(tmp_path, replicas):
+def test_a_loaded_model_continues_with_the_same_bits(tmp_path, replicas):
   whole = small.compiled(small.FEEDBACK, replicas)
   small.fit(whole, epochs=2)
   first = small.compiled(small.FEEDBACK, replicas)
@@ -35,7 +35,7 @@ def test_a_loaded_model_goes_on_to_the_same_bits(tmp_path, replicas):
 
 
 @pytest.mark.slow
-def test_states_that_were_not_used_since_are_saved_again(tmp_path):
+def test_loaded_states_are_saved_again_before_their_first_use(tmp_path):
   first = small.compiled(POWER)
   small.fit(first, epochs=1)
   first.save_weights(tmp_path / 'a.weights.h5')
@@ -49,9 +49,7 @@ def test_states_that_were_not_used_since_are_saved_again(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize('codec', [None, small.FEEDBACK])
 @pytest.mark.parametrize('replicas', [1, 2])
-def test_dropout_goes_on_where_its_seeds_are_restored(
-  tmp_path, codec, replicas
-):
+def test_dropout_continues_if_its_seeds_are_restored(tmp_path, codec, replicas):
   """Keras saves no seeds: without or with the wrapper."""
 
   def compiled():
@@ -95,7 +93,7 @@ class Kill(keras.callbacks.Callback):
 
 
 @pytest.mark.slow
-def test_a_killed_fit_goes_on_to_the_same_bits(tmp_path):
+def test_a_killed_fit_continues_with_the_same_bits(tmp_path):
   whole = small.compiled(small.FEEDBACK)
   small.fit(whole, epochs=3)
 
@@ -129,15 +127,17 @@ def test_weights_saved_without_the_wrapper_load_with_it_and_back(tmp_path):
 
 
 @pytest.mark.slow
-def test_another_number_of_replicas_gets_the_mean(tmp_path, caplog):
+def test_another_number_of_replicas_loads_the_mean_state(tmp_path, caplog):
   two = small.compiled(small.FEEDBACK, replicas=2)
   small.fit(two, epochs=1)
   two.save(tmp_path / 'two.keras')
   saved = two.optimizer.compressor.saved()
   one = keras.models.load_model(tmp_path / 'two.keras')
   small.fit(one, epochs=1, steps_per_epoch=1)
-  told = [r for r in caplog.records if 'States of 2 of 2 workers' in r.message]
-  assert len(told) == 1
+  logged = [
+    r for r in caplog.records if 'Codec states of 2 of 2 workers' in r.message
+  ]
+  assert len(logged) == 1
   again = keras.models.load_model(tmp_path / 'two.keras').optimizer.compressor
   small.assert_equal(
     [again.saved()[name] for name in sorted(saved)],
@@ -147,7 +147,7 @@ def test_another_number_of_replicas_gets_the_mean(tmp_path, caplog):
   assert kept.shape == (1, *saved['residual:0'].shape[1:])
 
 
-def test_the_mean_of_all_rows_is_what_another_number_gets():
+def test_another_number_of_workers_loads_the_mean_of_all_rows():
   rows = np.arange(6, dtype=np.float32).reshape(2, 3)
   variable = keras.Variable(np.zeros(3, np.float32))
   optimizer = terngrad.keras.CompressedOptimizer(
@@ -202,7 +202,7 @@ def dropped(caplog):
 
 
 class TestStatesOfAChangedModel:
-  def test_the_layers_that_stayed_keep_theirs_and_the_others_begin_anew(
+  def test_unchanged_layers_load_states_and_others_start_from_zeros(
     self, caplog
   ):
     store, left = file_of(['base', 'middle', 'head'], [(6, 5), (6, 5), (6, 5)])
@@ -214,13 +214,13 @@ class TestStatesOfAChangedModel:
     (message,) = dropped(caplog)
     assert 'base, head' in message
 
-  def test_a_model_that_is_built_again_keeps_all(self, caplog):
+  def test_a_rebuilt_model_loads_all_states(self, caplog):
     store, left = file_of(['dense', 'dense_1'], [(6, 5), (6, 5)])
     sent = sent_after(store, ['dense_2', 'dense_3'], [(6, 5), (6, 5)])
     small.assert_equal(list(sent.values()), list(left.values()))
     assert not dropped(caplog)
 
-  def test_another_rank_begins_with_its_own_matrices(self, caplog):
+  def test_another_rank_starts_with_new_matrices(self, caplog):
     power = 'error_feedback+powersgd:rank={},min_compression=0.1'
     store, left = file_of(['table'], [(6, 5)], power.format(1))
     sent = sent_after(store, ['table'], [(6, 5)], power.format(2))
@@ -228,7 +228,7 @@ class TestStatesOfAChangedModel:
     (message,) = dropped(caplog)
     assert 'table' in message
 
-  def test_what_is_saved_again_has_the_numbers_of_the_model_of_now(self):
+  def test_states_are_saved_again_under_the_present_indices(self):
     store, left = file_of(['a', 'b'], [(6, 5), (6, 5)])
     variable = keras.Variable(np.zeros((6, 5), np.float32), name='b')
     plain = terngrad.keras.CompressedOptimizer(
@@ -250,7 +250,7 @@ class TestStatesOfAChangedModel:
       (['a', 'b'], [(6, 5), (6, 4)], False),
     ],
   )
-  def test_files_of_0_2_are_read_by_number_or_not_at_all(
+  def test_files_of_0_2_are_matched_by_index_or_dropped(
     self, names, shapes, kept, caplog
   ):
     store, left = file_of(['a', 'b'], [(6, 5), (6, 5)])
@@ -299,7 +299,7 @@ class TestStatesOfAChangedModel:
     assert not now[2].any() and not now[3].any()
 
 
-def test_the_configuration_makes_the_same_optimizer():
+def test_the_configuration_creates_the_same_optimizer():
   rules = {'kernel': 'ternary:clip_factor=2', '': 'identity'}
   made = terngrad.keras.CompressedOptimizer(
     keras.optimizers.AdamW(0.5, weight_decay=0.25), rules, seed=9, name='mine'

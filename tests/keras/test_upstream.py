@@ -82,7 +82,7 @@ NOT_APPLIED = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize('file', FILES)
-def test_of_keras_passes_with_compressed_optimizers(file, tmp_path):
+def test_tests_of_keras_pass_with_compressed_optimizers(file, tmp_path):
   if not (SOURCES / file).is_file():
     pytest.skip(f'Keras {keras.__version__} has no {file}.')
   (tmp_path / 'pytest.ini').write_text('[pytest]\n')

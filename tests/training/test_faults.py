@@ -117,7 +117,7 @@ def test_a_run_that_continues_with_other_examples_says_so(tmp_path):
     told.append([line for line in lines if line.startswith('data was ')])
   before, (line,) = told
   assert before == []
-  assert line.endswith('the run does not end at the same bits')
+  assert line.endswith('the run will not end with the same bits')
 
 
 def test_a_run_stops_whose_folder_is_renamed_under_it(tmp_path):
