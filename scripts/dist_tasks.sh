@@ -61,12 +61,12 @@ check_task() {
   local folder script data pid status=0
   folder=$(at_home "$1") script=$(at_home "$3") data=$(at_home "$4")
   [[ -d ${folder%/*} && -w ${folder%/*} ]] || {
-    printf 'WORKSPACE: expected a folder that can be written, received %s\n' \
+    printf 'WORKSPACE: expected a writable folder, received %s\n' \
       "${folder%/*}"
     status=1
   }
   [[ -f $script && -x $script ]] || {
-    printf 'expected a script that can be executed, received %s\n' "$script"
+    printf 'expected an executable script, received %s\n' "$script"
     status=1
   }
   [[ -z $data || (-d $data && -r $data) ]] || {
@@ -78,7 +78,7 @@ check_task() {
     status=1
   }
   if pid=$(leader "$folder/$2.pid"); then
-    printf 'expected it not to run yet, received process %s\n' "$pid"
+    printf 'expected a task that is not running, received process %s\n' "$pid"
     status=1
   fi
   ((status)) || printf 'can start\n'
@@ -150,7 +150,7 @@ start_task() {
   ) || true
   printf '%s\n' "$line" >"$file.pid"
   [[ -n $line ]] || {
-    printf 'it ended at once; its output is in %s\n' "$file.log"
+    printf 'the task ended at once; its output is in %s\n' "$file.log"
     return 1
   }
   printf 'started (process %s), log %s\n' "${line%% *}" "$file.log"
@@ -191,7 +191,7 @@ stop_tasks() {
     files+=("$file")
   done
   ((${#sessions[@]})) || {
-    printf 'nothing of %s runs here\n' "$folder"
+    printf 'no task of %s runs on this host\n' "$folder"
     return
   }
   end=$((SECONDS + $2))
@@ -204,7 +204,7 @@ stop_tasks() {
     mapfile -t left < <(members "${sessions[@]}")
   done
   if ((${#left[@]})); then
-    printf 'killed, because they had not ended after %s s: %s\n' "$2" \
+    printf 'killed processes that had not ended after %s s: %s\n' "$2" \
       "${left[*]}"
     kill -KILL "${left[@]}" 2>/dev/null || true
   fi

@@ -32,10 +32,10 @@ while (($#)); do
 done
 ((${#arguments[@]} == 1)) || fail 'wrong number of arguments' 1 \
   "${#arguments[@]}" 'see --help'
-[[ $seconds =~ ^(0|[1-9][0-9]{0,5})$ ]] || fail 'no time' \
-  '--seconds: a whole number, 0 or more' "$seconds" 'give one'
-[[ -d ${arguments[0]} ]] || fail 'no experiment' 'a folder' "${arguments[0]}" \
-  'give WORKSPACE/ID'
+[[ $seconds =~ ^(0|[1-9][0-9]{0,5})$ ]] || fail 'invalid time' \
+  '--seconds: a whole number, 0 or more' "$seconds" 'give such a number'
+[[ -d ${arguments[0]} ]] || fail 'no experiment' 'a folder of an experiment' \
+  "${arguments[0]}" 'give WORKSPACE/ID'
 stop_tasks "${arguments[0]}" "$seconds"
 tunnels=${arguments[0]}/tunnels
 [[ ! -d $tunnels ]] || stop_tasks "$tunnels" "$seconds"

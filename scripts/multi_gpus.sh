@@ -83,12 +83,12 @@ value_of() {
   } | sed -n "s/^ *--$1=//p" | tail -n 1
 }
 
-# check_places: refuses missing folders before it makes any.
-check_places() {
+# check_paths: refuses missing folders before it makes any.
+check_paths() {
   local file
-  $dry_run || [[ -d $workspace ]] || fail 'no place for results' \
+  $dry_run || [[ -d $workspace ]] || fail 'no folder for results' \
     'ROOT_WORKSPACE: a folder that exists' "$workspace" \
-    'make it (mkdir -p), or set ROOT_WORKSPACE to another'
+    'create it (mkdir -p), or set ROOT_WORKSPACE to another folder'
   find_python
   for file in "${train_files[@]}"; do
     [[ -r $file ]] || fail 'no flag file' 'a file of flags' "$file" \
@@ -105,7 +105,8 @@ name_run() {
   name=${name// /_}
   name=${name//:/-}
   [[ $name != */* && $name != *$'\n'* ]] || fail 'cannot name the folders' \
-    "flags without '/' and line ends" "$name" 'change the variable that has one'
+    "flags without '/' and line breaks" "$name" \
+    'change the variable that contains one'
 }
 
 # stop SIGNAL: signals the running children, and returns when they have ended.
@@ -205,7 +206,7 @@ run_multi_gpus() {
   folder=$root/experiments/$experiment
   local second=${TRAIN_FLAGFILE-${variant:+$folder/$variant}}
   train_files=("$folder/base.flags" ${second:+"$second"})
-  check_places
+  check_paths
   set_flags
   name_run
   train_dir=$workspace/${dataset}_training_data/$name

@@ -23,7 +23,7 @@ USAGE
 check_known '' "$@"
 
 steps=${STEPS:-1000}
-[[ $steps =~ ^[1-9][0-9]*$ ]] || fail 'cannot train for so many steps' \
+[[ $steps =~ ^[1-9][0-9]*$ ]] || fail 'invalid number of steps' \
   'STEPS: a whole number, 1 or more' "STEPS=$steps" 'set it to one, or unset it'
 
 folder=${QUICKSTART_DIR:-quickstart}

@@ -39,7 +39,7 @@ made_for=$venv/terngrad-made-for
 # Only setup.py has the bounds of Python's minor version.
 bounds=$(sed -n "s/^ *python_requires='>=3\.\([0-9]*\),<3\.\([0-9]*\)',$/\1 \2/p" \
   "$root/setup.py")
-[[ $bounds =~ ^[0-9]+\ [0-9]+$ ]] || fail 'cannot tell the Python versions' \
+[[ $bounds =~ ^[0-9]+\ [0-9]+$ ]] || fail 'cannot read the Python versions' \
   "a line python_requires='>=3.x,<3.y' in setup.py" 'none' 'restore setup.py'
 lowest=${bounds% *}
 highest=$((${bounds#* } - 1))
@@ -110,7 +110,7 @@ choose_python() {
   [[ -z $without_venv ]] || fail 'no Python that makes virtual environments' \
     "$wanted with the modules venv and ensurepip" "$without_venv without them" \
     "install them (Debian, Ubuntu: apt-get install $without_venv-venv)"
-  fail 'no Python that fits' "$wanted on the PATH" "${seen:-none}" \
+  fail 'no suitable Python' "$wanted on the PATH" "${seen:-none}" \
     "install one, or set PYTHON to one (PYTHON=/path/to/python3.$highest)"
 }
 
@@ -159,7 +159,7 @@ install() {
   (cd -- "$root" && "${pip[@]}" --no-build-isolation --editable ".[$extras]") >&2
   [[ ! -d $root/terngrad/native ]] ||
     compgen -G "$root/terngrad/native/_kernels.*.so" >/dev/null ||
-    printf 'setup.sh: the native kernels are not built (pip install -v says why); %s\n' \
+    printf 'setup.sh: the native kernels are not built (pip install -v shows why); %s\n' \
       'training works without them, slower' >&2
   mv -f -- "$stamp.new" "$stamp"
   printf 'setup.sh: installed in %d s\n' $((SECONDS - started)) >&2

@@ -37,7 +37,7 @@ USAGE
 # check_task_id WORD
 check_task_id() {
   [[ $1 =~ ^(0|[1-9][0-9]{0,3})$ ]] || fail 'no such task' \
-    '<task>: a whole number, 0 or more' "$1" 'give its place in the list'
+    '<task>: a whole number, 0 or more' "$1" 'give its index in the list'
 }
 
 # begin COUNT ARGUMENT...: checks the first COUNT arguments.
@@ -47,7 +47,7 @@ begin() {
   if [[ ${1:-} == --help || ${1:-} == -h ]]; then usage && exit 0; fi
   (($# >= count)) || fail 'wrong number of arguments' "$count or more" "$#" \
     'see --help'
-  [[ $3 == "$job" ]] || fail 'another kind of task' "$job" "$3" 'see --help'
+  [[ $3 == "$job" ]] || fail 'wrong kind of task' "$job" "$3" 'see --help'
   check_task_id "$4"
   workspace=${WORKSPACE:-$HOME/dataset/results/$dataset}
   find_python

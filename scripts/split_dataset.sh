@@ -49,15 +49,15 @@ workers=${arguments[1]}
 [[ -d $dir ]] || fail 'no data set' 'a folder' "$dir" \
   'convert the data set first: python -m slim.download_and_convert_data'
 # Ten or more digits could overflow.
-[[ $workers =~ ^[1-9][0-9]{0,8}$ ]] || fail 'cannot deal' \
-  '<workers>: a whole number, 1 or more' "$workers" 'give one'
+[[ $workers =~ ^[1-9][0-9]{0,8}$ ]] || fail 'cannot split' \
+  '<workers>: a whole number, 1 or more' "$workers" 'give such a number'
 first=0
 last=$((workers - 1))
 if ! $all; then
   index=${arguments[2]}
   if [[ ! $index =~ ^(0|[1-9][0-9]{0,8})$ ]] || ((index > last)); then
     fail 'no such worker' "<index>: a whole number from 0 to $last" "$index" \
-      'give one'
+      'give such a number'
   fi
   first=$index
   last=$index
@@ -73,14 +73,14 @@ for file in "$dir"/train-*; do
   [[ ! -f $file ]] || shards+=("${file##*/}")
 done
 count=${#shards[@]}
-((count)) || fail 'nothing to deal' "files $dir/train-*" 'none' \
+((count)) || fail 'nothing to split' "files $dir/train-*" 'none' \
   'convert the data set first: python -m slim.download_and_convert_data'
-((workers <= count)) || fail 'too few files' "$workers or more, one a worker" \
-  "$count" "convert with --train_shards=$workers, or have fewer workers"
+((workers <= count)) || fail 'too few files' "$workers or more, one per worker" \
+  "$count" "convert with --train_shards=$workers, or use fewer workers"
 rest=$((count % workers))
-((rest == 0)) || $uneven || fail 'the files cannot be dealt evenly' \
+((rest == 0)) || $uneven || fail 'the files cannot be split evenly' \
   "a multiple of $workers" "$count" \
-  'have other numbers of shards or workers, or give --uneven'
+  'change the number of shards or workers, or give --uneven'
 
 # part INDEX: sets `begin` and `size` to the worker's block.
 part() {
@@ -107,17 +107,17 @@ check() {
   local -A known=()
   shift
   remedy="remove $folder and run this again"
-  [[ -d $folder && ! -L $folder ]] || fail 'the name is taken' 'a folder' \
+  [[ -d $folder && ! -L $folder ]] || fail 'the name is in use' 'a folder' \
     "$folder" "$remedy"
   for name in "$@"; do
     known[$name]=1
     [[ -L $folder/$name && $folder/$name -ef $dir/$name ]] ||
-      fail 'not the links that belong here' "$folder/$name -> ../$name" \
+      fail 'unexpected contents' "$folder/$name -> ../$name" \
         "$(describe "$folder/$name")" "$remedy"
   done
   for path in "$folder"/*; do
     [[ -n ${known[${path##*/}]+set} ]] ||
-      fail 'not the links that belong here' "$# links" "also $path" "$remedy"
+      fail 'unexpected contents' "$# links" "also $path" "$remedy"
   done
 }
 
@@ -125,7 +125,7 @@ describe() {
   if [[ -L $1 ]]; then
     printf 'a link to %s' "$(readlink -- "$1")"
   elif [[ -e $1 ]]; then
-    printf 'no link'
+    printf 'not a link'
   else
     printf 'nothing'
   fi
@@ -140,11 +140,11 @@ look() {
   check "$folder" "${names[@]}"
 }
 
-# deal INDEX: makes or checks the worker's folder.
-deal() {
+# make_folder INDEX: makes or checks the worker's folder.
+make_folder() {
   local name
   if look "$1"; then
-    printf 'kept %s\n' "$folder"
+    printf 'unchanged %s\n' "$folder"
     return
   fi
   # Renamed when it is complete, so that no worker trains on a part of it.
@@ -165,4 +165,4 @@ staging=
 trap '[[ -z $staging ]] || rm -rf -- "$staging"' EXIT
 # Checks all existing folders before it makes any.
 for ((i = first; i <= last; i++)); do look "$i" || true; done
-for ((i = first; i <= last; i++)); do deal "$i"; done
+for ((i = first; i <= last; i++)); do make_folder "$i"; done

@@ -37,7 +37,7 @@ def launch(
     restarts = refusals.whole_number(
       'no number of restarts', 'restart', values.restart
     )
-  seconds = refusals.whole_number('no time', 'seconds', values.seconds)
+  seconds = refusals.whole_number('invalid time', 'seconds', values.seconds)
   action = _action(values)
   # For running tasks, only the names and hosts matter.
   starts = action not in (launcher.STATUS, launcher.STOP)

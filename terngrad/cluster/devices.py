@@ -28,7 +28,7 @@ def tower_devices(count: int) -> tuple[str, ...]:
   if gpus:
     if len(gpus) < count:
       logging.warning(
-        'Expected %d GPUs, found %d: several towers share one.',
+        'Expected %d GPUs, found %d: several towers share a GPU.',
         count,
         len(gpus),
       )
@@ -151,8 +151,8 @@ def limit_threads(count: int) -> None:
     tf.config.threading.set_intra_op_parallelism_threads(count)
   except RuntimeError as error:
     raise errors.ConfigError(
-      f'threads: expected {count} before the first operation, received them '
-      'when TensorFlow was in use. Start a new process, or call '
+      f'threads: expected {count} before the first operation, received the '
+      'number after it. Start a new process, or call '
       f'tf.config.threading.set_intra_op_parallelism_threads({count}) first.'
     ) from error
 
@@ -200,7 +200,7 @@ def choose_gpus(numbers: Sequence[int]) -> None:
   if gpus and max(numbers) >= len(gpus):
     raise errors.ConfigError(
       f'gpus: expected numbers from 0 to {len(gpus) - 1}, received '
-      f'{",".join(map(str, numbers))}. Leave out those that are not there.'
+      f'{",".join(map(str, numbers))}. Leave out GPUs that do not exist.'
     )
   if gpus:
     tf.config.set_visible_devices([gpus[n] for n in numbers], 'GPU')

@@ -34,7 +34,7 @@ def check(
     if differing.size:
       raise errors.TrainingError(
         f'Replicas: expected {names[differing[0]]} on {replica} to equal that '
-        f'on {replicas[0]} to the bit, received other bits. This is a fault of '
-        'the program or of a machine: the last checkpoint is good, continue '
-        'from it and report this.'
+        f'on {replicas[0]} to the bit, received other bits. The program or a '
+        'machine has a defect. Continue from the last checkpoint, which is '
+        'valid, and report this.'
       )

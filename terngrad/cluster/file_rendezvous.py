@@ -36,8 +36,8 @@ class Folder:
     """
     if not path:
       raise clusters.ClusterError(
-        'rendezvous_dir: expected a folder that all processes share, one a '
-        'run, received nothing. Give every process the same.'
+        'rendezvous_dir: expected a folder that all processes of this run, and '
+        'no others, share, received nothing. Give every process the same.'
       )
     self.name = path
     self._left = False
@@ -62,7 +62,7 @@ class Folder:
     except OSError as error:
       raise clusters.ClusterError(
         f'rendezvous_dir: expected a folder to write to, received: {error}. '
-        'Check its path and rights.'
+        'Check its path and permissions.'
       ) from error
 
   def where(self, index: int, count: int) -> str:
@@ -96,8 +96,8 @@ class Folder:
       if match and int(match[2]) != count:
         raise clusters.ClusterError(
           f'{os.path.join(self.name, name)}: expected files of {count} '
-          f'processes, received one of {int(match[2])}: another run was here. '
-          f'{self.another}'
+          f'processes, received one of {int(match[2])}: another run used this '
+          f'folder. {self.another}'
         )
 
 
@@ -112,20 +112,20 @@ def _read(path: str) -> str | None:
     raise _strange(path, error.strerror) from error
   if not stat.S_ISREG(os.fstat(number).st_mode):
     os.close(number)
-    raise _strange(path, 'something else')
+    raise _strange(path, 'another kind of file')
   with open(number, 'rb') as file:
     content = file.read(rendezvous.MAX_BYTES + 1)
   line = content.decode('ascii', 'replace')
   if not line.endswith('\n') or len(content) > rendezvous.MAX_BYTES:
     raise clusters.ClusterError(
       f'{path}: expected a line of host:port, received {clusters.shown(line)}. '
-      'Look who can write to this folder, or give another --rendezvous_dir.'
+      'Check who can write to this folder, or give another --rendezvous_dir.'
     )
   return line[:-1]
 
 
 def _strange(path: str, received: str | None) -> clusters.ClusterError:
   return clusters.ClusterError(
-    f'{path}: expected a plain file to read, received: {received}. Look who '
+    f'{path}: expected a plain file to read, received: {received}. Check who '
     'can write to this folder, or give another --rendezvous_dir.'
   )

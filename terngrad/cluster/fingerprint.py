@@ -97,8 +97,8 @@ def from_bytes(data: bytes, task: str) -> dict[str, str]:
     good = False
   if not good:
     raise MismatchError(
-      f'Fingerprint: expected named texts from {task}, received '
-      f'{bytes(data[:40])!r}. Another program answers there: check the '
+      f'Fingerprint: expected a JSON object of strings from {task}, received '
+      f'{bytes(data[:40])!r}. Another program listens there: check the '
       'addresses.'
     )
   return fields

@@ -63,7 +63,8 @@ class Server:
     if not _RUN_ID.fullmatch(run_id):
       raise clusters.ClusterError(
         'run_id: expected 1 to 100 letters, digits and . + - _, received '
-        f'{clusters.shown(run_id)}. Give all processes of a run the same.'
+        f'{clusters.shown(run_id)}. Give all processes of a run the '
+        'same --run_id.'
       )
     # Messages about the URL never show its password.
     shown = _without_password(url)
@@ -92,7 +93,7 @@ class Server:
     except ValueError:
       raise clusters.ClusterError(
         'cluster: expected redis:redis://HOST:PORT/DATABASE, or rediss:// for '
-        f'TLS, received redis:{clusters.shown(shown)}. Mend the URL.'
+        f'TLS, received redis:{clusters.shown(shown)}. Correct the URL.'
       ) from None
     # Options in the URL must not override these.
     pool.connection_kwargs.update(settings)
@@ -132,9 +133,9 @@ class Server:
       self._errors.ResponseError,
     ) as error:
       raise clusters.ClusterError(
-        f'{self.name}: expected to leave an address there, received: '
-        f'{clusters.shown(str(error))}. Look at the password, the rights of '
-        f'the user and what the key {self._key} holds.'
+        f'{self.name}: expected to store an address there, received: '
+        f'{clusters.shown(str(error))}. Check the password, the permissions of '
+        f'the user and the value of the key {self._key}.'
       ) from error
     except self._errors.InvalidResponse as error:
       raise self._strange(str(error)) from error
@@ -147,7 +148,7 @@ class Server:
       raise clusters.ClusterError(
         f'{self.name}: expected a run of {count} processes, received one of '
         f'{clusters.shown(there[0].decode("ascii", "replace"))}: another run '
-        f'was here. {self.another}'
+        f'used this entry. {self.another}'
       )
     if len(reply) != 2 + last - first:
       raise self._strange(reply)
@@ -156,8 +157,8 @@ class Server:
   def _strange(self, received: Any) -> clusters.ClusterError:
     return clusters.ClusterError(
       f'{self.name}: expected the addresses of processes from a Redis server, '
-      f'received {clusters.shown(received)}. See what listens at this address, '
-      'and give that of a Redis server.'
+      f'received {clusters.shown(received)}. Check which program listens at '
+      'this address, and give the address of a Redis server.'
     )
 
   def where(self, index: int, count: int) -> str:

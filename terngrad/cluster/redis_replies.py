@@ -90,7 +90,7 @@ class Parser:
         return self._text(number)
       if kind == b'*' and number >= 0 and not inside:
         return [self._reply(inside=True) for _ in range(number)]
-    raise exceptions.InvalidResponse(f'no reply of Redis: {line[:100]!r}')
+    raise exceptions.InvalidResponse(f'not a Redis reply: {line[:100]!r}')
 
   def _line(self) -> bytes:
     while (size := self._received.find(_END)) < 0:
@@ -107,7 +107,7 @@ class Parser:
     end = size + len(_END)
     if self._received[size:end] != _END:
       raise exceptions.InvalidResponse(
-        f'a text that does not end where it should: {taken[-100:]!r}'
+        f'a string that does not have the stated length: {taken[-100:]!r}'
       )
     del self._received[:end]
     self._left -= end
@@ -133,7 +133,7 @@ class Parser:
       some = self._socket.recv(4096)
     except TimeoutError as error:
       raise exceptions.TimeoutError(
-        f'no whole reply within {SECONDS:g} s'
+        f'no complete reply within {SECONDS:g} s'
       ) from error
     except OSError as error:
       raise exceptions.ConnectionError(str(error)) from error

@@ -75,9 +75,9 @@ def meet(
   """
   if not 0 <= index < count <= clusters.MAX_TASKS:
     raise clusters.ClusterError(
-      f'Rendezvous: expected 1 to {clusters.MAX_TASKS} processes and a number '
-      f'from 0 below that, received {count} and {index}. Set '
-      '--rendezvous_processes and --task_id.'
+      f'Rendezvous: expected 1 to {clusters.MAX_TASKS} processes, and for each '
+      f'an index from 0 that is less than their number, received {count} and '
+      f'{index}. Set --rendezvous_processes and --task_id.'
     )
   clusters.parse_address(address, 'own_address')
   end = time.monotonic() + timeout
@@ -110,9 +110,9 @@ def _look(
       clusters.parse_address(text, place.where(i, count))
   if found[index] != address:
     raise clusters.ClusterError(
-      f'{place.where(index, count)}: expected {address}, as this process has, '
-      f'received {found[index]}: it is of an earlier run, or two processes '
-      f'have one --task_id. {place.another}'
+      f'{place.where(index, count)}: expected {address}, the address of this '
+      f'process, received {found[index]}: an earlier run wrote it, or two '
+      f'processes have the same --task_id. {place.another}'
     )
   return found
 
@@ -135,7 +135,7 @@ def _within(seconds: float, function: Callable[..., _T], *arguments: Any) -> _T:
   # A daemon thread: unlike an executor's, it does not delay the process's end.
   threading.Thread(target=call, daemon=True).start()
   if not futures.wait([ended], seconds).done:
-    raise ConnectionError('no whole answer in this time')
+    raise ConnectionError('no complete answer in this time')
   return ended.result()
 
 
@@ -150,12 +150,14 @@ def _who_is_missing(
   if unreached:
     return (
       f'Rendezvous: expected to reach {place.name} {within}, received: '
-      f'{unreached}. See that it runs and that this machine may use it.'
+      f'{unreached}. Check that it is available and that this machine may use '
+      'it.'
     )
   shown = ', '.join(map(str, missing[:20]))
   return (
     f'Rendezvous: expected {count} processes in {place.name} {within}, '
     f'received {count - len(missing)}; missing: {shown}'
     f'{" and more" if len(missing) > 20 else ""}. Start the process with '
-    f'--task_id={missing[0]}, and see that it has the same place.'
+    f'--task_id={missing[0]}, and check that it uses the same --cluster and '
+    '--rendezvous_dir or --run_id.'
   )

@@ -51,7 +51,7 @@ def from_tf_config(text: str) -> spec.Cluster:
     raise spec.ClusterError(
       'TF_CONFIG: expected JSON like {"cluster": {"worker": ["host:2222"]}, '
       '"task": {"type": "worker", "index": 0}}, received '
-      f'{spec.shown(text)}. Mend the variable, or unset it.'
+      f'{spec.shown(text)}. Correct the variable, or unset it.'
     ) from error
   if any(not isinstance(a, str) for some in jobs.values() for a in some):
     raise spec.ClusterError(
@@ -128,13 +128,13 @@ def from_slurm(num_ps: int, port: int) -> spec.Cluster:
     raise spec.ClusterError(
       'Slurm: expected a job step with SLURM_PROCID, SLURM_STEP_NUM_TASKS, '
       'SLURM_STEP_NODELIST, SLURM_STEP_TASKS_PER_NODE and SLURMD_NODENAME, '
-      f'received: {error}. Start the program by srun.'
+      f'received: {error}. Start the program with srun.'
     ) from error
   if len(hosts) != len(counts) or sum(counts) != tasks or rank >= tasks:
     raise spec.ClusterError(
       f'Slurm: expected {tasks} tasks on the hosts {spec.shown(listed)}, '
-      f'received {sum(counts)} on {len(counts)} of them, and task {rank}. '
-      'Start the program by srun.'
+      f'received {sum(counts)} on {len(counts)} hosts; this is task {rank}. '
+      'Start the program with srun.'
     )
   addresses = [
     f'{host}:{port + i}'
@@ -146,9 +146,10 @@ def from_slurm(num_ps: int, port: int) -> spec.Cluster:
   made = spec.make(jobs, job, index)
   if spec.host_of(made.address) != own:
     raise spec.ClusterError(
-      f'Slurm: expected task {rank} on {spec.host_of(made.address)}, the first '
-      f'tasks on the first host, received {own}. Start the program by `srun '
-      '--distribution=block`, or name the hosts in a file, --cluster=FILE.'
+      f'Slurm: expected task {rank} on {spec.host_of(made.address)}, because '
+      f'the first tasks run on the first host, received {own}. Start the '
+      'program with `srun --distribution=block`, or list the hosts in a file, '
+      '--cluster=FILE.'
     )
   return made
 
@@ -173,7 +174,7 @@ def mpi_ranks(environment: Mapping[str, str]) -> tuple[int, int, int]:
       return rank, size, local
   known = ' or '.join(', '.join(names) for names in _MPI_RANKS)
   raise spec.ClusterError(
-    f'MPI: expected numbers in {known}, received none. Start the program by '
+    f'MPI: expected numbers in {known}, received none. Start the program with '
     'mpirun.'
   )
 
@@ -213,6 +214,7 @@ def from_kubernetes(
     if own in addresses:
       return spec.make(found, job, addresses.index(own))
   raise spec.ClusterError(
-    f'Kubernetes: expected a pod on {spec.shown(own)}, where this one runs, '
-    f'received {spec.shown(found)}. Give pods hostNetwork and a node each.'
+    f'Kubernetes: expected a pod on {spec.shown(own)}, where this pod runs, '
+    f'received {spec.shown(found)}. Set hostNetwork for the pods, and run '
+    'each on a separate node.'
   )

@@ -65,7 +65,7 @@ class Service:
     except tf.errors.OpError as error:
       raise tasks.LostError(
         f'{task}: expected to listen on its port, received: {error.message}. '
-        'Stop what uses the port, or name another in the list of hosts.'
+        'Stop the process that uses the port, or choose another for this task.'
       ) from error
     self._graph = tf.Graph()
     with self._graph.as_default(), tf.device(task.device()):

@@ -96,7 +96,7 @@ def tasks_per_host(text: str) -> list[int]:
       raise spec.ClusterError(
         'Slurm: expected numbers of tasks such as 2(x3),1 in '
         f'SLURM_STEP_TASKS_PER_NODE, received {spec.shown(text)}. Start the '
-        'program by srun.'
+        'program with srun.'
       )
     found += [int(match[1])] * hosts
   return found
@@ -120,5 +120,5 @@ def _no_list(text: str) -> spec.ClusterError:
   return spec.ClusterError(
     f'Slurm: expected a list of 1 to {spec.MAX_TASKS} hosts such as '
     f'n1,gpu[08-10,12] in SLURM_STEP_NODELIST, received {spec.shown(text)}. '
-    'Start the program by srun, or name the hosts in a file, --cluster=FILE.'
+    'Start the program with srun, or list the hosts in a file, --cluster=FILE.'
   )

@@ -78,7 +78,7 @@ def make(jobs: Mapping[str, Sequence[str]], job: Any, index: Any) -> Cluster:
     if everyone.count(address) > 1:
       raise ClusterError(
         f'Cluster: expected every address once, received {address} '
-        f'{everyone.count(address)} times. Give each task its own port.'
+        f'{everyone.count(address)} times. Give each task a different port.'
       )
   if not isinstance(job, str) or job not in found:
     raise ClusterError(
@@ -89,8 +89,8 @@ def make(jobs: Mapping[str, Sequence[str]], job: Any, index: Any) -> Cluster:
   if type(index) is not int or not 0 <= index < len(found[job]):
     raise ClusterError(
       f'Cluster: expected a {job} task from 0 to {len(found[job]) - 1}, '
-      f'received {shown(index)}. Set --task_id to the place of this host in '
-      'the list.'
+      f'received {shown(index)}. Set --task_id to the index of this task in '
+      'the list of its job, from 0.'
     )
   return Cluster(found, job, index)
 
@@ -162,20 +162,20 @@ def check_network(cluster: Cluster, allow_insecure_network: bool) -> str:
     return (
       'warning: TensorFlow has no authentication and its server listens on all '
       f'interfaces: port {cluster.address.rpartition(":")[2]} of this machine '
-      'is open to whoever can reach it'
+      'is open to everyone who can reach it'
     )
   if not allow_insecure_network:
     raise ClusterError(
       f'allow_insecure_network: expected addresses of this machine only '
       f'(localhost, 127.0.0.1, [::1]), received {outside[0]}. TensorFlow has '
-      'no authentication: whoever reaches a port can run code there. Use a '
-      'private network behind a firewall, and say so by '
+      'no authentication: everyone who reaches a port can run code there. Use '
+      'a private network behind a firewall, and confirm it with '
       '--allow_insecure_network.'
     )
   return (
     f'warning: {len(outside)} of {len(everyone)} tasks are on a network that '
-    '--allow_insecure_network vouches for: nothing there is authenticated or '
-    'encrypted'
+    '--allow_insecure_network declares safe: its connections have no '
+    'authentication and no encryption'
   )
 
 
@@ -196,8 +196,8 @@ def check_port(cluster: Cluster) -> None:
   except OSError as error:
     raise ClusterError(
       f'{cluster.job} {cluster.index} ({address}): expected to listen on its '
-      f'port, received: {error.strerror}. Stop what uses the port, such as '
-      'another process of this task, or name another in the list of hosts.'
+      f'port, received: {error.strerror}. Stop the process that uses the port, '
+      'such as another process of this task, or choose another port.'
     ) from error
 
 

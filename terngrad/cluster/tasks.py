@@ -116,8 +116,8 @@ def state_of(task: Task, timeout: float = CALL_TIMEOUT) -> State:
     if all(isinstance(value, str) for value in state.fingerprint.values()):
       return state
   except (tf.errors.OpError, AttributeError, TypeError, ValueError) as error:
-    raise LostError(f'{task} does not tell its state: {error}') from error
-  raise LostError(f'{task} does not tell its state: {state.fingerprint}')
+    raise LostError(f'{task}: expected its state, received: {error}') from error
+  raise LostError(f'{task}: expected its state, received: {state.fingerprint}')
 
 
 def states_within(
@@ -165,7 +165,9 @@ def order(task: Task, timeout: float = CALL_TIMEOUT, **what: Any) -> None:
       with session(task, timeout) as opened:
         opened.run(enqueue)
   except tf.errors.OpError as error:
-    raise LostError(f'{task} takes no orders: {error}') from error
+    raise LostError(
+      f'{task}: expected to accept an order, received: {error}'
+    ) from error
 
 
 def end(others: Iterable[Task], why: str = '', has_begun: bool = True) -> None:
@@ -233,10 +235,12 @@ def connect(cluster: clusters.Cluster) -> None:
   except (tf.errors.OpError, RuntimeError) as error:
     if 'Could not start gRPC server' in str(error):
       raise NotJoinedError(
-        'Expected to listen on the port of this task, received: another '
-        'process took it. Stop that, or name another in the list of hosts.'
+        "Expected to listen on this task's port, received: another process "
+        'uses it. Stop that process, or choose another port for this task.'
       ) from error
-    raise LostError(f'Expected to join the cluster: {error}') from error
+    raise LostError(
+      f'Expected to connect to every task, received: {error}'
+    ) from error
 
 
 @contextlib.contextmanager

@@ -344,16 +344,16 @@ def explain(cluster: clusters.Cluster, reason: str) -> str:
     for (job, index), address in others.items()
     if (job, index) in named or not awake[job, index]
   ]
-  who = (
+  answer = (
     f'no answer from {", ".join(lost)}'
     if lost
-    else 'an answer from every task, so that one of them is slow'
+    else 'answers from all tasks, so one of them is slow'
   )
   first = reason.strip().splitlines()[0][:300] if reason.strip() else ''
   return (
-    f'expected every task to take part, received {who} ({first}). Look at the '
-    'log of that task, then start all tasks that have ended again by the same '
-    'commands; the last checkpoint is good.'
+    f'expected every task to respond in time, received {answer} ({first}). '
+    'Check the log of that task. Then restart all tasks that have ended, with '
+    'their original commands; the last checkpoint is valid.'
   )
 
 

@@ -89,7 +89,7 @@ class _Reader:
     for name in (*self._known['list'], *self._known['word']):
       if name not in self._found:
         raise self._refusal(
-          name, 'nothing', 'take the line from scripts/config_dist.sh'
+          name, 'nothing', 'copy the line from scripts/config_dist.sh'
         )
     return self._found
 
@@ -108,13 +108,13 @@ class _Reader:
       raise self._refusal(
         'every variable once',
         f'line {self._number}: {name} again',
-        'leave one out',
+        'remove one of the two',
       )
     is_list = self._rest.startswith('(')
     kind, other = ('list', 'a word') if is_list else ('word', 'a list, (...)')
     if name not in self._known[kind]:
       raise self._refusal(
-        f'a {kind} for one of {" ".join(self._known[kind])}',
+        f'a {kind} only for {" ".join(self._known[kind])}',
         self._here(),
         f'write {other}, or another name',
       )
@@ -129,7 +129,7 @@ class _Reader:
     found = _WORD.match(self._rest)
     if not found:
       raise self._refusal(
-        'a word, in quotes where it has special characters',
+        'a word, in quotes if it has special characters',
         self._here(),
         'write it in single quotes',
       )
@@ -145,7 +145,7 @@ class _Reader:
       raise self._refusal(
         'words without control characters',
         f'line {self._number}',
-        'write it again',
+        'remove these characters',
       )
     return word
 

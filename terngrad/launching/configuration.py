@@ -123,7 +123,7 @@ def checked(config: Configuration, scripts: str) -> Configuration:
     count = len(getattr(config, LISTS[name]))
     if count != workers:
       raise config.refusal(
-        f'{name}: one a worker, {workers}',
+        f'{name}: one per worker, {workers}',
         str(count),
         'list as many as WORKER_HOSTS',
       )
@@ -158,7 +158,9 @@ def _check_addresses(config: Configuration) -> None:
       )
     if address in known:
       raise config.refusal(
-        'every address once', f'{address} again', 'give each task its own port'
+        'every address once',
+        f'{address} again',
+        'give each task a different port',
       )
     known.add(address)
 
@@ -176,9 +178,9 @@ def check_network(config: Configuration) -> None:
     return
   if local:
     raise config.refusal(
-      'names that all hosts know, or localhost only',
+      'names that all hosts can resolve, or localhost only',
       f'{local[0]} and {outside[-1]}',
-      f"write this machine's name for {addresses.host(local[0])}",
+      f"write this machine's name instead of {addresses.host(local[0])}",
     )
   if config.allow_insecure_network != 'true':
     raise config.refusal(
@@ -191,9 +193,9 @@ def check_network(config: Configuration) -> None:
 def _check_path(config: Configuration, name: str, path: str) -> None:
   if not path.startswith(('/', '~/')):
     raise config.refusal(
-      f'{name}: a path from / or ~/',
+      f'{name}: a path that begins with / or ~/',
       f"'{path}'",
-      'hosts have no common folder to begin from',
+      'write such a path: tasks have no common working directory',
     )
 
 
@@ -201,9 +203,9 @@ def _program(config: Configuration, name: str, scripts: str) -> str:
   path: str = getattr(config, WORDS[name])
   if not path or ('/' in path and path[0] not in '/~'):
     raise config.refusal(
-      f'{name}: a name, or a path from / or ~/',
+      f'{name}: a file name, or a path that begins with / or ~/',
       f"'{path}'",
-      "write the script's whole path",
+      "write the script's full path",
     )
   path = path if '/' in path else f'{scripts}/{path}'
   _check_path(config, name, path)

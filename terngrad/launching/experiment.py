@@ -112,9 +112,9 @@ class Experiment:
     except OSError as error:
       raise refusals.refusal(
         'nothing was started',
-        f'to write what --status and --stop need into {self.here}',
+        f'to write the files that --status and --stop read, to {self.here}',
         str(error),
-        'give a WORKSPACE that can be written on this machine too',
+        'give a WORKSPACE that is writable on this machine too',
       ) from error
 
   @property
@@ -135,7 +135,7 @@ def latest(config: configuration.Configuration) -> str:
   except OSError as error:
     raise refusals.refusal(
       'no experiment',
-      f'one that was started here, in {path}',
+      f'an experiment that this machine started, in {path}',
       'none',
       'give --experiment=ID',
     ) from error

@@ -81,7 +81,7 @@ def run(request: Request) -> int:
       'nothing to restart',
       f'--restart without --{request.action}',
       f'--{request.action}',
-      'leave one out',
+      'remove one of the two flags',
     )
   interruptions = interruptions_lib.Interruptions()
   if request.action in (STATUS, STOP):
@@ -102,7 +102,7 @@ def run(request: Request) -> int:
     remote.each(experiment.can_start, experiment.tasks),
     'nothing was started',
     'hosts that can start their tasks',
-    'repair it, and try with --check',
+    'fix these errors, and try with --check',
   )
   if request.action == CHECK:
     return _check(experiment, request)
@@ -162,18 +162,18 @@ def _check(experiment: experiments.Experiment, request: Request) -> int:
   python = os.path.join(os.path.dirname(request.scripts), '.venv/bin/python')
   said = _all_or_none(
     remote.each(lambda t: experiment.versions(t, python), experiment.tasks),
-    'tasks would not run',
-    'terngrad and GPUs on every host',
-    'run scripts/setup.sh there, or repair WORKER_DEVICES',
+    'tasks cannot run',
+    'terngrad and the GPUs of WORKER_DEVICES on every host',
+    'run scripts/setup.sh there, or correct WORKER_DEVICES',
   )
   output.say(*said.lines)
   _same_versions(said.lines)
   if request.tunnel:
     said = _all_or_none(
       remote.each(experiment.tunnels.trial, experiment.tunnels.others),
-      'tasks would not find each other',
+      'tasks cannot connect to each other',
       'a tunnel to every host',
-      'repair it',
+      'fix these errors',
     )
     output.say(*said.lines)
   output.say('all tasks can start')
@@ -189,8 +189,8 @@ def _same_versions(lines: list[str]) -> None:
     first = first or versions
     if versions != first:
       raise refusals.refusal(
-        'hosts differ',
-        f'{first} everywhere',
+        'hosts have different versions',
+        f'{first} on every host',
         found[0].rpartition(';')[0],
         'install the same versions on all hosts',
       )
@@ -202,5 +202,5 @@ def _all_or_none(
   """Returns the answers; prints them and raises if one is an error."""
   if not said.ok:
     output.warn(said.lines)
-    raise refusals.refusal(what, expected, 'the above', remedy)
+    raise refusals.refusal(what, expected, 'the errors above', remedy)
   return said

@@ -22,7 +22,7 @@ def whole_number(what: str, flag: str, text: str) -> int:
   """Parses the value of a flag that is a whole number.
 
   Args:
-    what: first line of the error, such as 'no time'.
+    what: first line of the error, such as 'invalid time'.
     flag: name of the flag, without --.
     text: value of the flag.
 
@@ -34,7 +34,7 @@ def whole_number(what: str, flag: str, text: str) -> int:
   """
   if not _SECONDS.fullmatch(text):
     raise refusal(
-      what, f'--{flag}: a whole number, 0 or more', text, 'give one'
+      what, f'--{flag}: a whole number, 0 or more', text, 'give such a number'
     )
   return int(text)
 
@@ -47,8 +47,8 @@ def check_experiment(name: str) -> None:
   """
   if not _EXPERIMENT.fullmatch(name):
     raise refusal(
-      'no name of an experiment',
-      'letters, digits, _ . and -',
+      'invalid name of an experiment',
+      '1 to 100 letters, digits, _ . and -, the first a letter or digit',
       name,
       'give another --experiment',
     )

@@ -100,10 +100,10 @@ class Hosts:
     path = pathlib.Path(scripts) / 'dist_tasks.sh'
     if not path.is_file():
       raise refusals.refusal(
-        'nothing to run on hosts',
+        'no dist_tasks.sh',
         "the project's folder scripts/, with dist_tasks.sh",
         scripts,
-        'give --scripts=FOLDER, of a copy of the project',
+        'give --scripts=FOLDER, the folder scripts/ of a copy of the project',
       )
     self._functions = path.read_bytes()
     self._check = check

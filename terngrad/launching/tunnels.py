@@ -36,9 +36,9 @@ def check(config: configuration.Configuration) -> None:
     port = addresses.port(address)
     if port in known:
       raise config.refusal(
-        'with --tunnel every port once, on whatever host',
+        'with --tunnel a different port for each task, even on other hosts',
         f'{address} and {known[port]}',
-        'give each task its own port',
+        'give each task a different port',
       )
     known[port] = address
 
@@ -93,7 +93,7 @@ class Tunnels:
       [
         f'tunnel to {host}: expected: the forwards that --dry_run prints',
         f'received: {received}',
-        'remedy: free these ports there, and let its sshd forward '
+        'remedy: free these ports there, and allow forwarding in its sshd '
         '(AllowTcpForwarding)',
       ],
     )

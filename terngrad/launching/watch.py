@@ -142,16 +142,16 @@ class Watch:
     """Restarts all tasks from the last checkpoint; False if it could not."""
     most = self._restarts
     if restart > most:
-      say(f'{lost}; stopping the others: no restart of {most} is left')
+      say(f'{lost}; stopping the others: no restarts are left, of {most}')
       return False
     say(
-      f'{lost}; restart {restart} of {most}, of all tasks, from the last '
+      f'{lost}; restart {restart} of {most}: all tasks continue from the last '
       'checkpoint'
     )
     # Start no task while an old one may still run.
     if self._experiment.end_all(_GRACE) and self._experiment.start_all():
       return True
-    say('cannot restart, because of the above; stopping the others')
+    say('cannot restart, because of the errors above; stopping the others')
     return False
 
   def _wait_for_end(self) -> Look:
@@ -197,7 +197,7 @@ def end_all(
       break
     except interruptions_lib.Interrupted as error:
       number = error.number
-      say(f'signal {number} again: waiting no longer')
+      say(f'signal {number} again: killing all tasks')
   return exit_codes.SIGNALLED + number
 
 

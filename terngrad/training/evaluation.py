@@ -90,7 +90,7 @@ def evaluate(
         if checkpoints.newest(run.checkpoint_dir) == path:
           raise
         # The trainer keeps five checkpoints and deleted this one meanwhile.
-        report(f'{datetime.now()}: {path} is gone, looking for a newer one')
+        report(f'{datetime.now()}: {path} was deleted, looking for a newer one')
         continue
     if score and (run.run_once or score.step >= scorer.max_steps):
       return score
@@ -145,8 +145,9 @@ class _Scorer:
       self._record(score, report)
     except OSError as error:
       raise errors.TrainingError(
-        f'{run.eval_dir}: expected to be written, received: {error.strerror}. '
-        'Make room; the same command evaluates again.'
+        f'{run.eval_dir}: expected to write to this folder, received: '
+        f'{error.strerror}. Free some space, then repeat the same command to '
+        'evaluate again.'
       ) from error
     return score
 

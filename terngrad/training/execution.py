@@ -165,9 +165,9 @@ def remarks(
   sent = ', '.join(f'{n:,} as {name}' for name, n in elements.items())
   hint = '; --grad_bits=1 sends 1.6' if codec.lossless else ''
   if always_float:
-    hint = ', as --floating_grad_epoch=1 asks'
+    hint = ', because of --floating_grad_epoch=1'
   lines = [
-    f'gradients: {bits:.2f} bits an element are sent{hint} ({sent})',
+    f'gradients: {bits:.2f} bits per element are sent{hint} ({sent})',
     f'kernels: {_kernels(exchange.devices)}',
   ]
   turns = [
@@ -175,7 +175,7 @@ def remarks(
   ]
   if len(turns) > 1:
     sizes = ', '.join(f'{own.num_elements:,}' for own in turns)
-    lines.append(f'fragments: {sizes} elements, exchanged in turns')
+    lines.append(f'fragments: {sizes} elements, exchanged in turn')
   if isinstance(exchange, collective.Collective) and exchange.group.size > 1:
     codec = max(turns, key=lambda own: own.num_words)
     rounds = range(codec.num_rounds)
@@ -188,10 +188,10 @@ def _kernels(devices: Sequence[str]) -> str:
   kinds = {tf.DeviceSpec.from_string(name).device_type for name in devices}
   if kinds != {'CPU'}:
     return 'compiled by XLA'
-  computed = f'oneDNN {"on" if onednn.is_on() else "off"} for the passes'
+  library = f'oneDNN is {"on" if onednn.is_on() else "off"} for the passes'
   if native.available():
-    return f'native ({native.instruction_set()}); {computed}'
+    return f'native ({native.instruction_set()}); {library}'
   return (
-    f'compiled by XLA, slower and to the same bits; {computed}; native ones '
-    f'are not used, {native.why_not()}'
+    f'compiled by XLA, slower but with the same bits; {library}; native '
+    f'kernels are not used: {native.why_not()}'
   )

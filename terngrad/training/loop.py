@@ -79,15 +79,15 @@ def run_steps(
         coordination.barrier(run.exchange, step)
     except tf.errors.OpError as error:
       raise errors.TrainingError(
-        f'A step: expected to compute, received: {error.message} Where memory '
-        'is short, use a smaller --batch_size or more --num_nodes; the last '
-        'checkpoint is good.'
+        f'A step: expected to finish, received: {error.message} If memory is '
+        'short, use a smaller --batch_size or more --num_nodes; the last '
+        'checkpoint is valid.'
       ) from error
     except OSError as error:
       raise errors.TrainingError(
-        f'{config.run.train_dir}: expected to be written, received: '
-        f'{error.strerror}. Make room; the same command continues from the '
-        'last checkpoint.'
+        f'{config.run.train_dir}: expected to write to this folder, received: '
+        f'{error.strerror}. Free some space; the same command continues from '
+        'the last checkpoint.'
       ) from error
   return Outcome(step, stop.agreed if step < run.max_steps else None)
 

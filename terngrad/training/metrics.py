@@ -60,7 +60,7 @@ def epoch_subsets(
 LOSS = metric.Axes('loss', logarithmic=True)
 ACCURACY = metric.Axes('accuracy, %')
 ZEROS = metric.Axes('zeros among the codes, %')
-BITS = metric.Axes('bits sent an element')
+BITS = metric.Axes('bits sent per element')
 SPEED = metric.Axes('images/s')
 LEARNING_RATE = metric.Axes('learning rate')
 # Order of the plots on a page; other plots follow.
@@ -82,7 +82,7 @@ SENT = metric.Metric(
   lambda m: bits_per_element(m.result, m.num_elements),
   brackets='{bits_per_element:.2f} bits/element',
   curve=metric.Drawn(BITS),
-  fact=metric.Shown('bits sent an element', '{:.2f}'.format),
+  fact=metric.Shown('bits sent per element', '{:.2f}'.format),
   column=metric.Shown('bits/element sent', lambda value: round(value, 2)),
 )
 # A resumed run continues these two from the last record.

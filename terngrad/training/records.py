@@ -100,9 +100,9 @@ class Recorder:
       received = 'another one'
     raise errors.TrainingError(
       f'{self._path}: expected the file that this run writes, received '
-      f'{received}: it or its folder was removed or renamed while the run was '
-      'at work, which stops. Give the folder its name back, or give its new '
-      'one; the same command then continues from the last checkpoint in it.'
+      f'{received}: the file or its folder was removed or renamed during the '
+      'run, so the run stops. Rename the folder back, or set the flag to its '
+      'new name; the same command then continues from its last checkpoint.'
     )
 
   def event(self, step: int, tag: str, value: float) -> None:
@@ -211,8 +211,8 @@ def _read(path: pathlib.Path) -> tuple[list[metrics.Record], list[str]]:
     lines = [_record(line.rstrip(b'\n')) for line in file]
   damaged = [number for number, one in enumerate(lines, start=1) if one is None]
   remarks = [
-    f'{path}: left out {len(damaged)} damaged or torn lines, the first is line '
-    f'{first}'
+    f'{path}: skipped {len(damaged)} damaged or incomplete lines, the first is '
+    f'line {first}'
     for first in damaged[:1]
   ]
   return [one for one in lines if one is not None], remarks

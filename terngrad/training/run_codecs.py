@@ -94,13 +94,14 @@ def _check_states(
   )
   if of_stage != of_run:
     names = [
-      ', '.join(sorted({key.name for key in known})) or 'nothing'
+      ', '.join(sorted({key.name for key in known})) or 'none'
       for known in (of_stage, of_run)
     ]
     raise errors.ConfigError(
-      'codec_warm_up: expected codes that remember what --codec does, '
-      f'received {code.name}, which remembers {names[0]}, beside {names[1]}, '
-      'or arrays of other shapes. Put the same error_feedback+ before both.'
+      'codec_warm_up: expected codecs with the same states as --codec, '
+      f'received {code.name} with the states: {names[0]}; --codec has: '
+      f'{names[1]}; or their shapes differ. Put the same error_feedback+ '
+      'before both.'
     )
 
 

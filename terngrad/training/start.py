@@ -121,7 +121,7 @@ def _remarks(
   codec = run.float_codec if always_float else run.codec
   lines = execution.remarks(codec, run.exchange, always_float)
   if run.shares:
-    lines.append(f'examples of the workers: {", ".join(map(str, run.shares))}')
+    lines.append(f'examples per worker: {", ".join(map(str, run.shares))}')
   return lines
 
 

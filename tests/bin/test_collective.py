@@ -168,7 +168,7 @@ def test_processes_with_uneven_parts_of_a_batch_equal_towers_with_them(
   )
   finished = programs.run('mnist_train', *words)
   assert finished.code == 0, finished.err
-  assert 'examples of the workers: 12, 4\n' in finished.out
+  assert 'examples per worker: 12, 4\n' in finished.out
   ended = run_all(2, data_dir, tmp_path / 'run', **changes)
   assert [one.code for one in ended] == [0, 0], ended
   assert_same_run(tmp_path / 'run', tmp_path / 'towers')
@@ -243,7 +243,7 @@ def lose_one_and_continue(number, data_dir, folder, **changes):
   assert code == watchdog.LOST, log
   (line,) = re.findall('^error: .*', log, re.M)
   assert f'no answer from worker 1 ({hosts[1]})' in line
-  assert 'start all tasks that have ended again' in line
+  assert 'restart all tasks that have ended' in line
   ended = run_all(2, data_dir, folder, **changes)
   assert [one.code for one in ended] == [0, 0], ended
   assert re.search('continuing after step (20|40)', ended[0].log)
@@ -278,7 +278,7 @@ def test_a_process_that_never_comes_is_named(data_dir, tmp_path):
     group.start('-m', 'terngrad.bin.mnist_train', *words)
     (ended,) = group.wait()
   assert ended.code == 1
-  assert 'error: Start: expected every task to take part' in ended.log
+  assert 'error: Start: expected every task to respond' in ended.log
   assert f'no answer from worker 1 ({hosts[1]}) (it took more' in ended.log
 
 

@@ -77,7 +77,7 @@ def test_tunnels_use_loopback_and_need_no_allow_insecure_network(capsys):
     ({'hosts': ('a b', 'c')}, 'received: a b:2224'),
     ({'hosts': ('one', 'localhost')}, 'localhost only'),
     ({'restart': '1'}, '--restart without --dry_run'),
-    ({'experiment': '../x'}, 'no name of an experiment'),
+    ({'experiment': '../x'}, 'invalid name of an experiment'),
     (
       {'split_dataset': '/data'},
       '--split_dataset: expected --config=FILE beside it',

@@ -63,8 +63,9 @@ def test_those_who_did_not_come_are_named(tmp_path):
 def test_an_earlier_run_at_other_addresses_is_refused_and_kept(tmp_path):
   meet_all(tmp_path)
   message = refused(tmp_path, 1, 3, 'new:2')
-  assert 'task_1_of_3: expected new:2, as this process has, received b:2' in (
-    message
+  assert (
+    'task_1_of_3: expected new:2, the address of this process, received b:2'
+    in message
   )
   assert 'another --rendezvous_dir' in message
   assert (tmp_path / 'task_1_of_3').read_text() == 'b:2\n'
@@ -79,7 +80,7 @@ def test_an_earlier_run_of_another_size_is_refused(tmp_path):
 
 def test_two_processes_at_one_address_are_refused(tmp_path):
   (tmp_path / 'task_1_of_2').write_text('a:1\n')
-  assert 'a:1 2 times. Give each task its own port' in refused(
+  assert 'a:1 2 times. Give each task a different port' in refused(
     tmp_path, 0, 2, 'a:1'
   )
 
@@ -111,14 +112,14 @@ def test_links_pipes_and_folders_are_not_read(tmp_path):
   assert 'received: Too many levels' in strange(path)
   path.unlink()
   os.mkfifo(path)
-  assert 'received: something else' in strange(path)
+  assert 'received: another kind of file' in strange(path)
   path.unlink()
   with socket.socket(socket.AF_UNIX) as listening:
     listening.bind(os.fspath(path))
     assert 'received: No such device' in strange(path)
   path.unlink()
   path.mkdir()
-  assert 'received: something else' in strange(path)
+  assert 'received: another kind of file' in strange(path)
 
 
 def strange(path):

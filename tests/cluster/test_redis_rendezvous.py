@@ -108,7 +108,7 @@ def test_one_of_two_processes_of_one_number_is_refused(url):
     said = sorted(pool.map(come, ('a:1', 'b:2')), key=len)
   assert said[0] in ('a:1', 'b:2')
   assert (
-    f'received {said[0]}: it is of an earlier run, or two processes'
+    f'received {said[0]}: an earlier run wrote it, or two processes'
     in (said[1])
   )
   assert 'Give this run another --run_id' in said[1]
@@ -167,7 +167,7 @@ def test_passwords_are_used_and_never_told(tmp_path):
     meet_all(url, 'mine', password='Secret1')
     for wrong in (None, 'Secret2'):
       message = refused(url, 'mine', 0, 3, 'a:1', password=wrong)
-      assert 'Look at the password' in message and 'Secret' not in message
+      assert 'Check the password' in message and 'Secret' not in message
   for url in ('redis://u:Secret1@localhost:1/0', 'redis://u:Secret1@[x'):
     assert 'Secret' not in refused(url, 'mine', 0, 1, 'a:1')
 

@@ -114,25 +114,28 @@ STRANGE = {
     b'*3\r\n' + texts(b'2', b'a:1') + b'-ERR x\r\n',
     'ResponseError',
   ),
-  'a list in it': (b'*3\r\n' + texts(b'2', b'a:1') + b'*0\r\n', 'no reply'),
-  'lists in lists': (b'*1\r\n' * 10**5, 'no reply'),
+  'a list in it': (
+    b'*3\r\n' + texts(b'2', b'a:1') + b'*0\r\n',
+    'not a Redis reply',
+  ),
+  'lists in lists': (b'*1\r\n' * 10**5, 'not a Redis reply'),
   'too few': (b'*2\r\n' + texts(b'2', b'a:1'), "[b'2', b'a:1']"),
   'too many': (b'*4\r\n' + texts(b'2', b'a:1', b'b:2', b'c:3'), "b'c:3'"),
   'a text of 2 GB': (b'$2000000000\r\n', 'more than 65536 bytes'),
   'a text of 9 GB': (b'*3\r\n$9000000000\r\n', 'more than 65536 bytes'),
   'a line of 1 MB': (b'+' + b'x' * 10**6 + b'\r\n', 'more than 65536 bytes'),
   'much': (b'*30000\r\n' + b':1\r\n' * 30000, 'more than 65536 bytes'),
-  'a huge number': (b':' + b'9' * 5000 + b'\r\n', 'no reply'),
-  'a huge count': (b'*' + b'9' * 50 + b'\r\n', 'no reply'),
-  'a negative size': (b'$-7\r\n', 'no reply'),
-  'a negative count': (b'*-7\r\n', 'no reply'),
-  'letters': (b'$abc\r\n', 'no reply'),
-  'an underscore': (b'$1_0\r\n0123456789\r\n', 'no reply'),
-  'a wrong size': (b'$2\r\nabcd\r\n', 'does not end where it should'),
-  'an empty line': (b'\r\n', 'no reply'),
-  'a map': (b'%1\r\n+a\r\n+b\r\n', 'no reply'),
+  'a huge number': (b':' + b'9' * 5000 + b'\r\n', 'not a Redis reply'),
+  'a huge count': (b'*' + b'9' * 50 + b'\r\n', 'not a Redis reply'),
+  'a negative size': (b'$-7\r\n', 'not a Redis reply'),
+  'a negative count': (b'*-7\r\n', 'not a Redis reply'),
+  'letters': (b'$abc\r\n', 'not a Redis reply'),
+  'an underscore': (b'$1_0\r\n0123456789\r\n', 'not a Redis reply'),
+  'a wrong size': (b'$2\r\nabcd\r\n', 'not have the stated length'),
+  'an empty line': (b'\r\n', 'not a Redis reply'),
+  'a map': (b'%1\r\n+a\r\n+b\r\n', 'not a Redis reply'),
   'a web page': (b'HTTP/1.1 400 Bad Request\r\n\r\n', 'HTTP/1.1 400'),
-  'bytes': (bytes(reversed(range(256))) + b'\r\n', 'no reply'),
+  'bytes': (bytes(reversed(range(256))) + b'\r\n', 'not a Redis reply'),
 }
 
 
@@ -150,7 +153,7 @@ def test_what_is_no_list_of_addresses_is_refused_in_one_sentence(served, case):
 )
 def test_errors_of_the_server_are_told(served, reply):
   message = refused(served(reply))
-  assert 'expected to leave an address there, received:' in message
+  assert 'expected to store an address there, received:' in message
   assert reply[-6:-2].decode() in message or 'x' * 100 in message
 
 
@@ -176,7 +179,7 @@ def test_a_reply_that_drips_does_not_outlast_the_meeting(served, impatient):
   finally:
     ended.set()
   assert 'expected to reach run r at redis://127.0.0.1' in message
-  assert 'within --start_timeout=1 seconds, received: no whole' in message
+  assert 'within --start_timeout=1 seconds, received: no complete' in message
 
 
 @pytest.mark.parametrize('reply', [b'*3\r\n$1\r\n2\r\n', None])

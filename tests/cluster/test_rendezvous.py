@@ -31,7 +31,7 @@ def test_a_place_that_never_answers_does_not_outlast_the_meeting(monkeypatch):
   place.ended.set()
   assert (
     'expected to reach the moon within --start_timeout=0.1 seconds, received: '
-    'no whole answer in this time'
+    'no complete answer in this time'
   ) in str(caught.value)
 
 

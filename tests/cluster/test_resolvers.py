@@ -93,7 +93,7 @@ def test_slurm_tasks_in_another_order_than_their_hosts_are_refused(monkeypatch):
   [
     ('n[9-10]', '3', 0, r"3 tasks on the hosts 'n\[9-10\]', received 3 on 1"),
     ('n9', '2', 0, 'received 2 on 1'),
-    ('n9', '3', 3, 'and task 3'),
+    ('n9', '3', 3, 'this is task 3'),
     ('n[9-10', '2,1', 0, 'a list of 1 to 4096 hosts'),
     ('n9', '3(x', 0, 'numbers of tasks such as'),
     ('n9', '3', 'x', "job step.*'x'"),

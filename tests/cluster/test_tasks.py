@@ -58,5 +58,7 @@ def test_a_task_that_does_not_answer_is_lost():
     address = f'127.0.0.1:{silent.getsockname()[1]}'
     task = tasks.Task('worker', 1, address)
     assert not tasks.answers(task, timeout=0.5)
-    with pytest.raises(tasks.LostError, match='worker 1 .* does not tell'):
+    with pytest.raises(
+      tasks.LostError, match='worker 1 .*: expected its state'
+    ):
       tasks.state_of(task, timeout=0.5)

@@ -51,7 +51,7 @@ def test_only_a_server_that_greets_is_awake(silent, awake):
 def test_silent_tasks_are_named_and_the_others_are_not(silent, awake):
   tasks = spec.make({'worker': ['localhost:1', awake, silent]}, 'worker', 0)
   line = watchdog.complaint(tasks, 5, 'Step 3')
-  assert line.startswith('Step 3: expected every task to take part')
+  assert line.startswith('Step 3: expected every task to respond')
   assert f'no answer from worker 2 ({silent}) (it took more than 5 s)' in line
   assert awake not in line
 
@@ -113,7 +113,7 @@ def test_a_block_that_holds_pythons_lock_is_ended_too(name, code):
     )
   assert ended.returncode == code
   (line,) = ended.stderr.splitlines()
-  assert re.match(r'error: Step 2: expected every task to take part', line)
+  assert re.match(r'error: Step 2: expected every task to respond', line)
   assert f'no answer from worker 1 ({place})' in line
 
 

@@ -28,13 +28,13 @@ def config(tmp_path):
 def test_a_folder_that_cannot_be_made_is_refused(config, tmp_path):
   (tmp_path / 'run').touch()
   experiment = experiments.Experiment(config, 'run', [], hosts=None)
-  with pytest.raises(errors.ConfigError, match='give a WORKSPACE that can be'):
+  with pytest.raises(errors.ConfigError, match='give a WORKSPACE that is wri'):
     experiment.record()
 
 
 def test_a_latest_experiment_that_is_no_utf8_is_refused(config, tmp_path):
   (tmp_path / 'latest_experiment').write_bytes(b'a\xff\n')
-  with pytest.raises(errors.ConfigError, match='no name of an experiment'):
+  with pytest.raises(errors.ConfigError, match='invalid name of an exp'):
     experiments.latest(config)
 
 

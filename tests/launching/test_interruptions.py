@@ -119,7 +119,7 @@ def test_a_second_request_kills_and_the_same_one_does_not(
       interruptions.check()
     assert watch.end_all(Experiment(), interruptions, first) == 128 + other
   assert asked == [29, 'goes on', 0, 'goes on']
-  assert f'signal {other.value} again: waiting no' in capsys.readouterr().out
+  assert f'signal {other.value} again: killing' in capsys.readouterr().out
 
 
 def test_a_request_before_the_tasks_are_asked_is_no_less_one(

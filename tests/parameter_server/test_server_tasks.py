@@ -26,4 +26,4 @@ def test_a_second_process_of_a_task_is_refused_because_its_port_is_in_use(job):
       server_tasks.serve(config, lambda line: None)
   message = str(caught.value)
   assert f'({address}): expected to listen on its port, received: ' in message
-  assert 'received: Address already in use. Stop what uses the port' in message
+  assert 'received: Address already in use. Stop the process that' in message

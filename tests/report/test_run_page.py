@@ -45,7 +45,7 @@ def test_every_curve_that_has_numbers_is_drawn():
     'loss',
     'accuracy, %',
     'zeros among the codes, %',
-    'bits sent an element',
+    'bits sent per element',
     'images/s',
   ]
   losses = {c.name: c.points for c in found['loss'].curves}

@@ -70,7 +70,7 @@ def test_a_host_of_other_versions_is_named(cluster, interpreter, other):
   status, out, err = cluster.run('--check')
   assert status == 2
   assert 'all tasks can start' not in out
-  assert f'expected: {VERSIONS} everywhere' in err
+  assert f'expected: {VERSIONS} on every host' in err
   assert f'received: worker_0 on two: {other}' in err
   assert 'remedy:   install the same versions' in err
   assert_nothing_started(cluster)

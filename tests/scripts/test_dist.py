@@ -132,7 +132,8 @@ def test_experiment_that_runs_is_not_started_again(cluster):
   status, _, err = cluster.run('--experiment=e')
   assert status == 2
   assert (
-    f'expected it not to run yet, received process {pids["worker_1"]}' in err
+    f'expected a task that is not running, received process {pids["worker_1"]}'
+    in err
   )
   assert len(cluster.project.calls()) == 3
 
@@ -164,8 +165,8 @@ def test_status_without_experiment_is_refused(cluster):
   ('script', 'argument', 'message'),
   [
     ('run_dist.sh', '--statu', 'unknown argument: --statu'),
-    ('run_dist.sh', '--experiment=../x', 'no name of an experiment'),
-    ('run_dist.sh', '--experiment=', 'no name of an experiment'),
+    ('run_dist.sh', '--experiment=../x', 'invalid name of an experiment'),
+    ('run_dist.sh', '--experiment=', 'invalid name of an experiment'),
     ('run_dist.sh', '--config=/nowhere', 'give --config=FILE'),
     ('stop_dist.sh', '--seconds=x[$(touch executed)]', 'a whole number'),
     ('stop_dist.sh', 'all', 'unknown argument: all'),

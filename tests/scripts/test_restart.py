@@ -62,8 +62,8 @@ def test_a_killed_process_restarts_all_and_the_end_is_that_of_the_run(
   status, out, err = cluster.run('--experiment=e', '--restart=2')
   assert (status, err) == (0, '')
   assert (
-    'worker_1 on 127.0.0.2: ended (exit code 137); restart 1 of 2, of all '
-    'tasks, from the last checkpoint'
+    'worker_1 on 127.0.0.2: ended (exit code 137); restart 1 of 2: all tasks '
+    'continue from the last checkpoint'
     in out
     or 'worker_0 on localhost: ended (exit code 75); restart 1 of 2' in out
   )
@@ -89,7 +89,7 @@ def test_restarts_come_to_an_end(equal):
   cluster = equal(SURVIVOR, 'kill -KILL $$', later=SURVIVOR)
   status, out, err = cluster.run('--experiment=e', '--restart=1')
   assert (status, err) == (watchdog.LOST, '')
-  assert 'no restart of 1 is left' in out
+  assert 'no restarts are left, of 1' in out
   assert len(cluster.project.calls()) == 4
 
 
@@ -174,7 +174,7 @@ def test_a_host_that_cannot_be_reached_ends_the_restarts(cluster):
   status, out, _ = cluster.run('--experiment=e', '--restart=5')
   assert status == watchdog.LOST
   assert 'e on gone: expected: ssh -o BatchMode=yes gone to work' in out
-  assert 'cannot restart, because of the above' in out
+  assert 'cannot restart, because of the errors above' in out
   assert len(cluster.project.calls()) == 2
 
 

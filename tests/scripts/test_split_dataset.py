@@ -107,7 +107,7 @@ def test_again_keeps_what_is_right(project, data):
   (worker(data, 1, 2) / '.record_counts.json').write_text('{}')
   status, out, _ = split(project, '--all', data, 2)
   assert status == 0
-  assert out == (f'made {worker(data, 0, 2)}\nkept {worker(data, 1, 2)}\n')
+  assert out == (f'made {worker(data, 0, 2)}\nunchanged {worker(data, 1, 2)}\n')
   assert os.stat(worker(data, 1, 2)).st_ino == before.st_ino
 
 
@@ -150,7 +150,7 @@ def replace_by_link(folder):
     (add, 'received: also'),
     (remove, 'received: nothing'),
     (redirect, 'received: a link to ../train-00002 of 10'),
-    (copy, 'received: no link'),
+    (copy, 'received: not a link'),
     (unlabel, 'labels.txt -> ../labels.txt'),
     (replace_by_file, 'expected: a folder'),
     (replace_by_link, 'expected: a folder'),
@@ -185,7 +185,7 @@ def test_folder_that_is_not_right_is_refused(project, data, damage, message):
     (['{data}', '2', '01'], 'received: 01'),
     (['{data}', '2', ''], 'received: \n'),
     (['{data}', '11', '0'], 'too few files'),
-    (['{data}/train-folder', '1', '0'], 'nothing to deal'),
+    (['{data}/train-folder', '1', '0'], 'nothing to split'),
   ],
 )
 def test_bad_arguments_exit_with_2_and_make_nothing(

@@ -85,7 +85,8 @@ def test_pid_files_of_others_harm_nobody(cluster, tmp_path, text):
   folder.mkdir()
   (folder / 'worker_0.pid').write_text(text)
   status, out, err = cluster.run(str(folder), script='kill_local.sh')
-  assert (status, out, err) == (0, f'nothing of {folder} runs here\n', '')
+  line = f'no task of {folder} runs on this host\n'
+  assert (status, out, err) == (0, line, '')
   assert not list(tmp_path.rglob('executed'))
 
 
@@ -105,6 +106,6 @@ def test_stop_ends_what_a_task_started_and_kills_what_stays(cluster):
     '--seconds=1', '--experiment=e', script='stop_dist.sh'
   )
   assert status == 0
-  assert 'killed, because they had not ended after 1 s' in out
+  assert 'killed processes that had not ended after 1 s' in out
   assert not runs(leader)
   assert not runs(child)

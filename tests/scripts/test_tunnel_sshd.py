@@ -114,7 +114,7 @@ def test_a_host_that_forwards_nothing_is_named_and_no_task_starts(stand_ins):
   assert status == 1
   assert 'tunnel to b: expected: the forwards' in out
   assert 'remote port forwarding failed' in out
-  assert 'let its sshd forward (AllowTcpForwarding)' in out
+  assert 'allow forwarding in its sshd (AllowTcpForwarding)' in out
   assert 'a task did not start; stopping the others' in err
   assert cluster.project.calls() == []
   no_server_stays(folder)

@@ -178,8 +178,8 @@ def test_codes_of_the_first_steps_are_followed_by_the_runs():
 @pytest.mark.parametrize(
   ('warm_up', 'remembers'),
   [
-    ('5 -> topk', 'remembers nothing, beside residual'),
-    ('5 -> dgc', 'remembers residual, velocity, beside residual'),
+    ('5 -> topk', 'states: none; --codec has: residual;'),
+    ('5 -> dgc', 'states: residual, velocity; --codec has: residual;'),
   ],
 )
 def test_codes_of_the_first_steps_must_remember_the_same(warm_up, remembers):
@@ -188,7 +188,7 @@ def test_codes_of_the_first_steps_must_remember_the_same(warm_up, remembers):
 
 
 def test_arrays_of_other_shapes_are_not_the_same():
-  with pytest.raises(errors.ConfigError, match='arrays of other shapes'):
+  with pytest.raises(errors.ConfigError, match='or their shapes differ'):
     lenet(codec='powersgd:rank=2', codec_warm_up='5 -> powersgd:rank=1')
 
 

@@ -33,7 +33,7 @@ def codec_of(*codes):
     ),
     (
       ('identity', 'ternary'),
-      r' 4\.37 bits an element are sent \(1,000 as flo',
+      r' 4\.37 bits per element are sent \(1,000 as flo',
     ),
     (('identity', 'ternary'), r'10,000 as clip_by_stddev\(2\.5\) > ternarize'),
   ],
@@ -47,7 +47,7 @@ def test_what_is_sent_is_said(codes, expected):
 
 def test_float_steps_that_are_asked_for_are_not_corrected():
   line, _ = execution.remarks(codec_of('identity', 'identity'), CPU, True)
-  assert 'are sent, as --floating_grad_epoch=1 asks (' in line
+  assert 'are sent, because of --floating_grad_epoch=1 (' in line
 
 
 def kernels_line(exchange=CPU):
@@ -59,10 +59,10 @@ def test_kernels_are_named_and_why_they_are_not_used(monkeypatch):
   monkeypatch.setattr(native, '_load', lambda: (object(), None))
   monkeypatch.setattr(native, 'instruction_set', lambda: 'avx2')
   line = kernels_line()
-  assert line == 'kernels: native (avx2); oneDNN off for the passes'
+  assert line == 'kernels: native (avx2); oneDNN is off for the passes'
   monkeypatch.setattr(native, '_load', lambda: (None, 'they were not built.'))
   line = kernels_line()
-  assert line.endswith('native ones are not used, they were not built.')
+  assert line.endswith('native kernels are not used: they were not built.')
   gpus = towers.Towers(('/GPU:0', '/GPU:1'), 2)
   assert kernels_line(gpus) == 'kernels: compiled by XLA'
 

@@ -69,7 +69,9 @@ def test_a_run_that_continues_says_that_a_line_was_damaged(trained):
   content = trained.read_bytes()
   trained.write_bytes(b'\xff' + content[1:])
   (told,) = continued(trained.parent)
-  assert told.endswith('left out 1 damaged or torn lines, the first is line 1')
+  assert told.endswith(
+    'skipped 1 damaged or incomplete lines, the first is line 1'
+  )
 
 
 def test_a_run_that_continues_says_that_its_records_were_cut(trained):
@@ -129,7 +131,7 @@ def test_a_run_stops_whose_folder_is_renamed_under_it(tmp_path):
 
   with pytest.raises(errors.TrainingError) as caught:
     train(folder, report)
-  assert 'renamed while the run was at work' in str(caught.value)
+  assert 'renamed during the run' in str(caught.value)
   # Nothing is written to what has the name now.
   assert not folder.exists()
   assert checkpoints.newest(str(tmp_path / 'other')).endswith('-10')

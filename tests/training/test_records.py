@@ -159,7 +159,8 @@ def test_a_strange_line_is_left_out_and_told(tmp_path, line, caplog):
   assert steps_in(tmp_path) == [10, 20]
   (told,) = write(tmp_path, [], step=20).cut
   assert (
-    told == f'{path}: left out 1 damaged or torn lines, the first is line 1'
+    told
+    == f'{path}: skipped 1 damaged or incomplete lines, the first is line 1'
   )
   assert write(tmp_path, [], step=20).cut == []
 
