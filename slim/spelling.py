@@ -108,7 +108,8 @@ def read(
       )
     if option in options:
       raise ValueError(
-        f'{kind}: expected every option once, received {option} twice.'
+        f'{kind}: expected every option once, received {option} twice. Remove '
+        'one.'
       )
     wanted = type(known[option].default)
     try:

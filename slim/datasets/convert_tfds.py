@@ -97,7 +97,7 @@ def find(name: str, data_dir: str) -> Source:
     raise errors.DataError(
       f'{catalog.TFDS}{name}: expected a data set of tensorflow-datasets; '
       f'received "{said[0] if said else type(error).__name__}". Check the name '
-      'and the network, or give --source_dir, a folder where it is prepared.'
+      'and the network, or pass --source_dir, a folder where it is prepared.'
     ) from error
   features = builder.info.features
   keys = [
@@ -106,7 +106,7 @@ def find(name: str, data_dir: str) -> Source:
   ]
   if any(len(some) != 1 for some in keys):
     raise errors.DataError(
-      f'{catalog.TFDS}{name}: expected one image and one class an example; '
+      f'{catalog.TFDS}{name}: expected one image and one class per example; '
       f'received images {keys[0]} and classes {keys[1]}. Choose an image '
       'classification set.'
     )
@@ -180,7 +180,7 @@ def _record(
   label = int(np.asarray(example[source.label]))
   name = f'{place.split}_{place.number}'
   if not 0 <= label < len(source.class_names):
-    return shard_writer.Unreadable(name, f'label {label}, which is no class')
+    return shard_writer.Unreadable(name, f'label {label} is not a class')
   try:
     image = images.to_jpeg(bytes(example[source.image]))
   except images.ImageError as error:

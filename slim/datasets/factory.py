@@ -109,8 +109,8 @@ def _shifted(
     images: tf.Tensor, labels: tf.Tensor
   ) -> tuple[tf.Tensor, tf.Tensor]:
     message = (
-      f'labels_offset: expected no label below {offset}; received one. Is '
-      'label 0 a class here, and not the background?'
+      f'labels_offset: expected no label below {offset}; received one. Lower '
+      'the offset if label 0 is a class here and not the background.'
     )
     with tf.control_dependencies(
       [tf.debugging.assert_greater_equal(labels, offset, message)]

@@ -37,8 +37,8 @@ def open_split(
     if not names:
       raise errors.DataError(
         f'{os.fspath(data_dir)}: expected {labels.FILE_NAME} with the classes '
-        'beside the database; received none. Write one, one name a line, or '
-        'say num_classes.'
+        'beside the database; received none. Write one, one name per line, or '
+        'pass num_classes.'
       )
     num_classes = max(names) + 1
 

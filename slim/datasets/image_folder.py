@@ -51,7 +51,7 @@ def find_classes(data_dir: str | os.PathLike[str]) -> dict[int, str]:
     raise errors.DataError(
       f'{os.fspath(data_dir)}: expected {labels.FILE_NAME} with the classes, '
       f'or a folder {TRAINING_SPLIT} with a folder for each; received neither. '
-      f'Write {labels.FILE_NAME}, one name a line, in the order of training.'
+      f'Write {labels.FILE_NAME}, one name per line, in the order of training.'
     )
   return dict(enumerate(names))
 

@@ -11,7 +11,7 @@ from slim import errors
 _refused = functools.partial(
   errors.refusal,
   expected='a line <label>:<name>, or a name, for each class',
-  remedy='Write it again, or remove it and say the number of classes.',
+  remedy='Correct it, or remove it and pass the number of classes.',
 )
 
 FILE_NAME = 'labels.txt'
@@ -51,7 +51,8 @@ def read(
   lines = [line.strip() for line in content.splitlines() if line.strip()]
   if not lines or len(content) > _MAX_BYTES:
     raise _refused(
-      path, received='no line' if not lines else 'a file of another kind'
+      path,
+      received='no line' if not lines else f'more than {_MAX_BYTES} characters',
     )
   found = [_NUMBERED.fullmatch(line) for line in lines]
   if not any(found):
@@ -60,7 +61,8 @@ def read(
   for line, match in zip(lines, found, strict=True):
     if not match or int(match[1]) in labels:
       raise _refused(
-        path, received=f'the line {line[:60]!r} after numbered ones'
+        path,
+        received=f'the line {line[:60]!r}, with no label or a repeated one',
       )
     labels[int(match[1])] = match[2]
   return labels

@@ -110,8 +110,8 @@ def _listed(
   folder = os.fspath(data_dir)
   if _is_own(listed, dataset):
     logging.warning(
-      '%s: written by build_image_data and taken for %s, whose %d classes with '
-      'the background it has: %s',
+      '%s: written by build_image_data, and read as %s because it has as many '
+      'classes (%d with the background): %s',
       folder,
       dataset.name,
       listed.label_range,
@@ -206,7 +206,7 @@ def _num_classes(
   raise errors.DataError(
     f'{os.fspath(data_dir)}: expected {manifest.FILE_NAME} or '
     f'{labels.FILE_NAME} with the classes; received neither. Write a '
-    f'{labels.FILE_NAME}, one name a line, or say num_classes.'
+    f'{labels.FILE_NAME}, one name per line, or pass num_classes.'
   )
 
 

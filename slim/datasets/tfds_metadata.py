@@ -41,7 +41,7 @@ def write(data_dir: str | os.PathLike[str]) -> None:
   if found is None or not found.features:
     raise errors.DataError(
       f'{data_dir}: expected a {manifest.FILE_NAME} that names the features of '
-      'the records, received none. Convert the data set anew.'
+      'the records, received none. Convert the data set again.'
     )
   for split, entry in found.splits.items():
     for shard in entry.shards:
@@ -49,8 +49,8 @@ def write(data_dir: str | os.PathLike[str]) -> None:
       if not match or match[1] != split:
         raise errors.DataError(
           f'{data_dir / shard.file}: expected {split}-00000-of-00001 and so '
-          'on, as tensorflow-datasets finds shards, received another name. '
-          'Convert the data set with --shard.'
+          'on, the names that tensorflow-datasets requires, received another '
+          'name. Convert the data set with --shard.'
         )
   template = tfds.core.ShardedFileTemplate(
     data_dir=data_dir,
@@ -82,7 +82,9 @@ def _example(path: pathlib.Path) -> Mapping[str, tf.train.Feature]:
   """Returns the features of the first record of a file."""
   for serialized in tf.data.TFRecordDataset(os.fspath(path)).take(1):
     return tf.train.Example.FromString(serialized.numpy()).features.feature
-  raise errors.DataError(f'{path}: expected a record, received none.')
+  raise errors.DataError(
+    f'{path}: expected a record, received none. Convert the data set again.'
+  )
 
 
 def _connectors(

@@ -138,7 +138,7 @@ def of_classes(
   if len(set(chosen)) < len(chosen):
     raise errors.DataError(
       f'classes: expected each class once; received {", ".join(classes)}. '
-      'Leave the second out.'
+      'Remove the repeated one.'
     )
   stream = _renumbered(images.stream, chosen, most)
   found = progress.Progress(stream, unit=' images counted')
@@ -148,7 +148,7 @@ def of_classes(
   if not counts.all():
     raise errors.DataError(
       f'classes: expected images of each class; received none of '
-      f'{classes[int(counts.argmin())]}. Leave it out, or choose another split.'
+      f'{classes[int(counts.argmin())]}. Remove it, or choose another split.'
     )
   return dataclasses.replace(
     images,
@@ -202,11 +202,11 @@ def _label_of(labels: dict[int, str], name: str) -> int:
       return found[0]
   if name.isascii() and name.isdigit() and int(name) < _MOST_LABELS:
     return int(name)
-  known = ', '.join(list(labels.values())[:10]) or 'none that has a name'
+  known = ', '.join(list(labels.values())[:10]) or 'which have no names here'
   raise errors.DataError(
-    f'classes: expected names, their first words or labels, of {known}'
-    f'{" and more" if len(labels) > 10 else ""}; received {name!r}.'
-    f'{errors.did_you_mean(name, labels.values(), " Choose among them.")}'
+    f'classes: expected names, first words or labels of the classes ({known}'
+    f'{" and more" if len(labels) > 10 else ""}); received {name!r}.'
+    f'{errors.did_you_mean(name, labels.values(), " Choose one of these.")}'
   )
 
 
@@ -241,22 +241,22 @@ def write(
   package = databases.package(kind)
   if os.path.lexists(target):
     raise errors.DataError(
-      f'{target}: expected a name that is free; received one that is taken. '
-      'Remove it, or choose another --output_db.'
+      f'{target}: expected a path that does not exist; received an existing '
+      'one. Remove it, or choose another --output_db.'
     )
   try:
     with disk.making_folder(target) as made:
       _fill(writer(package, made), images, shuffle_seed)
   except records.FAILURES as error:
     raise errors.DataError(
-      'Reading the images: expected whole files; received '
+      'Reading the images: expected undamaged files; received '
       f'"{records.message_of(error)}". Convert or copy them again.'
     ) from error
   # plyvel raises OSError for input and output errors; LMDB has its own class.
   except (OSError, package.Error) as error:
     raise errors.DataError(
-      f'{target}: expected a folder that can be written and has space; '
-      f'received "{error}". Free some, or choose another --output_db.'
+      f'{target}: expected a writable folder with free space; received '
+      f'"{error}". Free some space, or choose another --output_db.'
     ) from error
   return images.count
 
@@ -282,14 +282,14 @@ def verify(
   if database.count != images.count:
     raise errors.DataError(
       f'{path}: expected {images.count} images, received {database.count}. '
-      'Make it again, or give the flags that made it.'
+      'Create it again, or pass the flags that created it.'
     )
   for number, record in _records(images, shuffle_seed):
     if database.read(number) != record:
       raise errors.DataError(
-        f'{path}, key {number:08d}: expected the image and the label that the '
-        'data set has there, received others. Make it again, or give the flags '
-        'that made it.'
+        f'{path}, key {number:08d}: expected the image and label of the data '
+        'set at this position, received others. Create the database again, or '
+        'pass the flags that created it.'
       )
   return images.count
 

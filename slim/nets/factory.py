@@ -289,8 +289,8 @@ def build(
   if image_size < net.least_image_size:
     raise errors.DataError(
       f'{name}: expected images of at least {net.least_image_size} pixels, '
-      f'received {image_size}; give a larger image size, it was designed for '
-      f'{net.default_image_size}.'
+      f'received {image_size}. Pass a larger image size; the net was designed '
+      f'for {net.default_image_size}.'
     )
   model = net.build(
     num_classes=num_classes,

@@ -80,7 +80,7 @@ def build(
   if min(first_kernel, first_stride) < 1:
     raise errors.DataError(
       'resnet: expected first_kernel and first_stride >= 1, received '
-      f'{first_kernel} and {first_stride}. Leave them out for 7 and 2.'
+      f'{first_kernel} and {first_stride}. Omit them to use 7 and 2.'
     )
   make = layers.Layers(
     layers.Style(
@@ -115,8 +115,8 @@ def _last_pool(x: keras.KerasTensor, size: int) -> keras.KerasTensor:
     return keras.layers.GlobalAveragePooling2D(name='pool5')(x)
   if not 0 < size <= x.shape[1]:
     raise errors.DataError(
-      f'resnet: expected last_pool from 0 to {x.shape[1]}, which is what is '
-      f'left of the image, received {size}. Use 0 for all of it.'
+      f'resnet: expected last_pool from 0 to {x.shape[1]}, the size of the '
+      f'feature map, received {size}. Use 0 to pool the whole map.'
     )
   x = keras.layers.AveragePooling2D(size, strides=1, name='pool5')(x)
   return keras.layers.Flatten(name='pool5_flat')(x)

@@ -75,7 +75,7 @@ def _crop(
   if height is not None and image_size > min(height, width):
     raise ValueError(
       f'image_size: expected at most {min(height, width)}, the stored size '
-      f'with its padding; received {image_size}.'
+      f'with its padding; received {image_size}. Choose a smaller size.'
     )
   steps = tf.range(image_size)
   shape = tf.shape(images)

@@ -79,7 +79,7 @@ def image_input(
   if not (std > 0 and scale >= 1 and math.isfinite(mean + std)):
     raise ValueError(
       'preprocessing caffe2: expected a finite mean, std > 0 and scale >= 1, '
-      f'received mean={mean}, std={std}, scale={scale}. Change them.'
+      f'received mean={mean}, std={std}, scale={scale}. Correct these options.'
     )
   return preprocessing(
     Scaling((scale, scale), scale, mirrors=mirror, mean=(mean,), std=std)
@@ -171,8 +171,8 @@ def _normalised(
 def _check(image_size: int, side: int) -> None:
   if image_size > side:
     raise ValueError(
-      f'image_size: expected at most {side}, what the shorter side is scaled '
-      f'to; received {image_size}.'
+      f'image_size: expected at most {side}, the length of the scaled shorter '
+      f'side; received {image_size}. Choose a smaller size.'
     )
 
 

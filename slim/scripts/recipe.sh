@@ -10,16 +10,16 @@ usage: [VARIABLE=value ...] slim/scripts/${0##*/} [--dry_run] [--FLAG=value...]
 
 $1
 
-  --dry_run     print the commands, one a line, and run none
-  --FLAG=value  further flags of every training, such as --num_clones=2,
-                --grad_bits=1 and --clip_factor=2.5
+  --dry_run     print the commands, one per line, and run none of them
+  --FLAG=value  more flags for every training command, such as
+                --num_clones=2, --grad_bits=1 and --clip_factor=2.5
 
 From the environment:
-  DATA_DIR    the data set; converted into it, or downloaded, where it has no
-              shards.json (default: ~/dataset/$dataset-data)
-  TRAIN_DIR   for results; the same one continues
+  DATA_DIR    folder of the data set, which is downloaded or converted into
+              it if it has no shards.json (default: ~/dataset/$dataset-data)
+  TRAIN_DIR   folder for the results; an existing one continues its training
               (default: ~/dataset/results/${0##*/}, without .sh)
-  CHECKPOINT  of recipes that fine-tune: the published checkpoint
+  CHECKPOINT  the published checkpoint, for recipes that fine-tune
               (default: ~/dataset/checkpoints/<net>.ckpt)
   PYTHON      an interpreter with terngrad (default: that of scripts/setup.sh)
 USAGE
@@ -104,7 +104,7 @@ fine_tune() {
   local archive=download.tensorflow.org/models/${net}_2016_08_28.tar.gz
   $dry_run || [[ -e $checkpoint || -e $checkpoint.index ]] ||
     fail 'no checkpoint' "CHECKPOINT: the published one of $net" \
-      "$checkpoint" "unpack $archive, or set CHECKPOINT to another"
+      "$checkpoint" "unpack $archive, or set CHECKPOINT to another path"
   convert
   train "$train_dir" --checkpoint_path="$checkpoint" \
     --checkpoint_exclude_scopes="$scopes" --trainable_scopes="$scopes" \

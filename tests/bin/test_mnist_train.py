@@ -593,7 +593,7 @@ BAD = {
   ),
   'data with a damaged length': Bad(
     _damaged_data(_length_of_record_5_changed),
-    r'/train-mnist\.tfrecord: record 5 .*fits its CRC',
+    r'/train-mnist\.tfrecord: record 5 .*matches its CRC',
     'does not',
     'Convert the data set again',
   ),
@@ -618,7 +618,7 @@ BAD = {
   'folder that is a link to nothing': Bad(
     _over_a_link_to_nothing,
     'train_dir: expected a folder that can be written',
-    'received .*/link .*is a link to gone, which is not there',
+    'received .*/link .*is a link to gone, which does not exist',
     'Choose another --train_dir',
   ),
   'checkpoint of another net': Bad(

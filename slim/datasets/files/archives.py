@@ -22,7 +22,7 @@ from slim.datasets.records import disk
 
 _refusal = functools.partial(
   errors.refusal,
-  expected='a whole tar archive of plain files and folders, with its end',
+  expected='a complete tar archive of regular files and folders',
   remedy='Download it again.',
 )
 
@@ -112,7 +112,7 @@ class _Headers:
     # Two more blocks: the header of the attributes and that of the member.
     if min(self._left + 2 * _BLOCK_BYTES, self._left_for_all) < 0:
       raise tarfile.ReadError(
-        f'more than {_MOST_HEADER_BYTES} bytes of headers of a member'
+        f'more than {_MOST_HEADER_BYTES} bytes of headers for one member'
       )
     return content
 
@@ -123,10 +123,12 @@ def _check_attributes(content: bytes) -> None:
   while found := _RECORD.match(content, begin):
     end = begin + int(found[1])
     if end < found.end() + 1 or content[end - 1 : end] != b'\n':
-      raise tarfile.ReadError('attributes of another length than they say')
+      raise tarfile.ReadError(
+        'attributes whose length differs from the declared one'
+      )
     begin = end
   if content[begin : begin + 1].isdigit():
-    raise tarfile.ReadError('attributes of another form')
+    raise tarfile.ReadError('malformed attributes')
   if _DIGITS.search(content):
     raise tarfile.ReadError('attributes with more than 255 digits in a row')
 
@@ -162,7 +164,8 @@ class Member(NamedTuple):
       content = file.read(self.size)
     if len(content) != self.size:
       raise OSError(
-        f'{self.path}: {len(content)} of {self.size} bytes at {self.offset}'
+        f'{self.path}: read {len(content)} of {self.size} bytes at offset '
+        f'{self.offset}'
       )
     return content
 
@@ -223,7 +226,7 @@ def index_within(member: Member) -> list[Member]:
     if inner.offset + inner.size > end:
       raise _refusal(
         f'{member.path}, {member.name}',
-        received=f'{inner.name} beyond its end',
+        received=f'a member that ends beyond the archive, {inner.name!r}',
       )
   return [inner._replace(path=member.path) for inner in found]
 
@@ -258,7 +261,7 @@ def files(
         source.seek(info.offset_data)
         content = source.read(info.size)
         if len(content) < info.size:
-          raise _refusal(path, received=f'{info.name!r} without its end')
+          raise _refusal(path, received=f'a truncated member, {info.name!r}')
         yield info.name, content
     # gzip verifies its checksum at its end of file, after the end of the tar.
     while source.read(_COPY_TOGETHER):
@@ -310,15 +313,17 @@ def _infos(
   # A tar ends with blocks of zeros. tarfile accepts a tar without them, and
   # treats a damaged header as the end.
   if headers.last_block != bytes(_BLOCK_BYTES):
-    raise _refusal(path, received=f'none after {count} members')
+    raise _refusal(path, received=f'no end marker after {count} members')
 
 
 def _check(path: os.PathLike[str] | str, info: tarfile.TarInfo) -> None:
   if info.size < 0:
-    raise _refusal(path, received=f'{info.name!r} of {info.size} bytes')
+    raise _refusal(path, received=f'{info.name!r}, {info.size} bytes long')
   parts = pathlib.PurePosixPath(info.name).parts
   if info.name.startswith('/') or '..' in parts or '\\' in info.name:
-    raise _refusal(path, received=f'a name that leads elsewhere, {info.name!r}')
+    raise _refusal(
+      path, received=f"a path outside the archive's folder, {info.name!r}"
+    )
   if info.issym() or info.islnk():
     raise _refusal(path, received=f'a link, {info.name!r} to {info.linkname!r}')
   if info.issparse() or not (info.isfile() or info.isdir()):

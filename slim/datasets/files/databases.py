@@ -15,8 +15,8 @@ from slim import errors
 
 _unreadable = functools.partial(
   errors.refusal,
-  expected='a whole database',
-  remedy='Copy or make it again.',
+  expected='a complete, undamaged database',
+  remedy='Copy or create it again.',
 )
 
 # Package by kind of database, the name for `import` and for `pip install`.
@@ -111,7 +111,7 @@ def open_database(path: str | os.PathLike[str]) -> Database:
       if not database.count:
         raise errors.DataError(
           f'{path}: expected at least one key; received an empty database. '
-          'Make it again.'
+          'Create it again.'
         )
       _opened[place] = database
     return database
@@ -151,7 +151,8 @@ def kind_of(path: str | os.PathLike[str]) -> str:
     return 'leveldb'
   raise errors.DataError(
     f'{path}: expected an LMDB (data.mdb) or a LevelDB (CURRENT); received '
-    f'{"another folder" if path.is_dir() else "nothing"}. Make one with: '
+    f'{"a folder without either" if path.is_dir() else "no such path"}. '
+    'Create one with: '
     'python -m slim.make_image_db, or choose another --data_dir.'
   )
 
@@ -198,7 +199,8 @@ def _open_leveldb(plyvel: types.ModuleType, path: pathlib.Path) -> Database:
     raise errors.DataError(
       f'{path}: expected a LevelDB that no other process has open; received '
       f'"{error}". Give each process a copy of the folder, or make an LMDB, '
-      'which many can read: python -m slim.make_image_db --db_type lmdb.'
+      'which many processes can read: python -m slim.make_image_db --db_type '
+      'lmdb.'
     ) from error
 
   def keys() -> abc.Iterator[bytes]:

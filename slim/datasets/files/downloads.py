@@ -95,8 +95,8 @@ def fetch(remote: Remote, folder: pathlib.Path, client: Client) -> pathlib.Path:
       # The lock excludes other processes.
       if not disk.lock(file):
         raise errors.DataError(
-          f'{part}: expected a file that no other process fetches; received '
-          'one that is being fetched. Wait for it.'
+          f'{part}: expected a file that no other process downloads; received '
+          'one that another process is downloading. Wait until it has finished.'
         )
       if not (remote.digest and client.verify):
         _empty(file)
@@ -109,8 +109,8 @@ def fetch(remote: Remote, folder: pathlib.Path, client: Client) -> pathlib.Path:
       disk.put(part, path)
   except OSError as error:
     raise errors.DataError(
-      f'{path}: expected a folder that can be written and has space; received '
-      f'"{error}". Free some and run this again: it continues.'
+      f'{path}: expected a writable folder with free space; received '
+      f'"{error}". Free some space and run the command again; it continues.'
     ) from error
   return path
 
@@ -148,7 +148,8 @@ def check_space(
   if free < needed:
     raise errors.DataError(
       f'{folder}: expected {needed:,} bytes of free space for the files and '
-      f'the shards; received {free:,}. Free some, or choose another folder.'
+      f'the shards; received {free:,}. Free some space, or choose another '
+      'folder.'
     )
 
 
@@ -178,7 +179,7 @@ def _fetch_all(remote: Remote, file: BinaryIO, client: Client) -> None:
     if failures >= client.attempts:
       raise _refused(remote, reason)
     logging.info(
-      '%s: %s; going on at byte %d.', remote.url, reason, file.tell()
+      '%s: %s; resuming at byte %d.', remote.url, reason, file.tell()
     )
     client.pause(2.0**failures)
 
@@ -229,7 +230,9 @@ def _total(response: http.client.HTTPResponse, start: int) -> int | None:
       r'bytes (\d+)-\d+/(\d+)', response.headers.get('Content-Range', '')
     )
     if not found or int(found[1]) != start:
-      raise http.client.HTTPException('another part than the one asked for')
+      raise http.client.HTTPException(
+        'the server sent another range than requested'
+      )
     return int(found[2])
   length = response.headers.get('Content-Length')
   return int(length) if length else None
@@ -252,7 +255,7 @@ def _open(
     if parts.scheme != 'https' and parts.hostname not in _LOOPBACK:
       raise errors.DataError(
         f'{remote.url}: expected https, because credentials are sent; received '
-        f'{parts.scheme}. Give an address with https.'
+        f'{parts.scheme}. Use an address with https.'
       )
     secret = ':'.join(client.credentials).encode()
     # Unredirected: the redirect target, another host, does not receive them.
@@ -265,6 +268,6 @@ def _open(
 def _refused(remote: Remote, reason: str) -> errors.DataError:
   return errors.DataError(
     f'{remote.url}: expected a file to download; received "{reason}". Check '
-    'the network and the credentials and run this again: it continues. Or '
-    f'fetch {remote.name} by other means and put it into the folder.'
+    'the network and the credentials and run the command again; it continues. '
+    f'Or download {remote.name} by other means and put it into the folder.'
   )

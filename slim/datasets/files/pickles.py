@@ -35,8 +35,8 @@ def load(content: bytes, origin: str) -> Any:
   except Exception as error:
     raise errors.DataError(
       f'{origin}: expected a pickle of lists, strings, numbers and uint8 '
-      f'arrays; received "{error!s:.200}". Nothing of it was run. Download '
-      'the file again, or take the binary archive.'
+      f'arrays; received "{error!s:.200}". None of its code was run. Download '
+      'the file again, or use the binary archive.'
     ) from error
 
 
@@ -65,7 +65,7 @@ class _Dtype:
 
   def __init__(self, code: Any, *_: Any):
     if code not in (b'u1', 'u1'):
-      raise pickle.UnpicklingError('an array of another type')
+      raise pickle.UnpicklingError('an array that is not uint8')
 
   def __setstate__(self, state: Any) -> None:
     """Ignores the byte order, which uint8 does not have."""
@@ -77,20 +77,20 @@ class _Array:
   def __setstate__(self, state: Any) -> None:
     _, shape, dtype, is_fortran, content = state
     if not isinstance(dtype, _Dtype) or is_fortran:
-      raise pickle.UnpicklingError('an array in another layout')
+      raise pickle.UnpicklingError('an array in an unsupported layout')
     self.values = np.frombuffer(content, np.uint8).reshape(shape)
 
 
 def _reconstruct(kind: Any, *_: Any) -> _Array:
   if kind is not _Array:
-    raise pickle.UnpicklingError('an array of another class')
+    raise pickle.UnpicklingError('an array of an unsupported class')
   return _Array()
 
 
 def _encode(text: str, encoding: str) -> bytes:
   """Stand-in for _codecs.encode, with which protocol 2 writes bytes."""
   if encoding not in ('latin1', 'latin-1'):
-    raise pickle.UnpicklingError('bytes in another encoding')
+    raise pickle.UnpicklingError('bytes in an encoding other than latin1')
   return text.encode('latin1')
 
 
@@ -131,7 +131,7 @@ def _check(content: bytes) -> None:
       place = len(places) if argument is None else argument
       # The unpickler allocates its memo up to this index.
       if place >= _MOST_OPERATIONS:
-        raise pickle.UnpicklingError(f'a value kept at place {place}')
+        raise pickle.UnpicklingError(f'a value stored at index {place}')
       places[place] = last
       continue
     if name in _GETS and 'TUPLE' in places.get(argument, ''):

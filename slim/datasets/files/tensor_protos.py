@@ -21,7 +21,7 @@ from slim import errors
 _refused = functools.partial(
   errors.refusal,
   'Record',
-  remedy="Make the database again, with Caffe2's make_image_db or python -m "
+  remedy="Create the database again, with Caffe2's make_image_db or python -m "
   'slim.make_image_db.',
 )
 
@@ -113,7 +113,7 @@ def _content(data: Any) -> tuple[bytes, bytes, tuple[int, int]]:
   """Returns (encoded, format, size) of the image tensor."""
   if data.data_type == _STRING:
     if len(data.string_data) != 1:
-      raise _refused('one file', f'{len(data.string_data)}')
+      raise _refused('one image file', f'{len(data.string_data)}')
     return data.string_data[0], b'', (-1, -1)
   if data.data_type != _BYTE:
     raise _refused(
@@ -124,7 +124,9 @@ def _content(data: Any) -> tuple[bytes, bytes, tuple[int, int]]:
   if (
     len(dims) not in (2, 3) or min(dims) < 1 or dims[2:] not in ((), (1,), (3,))
   ):
-    raise _refused('pixels [height, width] or [.., .., 1 or 3]', f'{dims}')
+    raise _refused(
+      'pixels [height, width] or [height, width, 1 or 3]', f'{dims}'
+    )
   if math.prod(dims) != len(data.byte_data):
     raise _refused(f'pixels {dims}', f'{len(data.byte_data)} bytes')
   if dims[2:] == (3,):

@@ -12,7 +12,7 @@ from slim.datasets.photographs import labeled_images
 from slim.datasets.records import label_lines
 
 _not_a_file = functools.partial(
-  errors.refusal, expected='an image file', remedy='Move it away.'
+  errors.refusal, expected='an image file', remedy='Move it to another folder.'
 )
 
 BACKGROUND = 'background'  # the name of label 0
@@ -123,7 +123,7 @@ def find(
   if missing:
     raise errors.DataError(
       f'{folder}: expected a folder for each class; received none for '
-      f'{", ".join(map(repr, missing))}. Add it, or take the name out of '
+      f'{", ".join(map(repr, missing))}. Add it, or remove the name from '
       '--labels_file.'
     )
   unknown = sorted(found.difference(class_names))
@@ -131,7 +131,7 @@ def find(
     raise errors.DataError(
       f'{folder}: expected folders of classes only; received '
       f'{", ".join(map(repr, unknown))}, which the file of labels does not '
-      'name. Add the name to --labels_file, or move the folder away.'
+      'name. Add the name to --labels_file, or move the folder elsewhere.'
     )
   return [
     labeled_images.Item(member, label)
@@ -153,7 +153,7 @@ def _files(folder: pathlib.Path) -> list[archives.Member]:
   paths = sorted(_visible(folder))
   if not paths:
     raise errors.DataError(
-      f'{folder}: expected images; received an empty folder. Add some, or '
+      f'{folder}: expected images; received an empty folder. Add images, or '
       'remove the folder, and its name from --labels_file.'
     )
   return [_member(path) for path in paths]
@@ -165,6 +165,6 @@ def _member(path: pathlib.Path) -> archives.Member:
   except OSError as error:
     raise _not_a_file(path, received=f'"{error}"') from error
   if not stat.S_ISREG(status.st_mode):
-    raise _not_a_file(path, received='something else')
+    raise _not_a_file(path, received='a folder or a special file')
   name = f'{path.parent.name}/{path.name}'
   return archives.Member(name, str(path), 0, status.st_size)

@@ -112,13 +112,13 @@ def validation_items(
     if not 1 <= number <= len(labels):
       raise errors.DataError(
         f'{source}: expected ILSVRC2012_val_00000001.JPEG to '
-        f'{len(labels):08d}.JPEG, as there are labels; received '
+        f'{len(labels):08d}.JPEG, one per label; received '
         f'{member.name!r}. Check the list of validation labels.'
       )
     items.append(labeled_images.Item(member, labels[number - 1]))
   if len({item.file.name for item in items}) != len(labels):
     raise errors.DataError(
-      f'{source}: expected {len(labels)} images, one a label; received '
+      f'{source}: expected {len(labels)} images, one per label; received '
       f'{len(items)}. Check the list of validation labels.'
     )
   return items
@@ -149,9 +149,9 @@ def plan(
   """
   if pixels.side < 0 or (pixels.side and not pixels.raw):
     raise errors.DataError(
-      '--resize_dimen: expected a number of pixels, with --raw_pixel; received '
-      f'{pixels.side}{"" if pixels.raw else " without it"}. JPEGs are stored '
-      'as they are.'
+      '--resize_dimen: expected at least 0 pixels, and --raw_pixel with it; '
+      f'received {pixels.side}{"" if pixels.raw else " without --raw_pixel"}. '
+      'Pass --raw_pixel to resize, because JPEGs are stored unchanged.'
     )
   texts = [classes.names.get(synset, synset) for synset in classes.synsets]
   ordered = {
@@ -193,9 +193,9 @@ def sort_validation(folder: pathlib.Path, synsets: abc.Sequence[str]) -> int:
       moves.append((old, new))
     elif not new.is_file():
       raise errors.DataError(
-        f'{old}: expected the image of line {number} of the labels there or in '
-        f'{synset}/; received neither. Unpack ILSVRC2012_img_val.tar into the '
-        'folder.'
+        f'{old}: expected the image of line {number} of the labels, here or in '
+        f'the subfolder {synset}/; received neither. Unpack '
+        'ILSVRC2012_img_val.tar into the folder.'
       )
   try:
     for old, new in moves:
@@ -203,8 +203,8 @@ def sort_validation(folder: pathlib.Path, synsets: abc.Sequence[str]) -> int:
       old.rename(new)
   except OSError as error:
     raise errors.DataError(
-      f'{folder}: expected a folder that can be written; received "{error}". '
-      'Change that and run this again.'
+      f'{folder}: expected a writable folder; received "{error}". Correct '
+      'this and run the command again.'
     ) from error
   return len(moves)
 

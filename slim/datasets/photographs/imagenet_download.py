@@ -100,8 +100,8 @@ def check(folder: pathlib.Path, verify_checksums: bool) -> None:
   missing = [names[0] for names in needed if not _find(folder, names).is_file()]
   if missing:
     raise errors.DataError(
-      f'{folder}: expected {", ".join(missing)}; received a folder without. '
-      'Put them there, or fetch them with --download.'
+      f'{folder}: expected {", ".join(missing)}; received a folder without '
+      'them. Put them into it, or download them with --download.'
     )
   for name, digest in MD5.items():
     if verify_checksums:
@@ -126,7 +126,7 @@ def classes(folder: pathlib.Path) -> imagenet_lists.Classes:
   metadata = _find(folder, METADATA)
   has_names = metadata.is_file()
   if not has_names:
-    logging.info('No %s: classes are called by their synsets.', metadata)
+    logging.info('No %s: using the synsets as class names.', metadata)
   names = imagenet_lists.names(metadata) if has_names else {}
   found = imagenet_boxes.process(folder / BOXES, synsets)
   path = folder / BOXES_LIST

@@ -118,8 +118,8 @@ def unpack(
       path.write_bytes(_content(item))
   except (OSError, images.ImageError) as error:
     raise errors.DataError(
-      f'{folder}: expected a folder that can be written and has space; '
-      f'received "{error}". Free some and run this again: it continues.'
+      f'{folder}: expected a writable folder with free space; received '
+      f'"{error}". Free some space and run the command again; it continues.'
     ) from error
 
 

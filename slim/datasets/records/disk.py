@@ -91,7 +91,7 @@ def make_folder(path: pathlib.Path) -> None:
         # The system's message would be that the file exists.
         raise FileNotFoundError(
           errno.ENOENT,
-          f'{place} is a link to {os.readlink(place)}, which is not there',
+          f'{place} is a link to {os.readlink(place)}, which does not exist',
         ) from error
     raise
   for made in missing:

@@ -18,5 +18,5 @@ def why_no_line(name: str) -> str:
   if control:
     return f'it has the control character {control[0]!r}'
   if name != name.rstrip():
-    return 'it ends with a space, which readers of that file cut off'
+    return 'it ends with a space, which readers of labels.txt strip'
   return ''

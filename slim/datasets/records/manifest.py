@@ -120,7 +120,7 @@ def read(data_dir: str | os.PathLike[str]) -> Manifest | None:
       content = file.read(_MAX_BYTES + 1)
   except FileNotFoundError:
     if path.is_symlink():
-      raise _refused(path, '', 'a file', 'a link to nothing') from None
+      raise _refused(path, '', 'a file', 'a broken symbolic link') from None
     return None
   except OSError as error:
     raise _refused(path, '', 'a readable file', error.strerror) from error
@@ -161,7 +161,7 @@ class _Node(NamedTuple):
     text = self._typed(str, 'a string')
     # JSON can spell lone surrogates, which no file can hold.
     if re.search('[\ud800-\udfff]', text):
-      raise self.refused('a string of whole characters')
+      raise self.refused('a string without lone surrogates')
     return text
 
   def whole(self, lowest: int, highest: int = _MAX_COUNT) -> int:
@@ -250,6 +250,6 @@ def _refused(
 ) -> errors.DataError:
   return errors.DataError(
     f'{path}: expected {expected}{f" at {where}" if where else ""}; received '
-    f'{received}. Convert the data set again, or remove the file to have the '
-    'examples counted.'
+    f'{received}. Convert the data set again, or remove the file; the records '
+    'are then counted instead.'
   )

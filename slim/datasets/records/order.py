@@ -162,8 +162,8 @@ def part_of(count: int, worker: int, num_workers: int) -> tuple[int, int]:
     )
   if count < num_workers:
     raise ValueError(
-      f'num_workers: expected at most {count}, one for each example; received '
-      f'{num_workers}.'
+      f'num_workers: expected at most {count}, because every worker needs an '
+      f'example; received {num_workers}. Use fewer workers.'
     )
   return (
     worker * count // num_workers,

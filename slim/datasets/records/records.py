@@ -136,7 +136,7 @@ def verify(path: PathLike) -> int:
       number += 1
   except tf.errors.DataLossError as error:
     raise _damaged(
-      path, number, 'a payload that fits its CRC', 'one that does not'
+      path, number, 'a payload that matches its CRC', 'one that does not'
     ) from error
   if number != expected:
     raise _damaged(path, number, f'{expected} records', f'{number}')
@@ -169,13 +169,13 @@ def explain(
   if not paths:
     return errors.DataError(
       'Reading the data: expected examples of this data set; received '
-      f'"{message}". Repair or remove what is damaged.'
+      f'"{message}". Repair or remove the damaged files.'
     )
   return errors.DataError(
     f'Reading {", ".join(map(str, paths))}: expected examples of this data '
-    f'set; every record is whole, but reading failed with "{message}". Check '
-    'that the folder is of this data set, or convert that again with '
-    '--overwrite.'
+    f'set; every record is intact, but reading failed with "{message}". Check '
+    'that the folder belongs to this data set, or convert the data set again '
+    'with --overwrite.'
   )
 
 
@@ -203,7 +203,7 @@ def _scan_stream(path: PathLike, file: BinaryIO) -> int:
     length, crc = _HEADER.unpack(header)
     if crc != _masked_crc32c(header[:8]):
       raise _damaged(
-        path, number, 'a length that fits its CRC', 'one that does not'
+        path, number, 'a length that matches its CRC', 'one that does not'
       )
     end = position + _HEADER.size + length + _FOOTER_BYTES
     if end > size:
@@ -224,7 +224,7 @@ def _damaged(
 ) -> errors.DataError:
   remedy = 'Convert the data set again.'
   if not number:
-    remedy += ' If this is no TFRecord file, move it to another folder.'
+    remedy += ' If this is not a TFRecord file, move it to another folder.'
   return errors.DataError(
     f'{path}: record {number} (counted from 0) is damaged: expected '
     f'{expected}; received {received}. {remedy}'

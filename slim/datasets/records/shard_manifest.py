@@ -110,9 +110,9 @@ def check_finished(folder: os.PathLike[str] | str) -> None:
     folder / manifest.FILE_NAME
   ).is_file():
     raise errors.DataError(
-      f'{folder}: expected a finished conversion; received one that runs, or '
-      'that was stopped. Wait for it, or run it again: it continues. To give '
-      f'it up, delete {folder / staging.FOLDER} and the shards.'
+      f'{folder}: expected a finished conversion; received one that is running '
+      'or was stopped. Wait until it has finished, or run it again to continue '
+      f'it. To abandon it, delete {folder / staging.FOLDER} and the shards.'
     )
 
 

@@ -171,8 +171,8 @@ def write(
         if not file.num_examples:
           raise errors.DataError(
             f'{name}: expected at least one readable image; received '
-            f'{len(file.unreadable)} that are not, first {file.unreadable[0]}. '
-            'Write fewer shards, or look at the source.'
+            f'{len(file.unreadable)} unreadable ones, the first of them '
+            f'{file.unreadable[0]}. Write fewer shards, or repair the source.'
           )
         # The pool hashes and syncs this shard while the next one is written.
         finishing.append(pool.submit(_finish, place, name, file))
@@ -217,7 +217,7 @@ def _finish(place: pathlib.Path, name: str, file: _File) -> Note:
   """Checks the file's size, syncs it to disk and renames it to `name`."""
   size = file.path.stat().st_size
   if size != file.size:
-    raise OSError(f'{size} of {file.size} bytes of {name} written')
+    raise OSError(f'wrote {size} of {file.size} bytes of {name}')
   shard = manifest.Shard(name, file.num_examples, size, disk.digest(file.path))
   note = Note(shard, tuple(map(str, file.unreadable)))
   disk.put(file.path, place / name)

@@ -28,9 +28,9 @@ from slim.datasets.records import staging
 
 _other = functools.partial(
   errors.refusal,
-  expected='an empty folder, or one with this same conversion',
-  remedy='Choose another folder, move those files away, or give --overwrite, '
-  f'which replaces what {manifest.FILE_NAME} lists.',
+  expected='an empty folder, or one with the result of the same conversion',
+  remedy='Choose another folder, move the files to another folder, or pass '
+  f'--overwrite, which replaces the files that {manifest.FILE_NAME} lists.',
 )
 
 _FORMAT = 'shards 2'  # change it when equal plans give different records
@@ -151,7 +151,7 @@ def write(
   if options.num_threads < 0:
     raise errors.DataError(
       f'--num_threads: expected at least 0; received {options.num_threads}. 0 '
-      'takes one a core.'
+      'uses one thread per core.'
     )
   for split in plan.splits:
     _check_size(plan, split)
@@ -169,9 +169,9 @@ def write(
           staging.remove(place)
   except (OSError, tf.errors.OpError) as error:
     raise errors.DataError(
-      f'{folder}: expected a folder that can be written and has space; '
-      f'received "{getattr(error, "message", error)}". Free some and run this '
-      'again (finished shards are kept), or choose another folder.'
+      f'{folder}: expected a writable folder with free space; received '
+      f'"{getattr(error, "message", error)}". Free some space and run the '
+      'command again (it reuses finished shards), or choose another folder.'
     ) from error
 
 
@@ -190,8 +190,8 @@ def _check_names(plan: Plan) -> None:
     trouble = label_lines.why_no_line(name.rstrip(' '))
     if trouble:
       raise errors.DataError(
-        f'{plan.source}: expected names of classes that can be lines of '
-        f'labels.txt; received {name!r}: {trouble}. Change it there.'
+        f'{plan.source}: expected class names that can be lines of labels.txt; '
+        f'received {name!r}: {trouble}. Change the name in the source.'
       )
 
 
@@ -214,7 +214,9 @@ def _kept(
   if found and found.fingerprint == _fingerprint(plan):
     return found
   if found:
-    raise _other(folder, received='one whose source or options were others')
+    raise _other(
+      folder, received='the result of another source or other options'
+    )
   known = {*names, *(_listed(folder) if options.overwrite else ())}
   strangers = [
     path.name
@@ -224,7 +226,7 @@ def _kept(
   ]
   if strangers:
     raise _other(
-      folder, received=f'{strangers[0]} ({len(strangers)} such files)'
+      folder, received=f'{strangers[0]} (unexpected files: {len(strangers)})'
     )
   return None
 

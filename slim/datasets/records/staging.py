@@ -62,8 +62,8 @@ def _lock(path: pathlib.Path, folder: pathlib.Path) -> int | None:
     os.close(descriptor)
     raise errors.DataError(
       f'{folder}: expected a folder that no other process converts into; '
-      f'received one that process {holder} is at work in. Wait for it, or '
-      'choose another folder.'
+      f'received one into which process {holder} is writing. Wait until it '
+      'has finished, or choose another folder.'
     )
   # The holder may have removed the folder; a lock on a deleted file is void.
   with contextlib.suppress(FileNotFoundError):

@@ -120,7 +120,7 @@ def checked(facts: Facts, split: SplitArrays, origin: str) -> SplitArrays:
     return SplitArrays(images, labels)
   raise errors.DataError(
     f'{origin}: expected uint8 [N, {", ".join(map(str, shape))}] images and '
-    f'[N] labels below {classes}; received {received}. Fetch the files again.'
+    f'[N] labels below {classes}; received {received}. Download them again.'
   )
 
 
@@ -177,5 +177,6 @@ def from_tfds(
 def _no_tfds(facts: Facts, received: str) -> errors.DataError:
   return errors.DataError(
     f'tensorflow-datasets: expected {facts.title} from the network; received '
-    f'{received}. Download its files and give --source_dir.'
+    f'{received}. Download its files by other means, and pass their folder '
+    'with --source_dir.'
   )

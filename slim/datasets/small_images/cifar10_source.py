@@ -105,7 +105,7 @@ def from_python(request: arrays.Request) -> arrays.ArraySource:
       ValueError,
     ) as error:
       raise errors.DataError(
-        f'{name}: expected images under data and labels under labels; received '
+        f'{name}: expected images at key data, labels at key labels; received '
         f'{error!r}. Download {PYTHON} again.'
       ) from error
 
@@ -148,7 +148,7 @@ def _contents(
   missing = sorted(set(names).difference(found))
   if missing:
     raise errors.DataError(
-      f'{path}: expected {", ".join(missing)} in it; received an archive '
+      f'{path}: expected an archive with {", ".join(missing)}; received one '
       'without. Download it again.'
     )
   return found
@@ -165,7 +165,7 @@ def _source(
   if not request.source_dir or not path.is_file():
     raise errors.DataError(
       f'{path.parent}: expected {BINARY} or {PYTHON}; received neither. '
-      'Download one into the folder and give that with --source_dir.'
+      'Download one of them, and pass its folder with --source_dir.'
     )
   if request.verify_checksums:
     with archives.refusing_damage(path):

@@ -73,8 +73,8 @@ def check_apart(folder: pathlib.Path, source_dir: str | None) -> None:
   if source_dir and folder.resolve() == pathlib.Path(source_dir).resolve():
     raise errors.DataError(
       f'{folder}: expected different folders to read from and to write to, '
-      'because a reader takes every file train-* for records; received one. '
-      'Choose another --dataset_dir.'
+      'because a reader would take every file train-* for records; received '
+      'the same folder for both. Choose another --dataset_dir.'
     )
 
 

@@ -77,7 +77,7 @@ def from_best(request: arrays.Request) -> arrays.ArraySource:
     return from_idx(request)
   if pathlib.Path(INSTALLED).is_dir():
     return from_installed(request)
-  logging.info('No %s; asking tensorflow-datasets.', INSTALLED)
+  logging.info('No %s; downloading with tensorflow-datasets.', INSTALLED)
   try:
     return from_tfds(request)
   except errors.DataError as error:

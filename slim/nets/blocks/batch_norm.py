@@ -34,7 +34,7 @@ def set_decay(model: keras.Model, decay: float) -> None:
   if not normalized:
     raise errors.DataError(
       'batch_norm_decay: expected a net with batch normalization, received '
-      f'{model.name}, which has none. Leave --batch_norm_decay out, or say -1.'
+      f'{model.name}, which has none. Omit --batch_norm_decay, or pass -1.'
     )
   for layer in normalized:
     layer.momentum = decay

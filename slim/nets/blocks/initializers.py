@@ -45,7 +45,7 @@ def parse(text: str) -> layers.Initializer:
   if not 0 < deviation < float('inf'):
     raise ValueError(
       f'initializer: expected a finite stddev above 0, received {text!r}. '
-      'Kernels of equal values learn the same.'
+      'Filters that start with equal values stay equal.'
     )
   return made
 

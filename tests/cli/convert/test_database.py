@@ -38,7 +38,7 @@ def test_makes_a_database_with_labels_beside_it(tmp_path, arguments):
   assert content == '0:class 0\n1:class 1\n'
   second = start(tmp_path, *arguments)
   assert (second.returncode, second.stdout) == (1, '')
-  assert 'expected a name that is free' in second.stderr.splitlines()[-1]
+  assert 'expected a path that does not exist' in second.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ def test_records_of_no_examples_surface_and_are_explained(tmp_path):
     with pytest.raises(records.FAILURES) as caught:
       list(stream)
     said = str(records.explain(caught.value, [tmp_path / 'test-x']))
-    assert 'every record is whole, but reading failed with' in said
+    assert 'every record is intact, but reading failed with' in said
     assert 'Could not parse example' in said and len(said) < 2000
 
 

@@ -132,12 +132,12 @@ def test_a_database_of_caffe2_s_own_is_read(tmp_path):
 
 
 def test_a_number_of_no_classes_is_refused(made):
-  with pytest.raises(errors.DataError, match='or say num_classes'):
+  with pytest.raises(errors.DataError, match='or pass num_classes'):
     load(made, 0, num_classes=0)
 
 
 def test_labels_txt_beside_the_database_says_the_classes(made, tmp_path):
-  with pytest.raises(errors.DataError, match='or say num_classes'):
+  with pytest.raises(errors.DataError, match='or pass num_classes'):
     load(made, 0, num_classes=None)
   (tmp_path / 'train').symlink_to(made / 'train')
   (tmp_path / 'labels.txt').write_text('daisy\nrose\ntulip\n')
@@ -246,7 +246,7 @@ def test_shuffled_keys_hold_every_image_once(photos, tmp_path):
 
 def test_existing_name_is_kept(photos, tmp_path):
   (tmp_path / 'train').mkdir()
-  with pytest.raises(errors.DataError, match='expected a name that is free'):
+  with pytest.raises(errors.DataError, match='expected a path that does not'):
     write_db.write(images(photos), tmp_path / 'train')
   assert os.listdir(tmp_path) == ['train']
 
@@ -264,6 +264,6 @@ def test_nothing_is_left_of_a_database_that_cannot_be_made(photos, tmp_path):
 def test_full_disk_is_explained(photos, tmp_path, monkeypatch):
   # LMDB finds its bound as it finds the end of a disk.
   monkeypatch.setattr(write_db, '_LMDB_MAP_BYTES', 2**14)
-  with pytest.raises(errors.DataError, match='has space; received "mdb_put'):
+  with pytest.raises(errors.DataError, match='free space; received "mdb_put'):
     write_db.write(images(photos), tmp_path / 'train')
   assert os.listdir(tmp_path) == []

@@ -30,8 +30,8 @@ def test_absent_file_is_none(tmp_path):
     (b'', 'received no line'),
     (b'\n \n', 'received no line'),
     (b'\xff\xfe', 'invalid start byte'),
-    (b'0:a\nrose\n', "the line 'rose' after numbered ones"),
-    (b'0:a\n0:b\n', "the line '0:b' after numbered ones"),
+    (b'0:a\nrose\n', "the line 'rose', with no label"),
+    (b'0:a\n0:b\n', "the line '0:b', .* a repeated one"),
   ],
 )
 def test_what_is_neither_is_refused(tmp_path, content, message):

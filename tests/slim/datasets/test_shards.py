@@ -22,7 +22,7 @@ def test_flowers_that_build_image_data_wrote_are_taken(tmp_path, caplog):
   """As the scripts of 2017 made them."""
   shard_files.write(tmp_path, 'images', SPLITS, num_classes=6)
   assert shards.find(FLOWERS, tmp_path, 'train').num_classes == 6
-  assert 'taken for flowers, whose 6 classes' in caplog.text
+  assert 'read as flowers because it has as many classes (6 with' in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_classes_of_2017_are_labels_txt_s_or_the_data_set_s(tmp_path):
 
 def test_unknown_number_of_classes_is_refused(tmp_path):
   record_files.write(tmp_path / 'train-0', [b'x'])
-  with pytest.raises(errors.DataError, match='or say num_classes'):
+  with pytest.raises(errors.DataError, match='or pass num_classes'):
     shards.find(IMAGES, tmp_path, 'train')
   assert shards.find(IMAGES, tmp_path, 'train', 9).num_classes == 9
 

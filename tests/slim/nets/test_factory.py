@@ -74,7 +74,7 @@ def test_images_of_which_nothing_is_left_are_refused(name):
   with pytest.raises(
     errors.DataError,
     match=f'{name}: expected images of at least {size} pixels, received '
-    f'{size - 1}; give a larger image size, it was designed for '
+    f'{size - 1}. Pass a larger image size; the net was designed for '
     f'{net.default_image_size}',
   ):
     factory.build(name, num_classes=7, image_size=size - 1)

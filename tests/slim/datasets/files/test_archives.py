@@ -9,10 +9,10 @@ from tests import bounded
 from tests.slim import archives_made
 
 HOSTILE = {
-  '../evil': ('a name that leads elsewhere', {}),
-  'a/../../evil': ('a name that leads elsewhere', {}),
-  '/evil': ('a name that leads elsewhere', {}),
-  'a\\..\\evil': ('a name that leads elsewhere', {}),
+  '../evil': ("a path outside the archive's folder", {}),
+  'a/../../evil': ("a path outside the archive's folder", {}),
+  '/evil': ("a path outside the archive's folder", {}),
+  'a\\..\\evil': ("a path outside the archive's folder", {}),
   'soft': ('a link', {'kind': tarfile.SYMTYPE, 'target': '/etc/passwd'}),
   'hard': ('a link', {'kind': tarfile.LNKTYPE, 'target': 'ok'}),
   'device': ('a special file', {'kind': tarfile.CHRTYPE}),
@@ -82,7 +82,7 @@ def test_a_cut_tar_is_refused(tmp_path, size):
   )
   path = tmp_path / 'a.tar'
   path.write_bytes(whole[:size])
-  with pytest.raises(errors.DataError, match='expected a whole tar archive'):
+  with pytest.raises(errors.DataError, match='expected a complete tar'):
     archives.index(path)
 
 
@@ -97,7 +97,7 @@ def test_an_inner_tar_that_is_cut_does_not_read_on_in_the_outer_one(tmp_path):
       ]
     )
   )
-  with pytest.raises(errors.DataError, match='expected a whole tar archive'):
+  with pytest.raises(errors.DataError, match='expected a complete tar'):
     archives.index_within(archives.index(path)[0])
 
 
@@ -113,7 +113,7 @@ def test_a_damaged_header_is_not_taken_for_the_end(tmp_path):
   whole[1024 + 150] ^= 0x15  # in the checksum of the second header
   path = tmp_path / 'a.tar'
   path.write_bytes(whole)
-  with pytest.raises(errors.DataError, match='expected a whole tar archive'):
+  with pytest.raises(errors.DataError, match='expected a complete tar'):
     archives.index(path)
 
 
@@ -122,7 +122,7 @@ def test_a_compressed_tar_has_no_places_but_can_be_streamed(tmp_path):
   path.write_bytes(
     archives_made.tar([archives_made.member('one', b'1')], 'w:gz')
   )
-  with pytest.raises(errors.DataError, match='expected a whole tar archive'):
+  with pytest.raises(errors.DataError, match='expected a complete tar'):
     archives.index(path)
   assert list(archives.files(path, 1000, lambda _: True)) == [('one', b'1')]
 
@@ -132,7 +132,7 @@ def test_a_cut_compressed_tar_is_refused(tmp_path):
   path.write_bytes(
     archives_made.tar([archives_made.member('one', b'1')], 'w:gz')[:-9]
   )
-  with pytest.raises(errors.DataError, match='expected a whole tar archive'):
+  with pytest.raises(errors.DataError, match='expected a complete tar'):
     list(archives.files(path, 1000, lambda _: True))
 
 
@@ -192,9 +192,9 @@ def test_few_bytes_take_neither_time_nor_memory(tmp_path, name):
   with open(path, 'r+b') as file:
     file.truncate(max(2 << 30, len(DAMAGED[name])))
   with bounded.memory(200 << 20), bounded.seconds(5):
-    with pytest.raises(errors.DataError, match='a whole tar archive'):
+    with pytest.raises(errors.DataError, match='a complete tar archive'):
       archives.index(path)
-    with pytest.raises(errors.DataError, match='a whole tar archive'):
+    with pytest.raises(errors.DataError, match='a complete tar archive'):
       list(archives.files(path, 1000, lambda _: True))
 
 
@@ -239,14 +239,14 @@ TOO_MUCH = {
     old_sparse(2000),
     'more than 65536 bytes of headers',
   ),
-  'digits': (attributes(b'1' * 60000), 'attributes of another form'),
+  'digits': (attributes(b'1' * 60000), 'malformed attributes'),
   'digits of a value': (
     attributes(b'1009 a=' + b'1' * 1001 + b'\n'),
     'more than 255 digits in a row',
   ),
   'overlapping attributes': (
     attributes(overlapping(60000)),
-    'attributes of another length',
+    'attributes whose length differs',
   ),
   'attributes of all': (
     b''.join(
@@ -282,7 +282,7 @@ def test_empty_members_without_end_are_more_than_the_limit(tmp_path):
 def test_a_stream_whose_end_is_missing_is_refused(tmp_path):
   path = tmp_path / 'a.tgz'
   path.write_bytes(gzip.compress(header(tarfile.REGTYPE, 0)))
-  with pytest.raises(errors.DataError, match='received none after 1 members'):
+  with pytest.raises(errors.DataError, match='no end marker after 1 members'):
     list(archives.files(path, 1000, lambda _: True))
 
 

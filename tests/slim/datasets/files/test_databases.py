@@ -113,14 +113,14 @@ def test_truncated_lmdb_is_refused(tmp_path, share):
   file = tmp_path / 'db' / 'data.mdb'
   content = file.read_bytes()
   file.write_bytes(content[: int(len(content) * share)])
-  with pytest.raises(errors.DataError, match='a whole database; received'):
+  with pytest.raises(errors.DataError, match='undamaged database; received'):
     databases.open_database(tmp_path / 'db')
 
 
 @pytest.mark.parametrize('content', [b'', b'x' * 100, b'x' * 8192])
 def test_what_is_no_lmdb_is_refused(tmp_path, content):
   (tmp_path / 'data.mdb').write_bytes(content)
-  with pytest.raises(errors.DataError, match='a whole database; received'):
+  with pytest.raises(errors.DataError, match='undamaged database; received'):
     databases.open_database(tmp_path)
 
 
@@ -129,7 +129,7 @@ def test_truncated_leveldb_is_refused(tmp_path, left):
   write_leveldb(tmp_path / 'db')
   table = sorted((tmp_path / 'db').glob('*.ldb'))[-1]
   table.write_bytes(table.read_bytes()[:left])
-  with pytest.raises(errors.DataError, match='a whole database; received'):
+  with pytest.raises(errors.DataError, match='undamaged database; received'):
     databases.open_database(tmp_path / 'db')
 
 
@@ -145,7 +145,7 @@ def test_damaged_value_of_a_leveldb_is_refused(tmp_path):
     for number in range(database.count):
       database.read(number)
 
-  with pytest.raises(errors.DataError, match='a whole database; received'):
+  with pytest.raises(errors.DataError, match='undamaged database; received'):
     read_all()
 
 
@@ -164,9 +164,11 @@ def test_key_that_goes_away_is_named(tmp_path):
 
 
 def test_absent_database_is_refused(tmp_path):
-  with pytest.raises(errors.DataError, match='received another folder'):
+  with pytest.raises(
+    errors.DataError, match='received a folder without either'
+  ):
     databases.open_database(tmp_path)
-  with pytest.raises(errors.DataError, match='received nothing.*make_image_db'):
+  with pytest.raises(errors.DataError, match='no such path.*make_image_db'):
     databases.open_database(tmp_path / 'nowhere')
 
 

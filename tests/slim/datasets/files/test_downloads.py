@@ -128,7 +128,7 @@ def test_without_a_checksum_a_part_is_not_trusted(site, tmp_path):
 def test_two_processes_do_not_fetch_into_one_file(site, tmp_path):
   with open(tmp_path / 'a.tar.part', 'ab') as file:
     assert disk.lock(file)
-    with pytest.raises(errors.DataError, match='no other process fetches'):
+    with pytest.raises(errors.DataError, match='no other process downloads'):
       downloads.fetch(remote(site), tmp_path, client())
 
 
@@ -171,7 +171,7 @@ def test_what_is_there_already_needs_no_space(site, tmp_path):
 
 def test_a_full_disk_is_named_and_keeps_the_part(site, tmp_path):
   with small_disk.mounted(tmp_path / 'disk', 300) as disk:
-    with pytest.raises(errors.DataError, match='has space; received .*space'):
+    with pytest.raises(errors.DataError, match='free space; received .*space'):
       downloads.fetch(remote(site), disk, client())
     assert not (disk / 'a.tar').exists()
     assert (disk / 'a.tar.part').stat().st_size > 0

@@ -86,7 +86,7 @@ STRING = b'\x08\x01\x10\x04\x32\x04jpeg'
     (FILE[:-1], 'expected serialized TensorProtos'),
     (b'', 'expected an image and a label; received 0 tensors'),
     (record(STRING), 'received 1 tensors'),
-    (record(b'\x10\x04', LABEL), 'expected one file; received 0'),
+    (record(b'\x10\x04', LABEL), 'expected one image file; received 0'),
     (record(b'\x10\x01', LABEL), 'an image of type 4.*received type 1'),
     (record(b'\x10\x03', LABEL), r'expected pixels .*received \(\)'),
     (

@@ -64,7 +64,7 @@ def test_an_empty_class_is_refused(tmp_path):
 def test_a_cut_tar_is_refused(tmp_path, share):
   content = imagenet_made.train_tar(imagenet_made.training_images())
   path = train_tar(tmp_path, content[: int(share * len(content)) // 512 * 512])
-  with pytest.raises(errors.DataError, match='expected a whole tar archive'):
+  with pytest.raises(errors.DataError, match='expected a complete tar'):
     imagenet.training_items(path, SYNSETS)
 
 
@@ -83,8 +83,8 @@ def test_validation_images_get_the_label_of_their_number(tmp_path):
   [
     ([val(1), val(3)], "received 'ILSVRC2012_val_00000003"),
     ([val(1), 'x.JPEG'], "received 'x.JPEG'"),
-    ([val(1)], 'expected 2 images, one a label; received 1'),
-    ([val(1), val(1)], 'expected 2 images, one a label; received 2'),
+    ([val(1)], 'expected 2 images, one per label; received 1'),
+    ([val(1), val(1)], 'expected 2 images, one per label; received 2'),
   ],
 )
 def test_other_validation_images_than_labels_are_refused(

@@ -148,7 +148,7 @@ def test_a_link_to_nothing_is_named_where_a_folder_is_made(tmp_path, below):
   with pytest.raises(FileNotFoundError) as caught:
     disk.make_folder(link / below)
   assert (
-    caught.value.strerror == f'{link} is a link to gone, which is not there'
+    caught.value.strerror == f'{link} is a link to gone, which does not exist'
   )
   (tmp_path / 'gone').mkdir()
   disk.make_folder(link / below)

@@ -116,8 +116,8 @@ SHARD = (*TRAIN, 'shards', 0)
     (changed(*SHARD, 'file', to=''), 'a file in this folder'),
     (changed(*SHARD, 'file', to='a' * 256), 'a file in this folder'),
     (changed(*SHARD, 'file', to='é' * 128), 'a file in this folder'),
-    (changed(*SHARD, 'file', to='a\ud800'), 'whole characters'),
-    (changed('labels', '1', to='\udfff'), r'whole characters at labels\.1'),
+    (changed(*SHARD, 'file', to='a\ud800'), 'lone surrogates'),
+    (changed('labels', '1', to='\udfff'), r'lone surrogates at labels\.1'),
   ],
 )
 def test_what_cannot_be_is_refused_with_its_place(tmp_path, content, message):
@@ -130,5 +130,5 @@ def test_what_cannot_be_is_refused_with_its_place(tmp_path, content, message):
 
 def test_link_to_nothing_is_refused(tmp_path):
   (tmp_path / 'shards.json').symlink_to(tmp_path / 'nowhere')
-  with pytest.raises(errors.DataError, match='received a link to nothing'):
+  with pytest.raises(errors.DataError, match='received a broken symbolic link'):
     manifest.read(tmp_path)

@@ -94,7 +94,10 @@ def test_flipped_bit_is_found_with_its_record(path):
   [
     (b'', 'an empty file'),
     (b'\x00', 'header of 12 bytes; received 1'),
-    (b'\x1f\x8b' + bytes(40), 'length that fits its CRC.*no TFRecord file'),
+    (
+      b'\x1f\x8b' + bytes(40),
+      'length that matches its CRC.*not a TFRecord file',
+    ),
   ],
 )
 def test_what_is_no_record_file_is_refused(path, content, message):

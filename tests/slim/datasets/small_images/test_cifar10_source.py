@@ -78,7 +78,7 @@ def test_a_wrong_checksum_is_refused(tmp_path):
 def test_a_cut_archive_is_refused(tmp_path, missing):
   archive = archives_made.cifar_binary(archives_made.cifar())
   (tmp_path / 'cifar-10-binary.tar.gz').write_bytes(archive[:-missing])
-  with pytest.raises(errors.DataError, match='expected a whole tar archive'):
+  with pytest.raises(errors.DataError, match='expected a complete tar'):
     cifar10_source.from_best(request(tmp_path))
 
 
@@ -87,7 +87,7 @@ def test_a_batch_that_is_missing_or_cut_is_refused(tmp_path):
   batches = archives_made.cifar()
   batch = batches.pop('data_batch_2')
   path.write_bytes(archives_made.cifar_binary(batches))
-  with pytest.raises(errors.DataError, match='data_batch_2.bin in it'):
+  with pytest.raises(errors.DataError, match='archive with .*data_batch_2.bin'):
     cifar10_source.from_best(request(tmp_path))
   batches['data_batch_2'] = batch[0][:0], batch[1][:0]
   path.write_bytes(archives_made.cifar_binary(batches))

@@ -177,7 +177,9 @@ def test_a_refused_source_leaves_the_old_files(tmp_path, small_mnist):
 def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
   mnist_files.write_idx(tmp_path / 'idx')
   (tmp_path / 'mnist').write_text('a file')
-  with pytest.raises(errors.DataError, match='a folder that can be written'):
+  with pytest.raises(
+    errors.DataError, match='a writable folder with free space'
+  ):
     convert(tmp_path)
 
 
