@@ -62,8 +62,8 @@ def cases(sizes: Sequence[str], names: Sequence[str]) -> dict[str, Shapes]:
       size = float(text)
     if size < 1 or size % 1:
       raise errors.ConfigError(
-        f'sizes: expected whole numbers >= 1, received {text!r}. Write for '
-        'example 1e6.'
+        f'sizes: expected whole numbers >= 1, received {text!r}. An example is '
+        '1e6.'
       )
     found[f'{int(size):.3g}'] = [(int(size),)]
   for name in names:
@@ -181,7 +181,7 @@ def chart(measured: pd.DataFrame) -> figure.Figure:
       )
     axis.axhline(1, color='black', linewidth=0.5)
     axis.set_xlabel('elements')
-    axis.set_title(f'{work}: time over that of a memory copy')
+    axis.set_title(f'{work}: time relative to a memory copy')
     axis.grid(alpha=0.3)
   axis.legend(fontsize='x-small')
   return page

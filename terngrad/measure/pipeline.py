@@ -188,7 +188,7 @@ def photographs(source_dir: str, count: int) -> list[bytes]:
   except tf.errors.OpError as error:
     raise errors.DataError(
       f'{source_dir}: expected JPEG files; received "{error.message}". Move '
-      'what is none to another folder.'
+      'files that are not JPEGs to another folder.'
     ) from error
   return [jpegs[i % len(jpegs)] for i in range(count)]
 

@@ -158,9 +158,9 @@ def _speed(
       last = '\n'.join(said.splitlines()[-10:])
       raise errors.TrainingError(
         f'{point.count} {point.over}, {point.scaling}, {point.codec}: expected '
-        f'a run that ends with 0, received {code}. It said:\n'
+        f'exit code 0, received {code} after these lines:\n'
         f'{last}\n'
-        'Mend that in the command behind `--`.'
+        'Correct the command after `--`.'
       )
     rows = [r for r in records.read(folder) if 'sec_per_batch' in r]
   times = point.count if point.scaling == WEAK else 1
@@ -208,7 +208,7 @@ def chart(rows: pd.DataFrame, title: str) -> figure.Figure:
     for one in own[own['count'] == 1].groupby('codec')['images/s'].max():
       axes.plot(ideal, one * ideal, color='0.8', zorder=0)
     axes.set(xlabel=over, ylim=(0, None), xticks=sorted(set(own['count'])))
-  panels[0].set_ylabel('images/s; grey: as many times as fast')
+  panels[0].set_ylabel('images/s; grey: linear speed-up')
   panels[-1].legend(fontsize='small')
   page.suptitle(title)
   return page

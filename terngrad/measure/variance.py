@@ -64,13 +64,15 @@ def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
       arrays = {key: np.float32(file[key]) for key in file.files}
   except (OSError, ValueError, zipfile.BadZipFile) as error:
     raise refusals.ConfigError(
-      f'{path}: expected a file that dump_gradients wrote, received "{error}".'
+      f'{path}: expected a file of `terngrad report gradients`, received '
+      f'"{error}". Write one with this command, or correct the path.'
     ) from error
   counts = {array.shape[:1] for array in arrays.values()}
   if len(counts) != 1 or counts & {(), (0,)}:
     raise refusals.ConfigError(
-      f'{path}: expected arrays [workers, ...] of the same workers, received '
-      f'the leading axes {sorted(counts)}. Write it with dump_gradients.'
+      f'{path}: expected arrays [workers, ...] with the same number of '
+      f'workers, received the leading axes {sorted(counts)}. Write the file '
+      'with `terngrad report gradients`.'
     )
   return arrays
 
@@ -185,7 +187,7 @@ def chart(measured: pd.DataFrame) -> figure.Figure:
       place = row['bits'], row['mean']
       axis.loglog(*place, 'o')
       axis.annotate(row['codec'], place, fontsize='x-small')
-    axis.set_xlabel('bits an element')
+    axis.set_xlabel('bits/element')
     axis.set_ylabel("squared error of the mean / a worker's mean square")
     axis.set_title(name)
     axis.grid(alpha=0.3)

@@ -111,7 +111,7 @@ def chart(
   columns: dict[str, _Gradients] = {
     'gradient': gradients,
     f'clipped at {factor:g} standard deviations': clipped(gradients, factor),
-    'as it arrives': arrived,
+    'decoded': arrived,
   }
   drawn = figure.Figure(
     figsize=(4 * len(columns), 2.2 * len(largest)), layout='constrained'

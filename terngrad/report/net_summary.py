@@ -76,7 +76,7 @@ def total(found: Sequence[Row]) -> str:
   multiply_adds = sum(row.multiply_adds for row in found)
   return (
     f'{len(found)} layers, {parameters:,} parameters, {multiply_adds:,} '
-    'multiply-adds an example'
+    'multiply-adds per example'
   )
 
 

@@ -42,8 +42,8 @@ svg { max-width: 620px; width: 100%; }
 {% if examples %}
 <h2>Test images</h2>
 {% set right = examples | selectattr('right') | list %}
-<p>{{ right | length }} of {{ examples | length }} right. Images are as the net
-sees them, scaled to be seen.</p>
+<p>{{ right | length }} of {{ examples | length }} right. Images are the inputs
+of the net, scaled to the full range of brightness.</p>
 <div class="grid">
 {% for example in examples %}
 {% set word = 'RIGHT' if example.right else 'WRONG' %}

@@ -57,14 +57,14 @@ td:first-child, th:first-child { text-align: left; }
 th { cursor: pointer; }
 {% endblock %}
 {% block body %}
-<p>Means over the seeds; differences are of pairs of the same seed. A click on a
-heading sorts.</p>
+<p>Means over the seeds. Differences compare runs with the same seed. Click a
+heading to sort.</p>
 {{ table(*summary) }}
 {{ plot | safe }}
 <h2>All runs</h2>
 {{ table(*runs) }}
 {% if failures %}
-<h2>Runs that failed</h2>
+<h2>Failed runs</h2>
 {{ table(*failures) }}
 {% endif %}
 <script>
@@ -105,7 +105,7 @@ def exact(
   floats = [n for n in names if n in _FLOATS or n.startswith(_SCORE)]
   readers = dict.fromkeys(floats, _number) | dict.fromkeys(_TEXTS, str)
   if missing := sorted({*columns} - {*names}):
-    raise ValueError(f'no {", ".join(missing)}')
+    raise ValueError(f'no column {", ".join(missing)}')
   return pd.read_csv(path, converters=readers)
 
 
@@ -130,9 +130,10 @@ def read(path: str | os.PathLike[str]) -> pd.DataFrame:
   missing = sorted(_COLUMNS - {*runs.columns})
   if missing or not len(runs):
     raise errors.ConfigError(
-      f'{path}: expected a row a run with {", ".join(sorted(_COLUMNS))}, '
-      f'received {len(runs)} rows without {", ".join(missing) or "none"}. Give '
-      'the results.csv of an experiment.'
+      f'{path}: expected one row per run with the columns '
+      f'{", ".join(sorted(_COLUMNS))}, received {len(runs)} rows; '
+      f'missing columns: {", ".join(missing) or "none"}. Pass the results.csv '
+      'of a sweep.'
     )
   return runs
 
@@ -185,7 +186,7 @@ def _beside(
   except (OSError, ValueError) as error:
     raise errors.ConfigError(
       f'{path}: expected a table with {", ".join(sorted(columns))}, received '
-      f'"{error}". Remove it, or what is damaged in it.'
+      f'"{error}". Repair or remove the file.'
     ) from error
 
 
@@ -219,8 +220,8 @@ def summary(
   known = sorted({*runs['variant']})
   if unknown := sorted({*baselines.values()} - {*known}):
     raise errors.ConfigError(
-      f'baseline: expected a variant of {", ".join(known)}, received '
-      f'{unknown[0]!r}. Give one that has run.'
+      f'baseline: expected one of {", ".join(known)}, received {unknown[0]!r}. '
+      'Choose a variant that has finished runs.'
     )
   accuracy = runs.pivot_table(
     index='seed', columns='variant', values='accuracy', aggfunc='last'

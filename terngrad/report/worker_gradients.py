@@ -42,8 +42,8 @@ def take(
     step = pretrained.start(config.start, run, log)
   if folder and not step:
     raise errors.ConfigError(
-      f'train_dir: expected a run with a checkpoint, received {folder}, which '
-      'has none. Wait until it has saved one, or leave --train_dir out for the '
+      f'train_dir: expected a run with a checkpoint, received {folder} without '
+      'one. Wait for its first checkpoint, or remove --train_dir to use the '
       'first step.'
     )
   images, labels = next(run.batches(step))

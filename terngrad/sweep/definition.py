@@ -170,9 +170,9 @@ def read(
   ]
   if not cells:
     raise errors.ConfigError(
-      f'{path}: expected runs, received none of {", ".join(variants)} with '
-      f'seeds that fit {", ".join(only) or "all"}. Give seeds, or another '
-      '--only.'
+      f'{path}: expected at least one run, received no variant with seeds '
+      f'that matches --only={" or ".join(only) or "*"}. Change --only, or add '
+      f'seeds to one of {", ".join(variants)}.'
     )
   return Definition(
     path.parent,
@@ -198,10 +198,10 @@ def _sections(path: pathlib.Path) -> dict[str, _Section]:
   except (AttributeError, OSError, ValueError, configparser.Error) as error:
     said = ' '.join(str(error).split())
     if isinstance(error, AttributeError):  # a bug of configparser
-      said = 'an indented line after one that has no ='
+      said = 'an indented line after a line without "="'
     raise errors.ConfigError(
-      f'{path}: expected the definition of a sweep, received "{said}". '
-      'experiments/lenet_codecs/sweep.ini is one.'
+      f'{path}: expected the definition of a sweep, received "{said}". See '
+      'experiments/lenet_codecs/sweep.ini for an example.'
     ) from error
   return {name: dict(parser[name]) for name in parser.sections()}
 
@@ -212,7 +212,7 @@ def _says(path: pathlib.Path, sections: Mapping[str, _Section]) -> _Section:
   if unknown := sorted({*says} - _KEYS):
     raise errors.ConfigError(
       f'{path}: expected {", ".join(sorted(_KEYS))} in [sweep], received '
-      f'{", ".join(unknown)}. What all runs are told stands in [flags].'
+      f'{", ".join(unknown)}. Write flags for all runs in [flags].'
     )
   return says
 
@@ -222,7 +222,8 @@ def _words(path: pathlib.Path, section: _Section) -> list[str]:
   for name in section:
     if not name.startswith('--'):
       raise errors.ConfigError(
-        f'{path}: expected flags as `--name = value`, received {name!r}.'
+        f'{path}: expected one flag per line, as `--name = value`, received '
+        f'{name!r}.'
       )
   return [
     name if value is None else f'{name}={value}'
@@ -242,8 +243,8 @@ def _scoring(
     name = section.removeprefix(_EVAL).strip()
     if not name.isidentifier() or name in found:
       raise errors.ConfigError(
-        f'{path}: expected [{_EVAL} NAME] with a name of letters, digits and '
-        f'_, once, received [{section}].'
+        f'{path}: expected sections [{_EVAL} NAME] with different names of '
+        f'letters, digits and _, received [{section}]. Rename it.'
       )
     found[name] = (*always, *_words(path, flags))
   return found
@@ -260,21 +261,21 @@ def _variants(
   ]
   if not axes:
     raise errors.ConfigError(
-      f'{path}: expected a section with a variant a line, `NAME = FLAGS`, '
-      f'received {", ".join(sections) or "no section"}.'
+      f'{path}: expected a section with one variant per line, as `NAME = '
+      f'FLAGS`, received {", ".join(sections) or "no section"}. Add one.'
     )
   found: dict[str, list[str]] = {}
   for values in itertools.product(*(axis.items() for axis in axes)):
     name = '_'.join(key for key, _ in values)
     if '/' in name or not name.isprintable() or name.startswith('.'):
       raise errors.ConfigError(
-        f'{path}: expected names of variants that can be folders, received '
-        f'{name!r}.'
+        f'{path}: expected variant names that are valid folder names, received '
+        f'{name!r}. Remove "/", a "." at the start, and unprintable characters.'
       )
     if name in found:
       raise errors.ConfigError(
-        f'{path}: expected a name a variant, received {name} twice. Rename a '
-        'value on an axis.'
+        f'{path}: expected a different name for each variant, received {name} '
+        'twice. Rename a value on an axis.'
       )
     found[name] = [w for _, text in values for w in _split(path, name, text)]
   return found
@@ -286,7 +287,8 @@ def _split(path: pathlib.Path, name: str, text: str | None) -> tuple[str, ...]:
     return tuple(shlex.split(text or ''))
   except ValueError as error:
     raise errors.ConfigError(
-      f'{path}: expected flags for {name}, received "{error}".'
+      f'{path}: expected flags for {name}, quoted as in a shell, received '
+      f'"{error}". Check the quotation marks.'
     ) from error
 
 
@@ -301,8 +303,8 @@ def _baselines(
   def read_text(text: str) -> str:
     if text and text not in variants:
       raise errors.ConfigError(
-        f'{path}: expected a variant as baseline, received {text!r}. There '
-        f'are {", ".join(variants)}.'
+        f'{path}: expected a variant as baseline, received {text!r}. Choose '
+        f'one of {", ".join(variants)}.'
       )
     return text
 
@@ -326,8 +328,8 @@ def _by_pattern(
     matched = fnmatch.filter(variants, pattern)
     if not matched:
       raise errors.ConfigError(
-        f'{path}: expected variants for the {name} of {pattern!r}, received '
-        f'none. There are {", ".join(variants)}.'
+        f'{path}: expected patterns in [{name}] that match a variant, received '
+        f'{pattern!r}, which matches none of {", ".join(variants)}.'
       )
     found |= dict.fromkeys(matched, read_text(text or ''))
   return found

@@ -99,8 +99,8 @@ def read(path: pathlib.Path, columns: Collection[str] = ()) -> list[Row]:
     return [row | {'variant': str(row['variant'])} for row in rows]
   except (OSError, ValueError, KeyError) as error:
     raise errors.ConfigError(
-      f'{path}: expected a table of runs, received "{error}". Remove it; what '
-      'is finished in --work_dir is written anew.'
+      f'{path}: expected a table of runs, received "{error}". Remove the file; '
+      'the runs that finished in --work_dir are added again.'
     ) from error
 
 

@@ -145,7 +145,7 @@ class Sweep:
       failure = failures.row(cell, run.code, run.log(), flags_of(cell))
       self._failures.append(failure | {'ended': results.now()} | self._about)
       self.write()
-      return f'{cell.name}: failed with {run.code}; see {work / _LOG}'
+      return f'{cell.name}: failed with exit code {run.code}; see {work / _LOG}'
     scores = self._definition.scoring
     row = results.row(cell, work, scores, flags_of(cell)) | self._about
     disk.write_text(work / _RESULT, json.dumps(row))
@@ -153,7 +153,7 @@ class Sweep:
     self.write()
     return (
       f'{cell.name}: {100 * row["accuracy"]:.2f} %, '
-      f'{row["bits_per_element"]:.3g} bits an element, {row["seconds"]:.0f} s'
+      f'{row["bits_per_element"]:.3g} bits/element, {row["seconds"]:.0f} s'
     )
 
   def write(self) -> None:
@@ -185,8 +185,8 @@ class Sweep:
     if row.get('flags') != flags_of(cell):
       raise errors.ConfigError(
         f'{path}: expected {cell.name} to have run with {flags_of(cell)}, '
-        f'received {row.get("flags")}. Give another --work_dir and --output, '
-        'or remove what is there.'
+        f'received a run with {row.get("flags")}. Use another --work_dir and '
+        '--output, or remove that run from both.'
       )
     self._take(cell, row)
 

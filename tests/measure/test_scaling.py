@@ -70,7 +70,7 @@ def test_a_run_that_fails_is_told_with_its_last_lines():
   point = scaling.Point('devices', 1, 'weak', 'no_such_code')
   with pytest.raises(errors.TrainingError, match='no_such_code') as told:
     scaling.measure([point], COMMAND, 8, 2, 1)
-  assert 'received 2. It said' in str(told.value)
+  assert 'received 2 after these lines' in str(told.value)
   assert 'codec: expected' in str(told.value)
 
 

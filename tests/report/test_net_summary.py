@@ -45,7 +45,7 @@ def test_the_table_ends_with_the_sums():
   ]
   assert lines[2].split() == ['conv', 'Conv2D', '8x6x4', '112', '5,184']
   assert lines[-1] == (
-    '8 layers, 293 parameters, 5,904 multiply-adds an example'
+    '8 layers, 293 parameters, 5,904 multiply-adds per example'
   )
 
 

@@ -192,7 +192,7 @@ def test_failures_are_counted_and_shown_and_change_no_mean(runs, tmp_path):
   sweep.write(tmp_path, 'all', runs, against(runs, 'float32'))
   assert '| never | 0 | 1 |  |' in (tmp_path / 'sweep.md').read_text()
   page = (tmp_path / 'sweep.html').read_text()
-  assert 'Runs that failed' in page and 'numbers, &lt;b&gt;' in page
+  assert 'Failed runs' in page and 'numbers, &lt;b&gt;' in page
 
 
 def test_where_nothing_failed_nothing_is_said_of_it(runs, tmp_path):
@@ -235,9 +235,9 @@ def test_what_is_no_table_of_runs_is_refused(tmp_path, runs):
   with pytest.raises(errors.ConfigError, match='expected a readable'):
     sweep.read(tmp_path / 'none.csv')
   (tmp_path / 'other.csv').write_text('a,b\n1,2\n')
-  with pytest.raises(errors.ConfigError, match='received 1 rows without acc'):
+  with pytest.raises(errors.ConfigError, match='1 rows; missing columns: acc'):
     sweep.read(tmp_path / 'other.csv')
-  with pytest.raises(errors.ConfigError, match="variant of float32, .*'flaot'"):
+  with pytest.raises(errors.ConfigError, match="one of float32, .*'flaot'"):
     sweep.summary(runs, against(runs, 'flaot'))
 
 

@@ -133,7 +133,7 @@ def _optimizer(name: str) -> keras.Optimizer:
   except (ValueError, KeyError, TypeError) as error:
     raise errors.ConfigError(
       'optimizer: expected a name that keras.optimizers.get takes, such as '
-      f'adam or sgd, received {name!r}.'
+      f'adam or sgd, received {name!r}. Correct --optimizer.'
     ) from error
 
 

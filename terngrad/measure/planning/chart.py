@@ -46,6 +46,6 @@ def draw(
   ):
     axes.axhline(computing, color='black', linewidth=0.5, linestyle='--')
     axes.set(xscale='log', yscale='log', xlabel=label)
-  left.set_ylabel('seconds a step; dashed: computing alone')
+  left.set_ylabel('seconds per step; dashed: computing only')
   right.legend(fontsize='small')
   return drawn

@@ -79,9 +79,8 @@ def parse(text: str, part_bytes: int) -> Case:
   known = (algorithms.AUTO, *algorithms.NAMES)
   if algorithm not in known or not size.isdecimal() or len(more) > 2:
     raise errors.ConfigError(
-      'case: expected CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES with an '
-      'algorithm of '
-      f'{", ".join(known)}, received {text!r}. Write it as '
+      'case: expected CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES with one '
+      f'of the algorithms {", ".join(known)}, received {text!r}. An example is '
       'ternary@gather@0.'
     )
   return Case(text, codec, algorithm, int(size))
@@ -150,8 +149,8 @@ def _measure_servers(
   for case in cases:
     if peers.is_peer(case.codec):
       raise errors.ConfigError(
-        f'case: expected a code with parameter servers, received {case.text}, '
-        'which has none. Leave the servers or the case out.'
+        'case: expected a codec to measure with parameter servers, received '
+        f'{case.text}, which cannot use them. Remove the servers or the case.'
       )
   servers.join(cluster, _TIMEOUT)
   try:
@@ -237,8 +236,8 @@ def chart(table: pd.DataFrame, title: str) -> figure.Figure:
   page = figure.Figure(figsize=(8, 4), layout='constrained')
   left, right = page.subplots(1, 2, sharey=True)
   left.barh(table['case'], table['milliseconds'])
-  left.set_xlabel('milliseconds a step')
+  left.set_xlabel('milliseconds per step')
   right.barh(table['case'], table['interface_bytes'] / 1e6)
-  right.set_xlabel('MB sent a step and process')
+  right.set_xlabel('MB sent per step and process')
   page.suptitle(title)
   return page

@@ -287,7 +287,7 @@ def interface_bytes(name: str, text: str | None = None) -> tuple[int, int]:
   if name and name not in counts:
     raise errors.ConfigError(
       f'interface: expected one of {", ".join(counts)}, received {name!r}. '
-      'Name the one that the other hosts are behind.'
+      'Use the one that connects this host to the others.'
     )
   wanted = [name] if name else [n for n in counts if n != 'lo']
   totals = [sum(counts[n][i] for n in wanted) for i in (0, 1)]

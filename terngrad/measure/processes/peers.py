@@ -88,8 +88,8 @@ def case(
     _register(torch, parallel, hook, rank)
   except TypeError as error:
     raise errors.ConfigError(
-      f'case: expected a hook that PyTorch has here, received {text}: {error}. '
-      'Use another.'
+      'case: expected a hook that this PyTorch supports, received '
+      f'{text}: {error}. Use another hook.'
     ) from error
   optimizer = torch.optim.SGD(parallel.parameters(), _RATE)
 
@@ -113,7 +113,7 @@ def _choice(hook: str = _PLAIN, rank: int = 1) -> tuple[str, int]:
   spelling.check_name('hook', hook, _HOOKS)
   if not 1 <= rank <= 1024:
     raise ValueError(
-      f'rank: expected one from 1 to 1024, received {rank}. Use rank=1.'
+      f'rank: expected a number from 1 to 1024, received {rank}. Use rank=1.'
     )
   return hook, rank
 
@@ -124,8 +124,8 @@ def _torch() -> types.ModuleType:
     return importlib.import_module('torch')
   except ImportError as error:
     raise errors.ConfigError(
-      f'case: expected PyTorch for {NAME}, received "{error}". Install it: '
-      'pip install torch, or leave the case out.'
+      f'case: expected PyTorch for {NAME}, received "{error}". Install it with '
+      '`pip install torch`, or remove the case.'
     ) from error
 
 
@@ -176,9 +176,9 @@ def _model(
     return _given_gradients(what.shapes), lambda model: model()
   if what.model.name not in _NETS:
     raise errors.ConfigError(
-      f'case: expected --net of {", ".join(_NETS)} for {NAME} with --real, '
-      f'those that are written for both, received {what.model.name}. Choose '
-      'one of them, or leave --real out.'
+      f'case: expected --net={" or ".join(_NETS)} for {NAME} with --real, '
+      'the nets that are written for PyTorch too, received '
+      f'{what.model.name}. Choose one of them, or remove --real.'
     )
   generator = torch.Generator().manual_seed(worker)
   images = torch.randn(

@@ -47,9 +47,9 @@ def join(cluster: spec.Cluster, timeout: float) -> None:
   absent = [str(task) for task in others if task not in states]
   if absent:
     raise tasks.LostError(
-      f'Cluster: expected all tasks within {timeout:g} seconds, received no '
-      f'answer from {", ".join(absent)}. Start them with the same flags, and '
-      'look into their logs.'
+      f'Cluster: expected all tasks to answer within {timeout:g} seconds, '
+      f'received no answer from {", ".join(absent)}. Start them with the same '
+      'flags, and check their logs.'
     )
   tasks.connect(cluster)
 

@@ -24,7 +24,7 @@ def test_peers_are_known_by_their_name(text):
   ('text', 'match'),
   [
     ('ddp:hook=fp15', "hook: expected one of .*Did you mean 'fp16'"),
-    ('ddp:rank=0', 'rank: expected one from 1'),
+    ('ddp:rank=0', 'rank: expected a number from 1'),
     ('ddp:bits=3', 'an option of hook, rank'),
     ('ddp', 'expected PyTorch for ddp'),
   ],
