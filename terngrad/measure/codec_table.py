@@ -111,9 +111,9 @@ def measure(
       quality[rival.name, 'rival'] = {'bits_by_length': rival.bits}
   copy = timing.memory_copy(size, times)
   works: dict[tuple[str, ...], tuple[timing.Job, int]] = {_COPY: (copy, times)}
-  for kind, of_kind in jobs.items():
-    works |= {(*kind, work): (job, times) for work, job in of_kind.items()}
-  seconds = timing.in_turns(works, rounds)
+  for kind, kind_jobs in jobs.items():
+    works |= {(*kind, work): (job, times) for work, job in kind_jobs.items()}
+  seconds = timing.alternate(works, rounds)
   return [
     {
       'gradient': name,

@@ -86,7 +86,7 @@ for (const table of document.querySelectorAll('table'))
 """
 
 
-def exact(
+def read_exactly(
   path: str | os.PathLike[str], columns: Collection[str] = ()
 ) -> pd.DataFrame:
   """Reads a results.csv without loss of precision.
@@ -121,7 +121,7 @@ def read(path: str | os.PathLike[str]) -> pd.DataFrame:
     errors.ConfigError: there is no such table, or it has other columns.
   """
   try:
-    runs = exact(path)
+    runs = read_exactly(path)
   except (OSError, ValueError) as error:
     raise errors.ConfigError(
       f'results: expected a readable results.csv, received "{error}". Run '
@@ -152,7 +152,7 @@ def read_curves(folder: str | os.PathLike[str]) -> pd.DataFrame:
   Raises:
     errors.ConfigError: `CURVES` exists but is not such a table.
   """
-  rows = _beside(folder, CURVES, {'variant', 'step', 'accuracy'})
+  rows = _read_optional(folder, CURVES, {'variant', 'step', 'accuracy'})
   if rows.empty:
     return rows
   rows['accuracy'] *= 100
@@ -171,10 +171,10 @@ def read_failures(folder: str | os.PathLike[str]) -> pd.DataFrame:
   Raises:
     errors.ConfigError: `FAILURES` exists but is not such a table.
   """
-  return _beside(folder, FAILURES, {'variant', 'error'})
+  return _read_optional(folder, FAILURES, {'variant', 'error'})
 
 
-def _beside(
+def _read_optional(
   folder: str | os.PathLike[str], name: str, columns: Collection[str]
 ) -> pd.DataFrame:
   """Reads a table with `columns`, or returns an empty one if it is missing."""
@@ -182,7 +182,7 @@ def _beside(
   if not os.path.exists(path):
     return pd.DataFrame()
   try:
-    return exact(path, columns)
+    return read_exactly(path, columns)
   except (OSError, ValueError) as error:
     raise errors.ConfigError(
       f'{path}: expected a table with {", ".join(sorted(columns))}, received '
@@ -229,7 +229,7 @@ def summary(
   used = {baselines[variant] for variant in known if variant in baselines}
   differ = runs['steps'].nunique() > 1
   rows = []
-  for variant, own in runs.groupby('variant', sort=False):
+  for variant, variant_runs in runs.groupby('variant', sort=False):
     mean, deviation, half = interval(100 * accuracy[variant].dropna())
     row = {
       'variant': variant,
@@ -239,18 +239,18 @@ def summary(
       '95 %': half,
     }
     if baseline := baselines.get(variant):
-      row |= _compared(accuracy[variant], accuracy[baseline], len(used) > 1)
-    rows.append(row | _means(own, differ))
+      row |= _compare(accuracy[variant], accuracy[baseline], len(used) > 1)
+    rows.append(row | _means(variant_runs, differ))
   table = pd.DataFrame(rows)
   if failures is not None and not failures.empty:
-    table = _with_failures(table, failures['variant'].value_counts(sort=False))
+    table = _add_failures(table, failures['variant'].value_counts(sort=False))
   return table.sort_values('accuracy %', ascending=False, kind='stable')
 
 
-def _means(own: pd.DataFrame, with_steps: bool) -> dict[str, float]:
+def _means(runs: pd.DataFrame, with_steps: bool) -> dict[str, float]:
   """Returns the columns that are means of a variant's runs."""
-  means = own.mean(numeric_only=True)
-  further = [name for name in own.columns if name.startswith(_SCORE)]
+  means = runs.mean(numeric_only=True)
+  further = [name for name in runs.columns if name.startswith(_SCORE)]
   row = {f'{n.removeprefix(_SCORE)} %': 100 * means[n] for n in further}
   for name, heading in _MEANS.items():
     if name in means and (with_steps or name != 'steps'):
@@ -258,21 +258,21 @@ def _means(own: pd.DataFrame, with_steps: bool) -> dict[str, float]:
   return row
 
 
-def _with_failures(table: pd.DataFrame, counts: pd.Series) -> pd.DataFrame:
+def _add_failures(table: pd.DataFrame, counts: pd.Series) -> pd.DataFrame:
   """Adds the numbers of failed runs by variant to a summary."""
-  lacking = [name for name in counts.index if name not in set(table['variant'])]
-  rows = pd.DataFrame({'variant': lacking, 'seeds': 0})
-  table = pd.concat([table, rows]) if lacking else table
+  missing = [name for name in counts.index if name not in set(table['variant'])]
+  rows = pd.DataFrame({'variant': missing, 'seeds': 0})
+  table = pd.concat([table, rows]) if missing else table
   failed = table['variant'].map(counts).fillna(0).astype(int)
   table.insert(2, 'failed', failed)
   return table
 
 
-def _compared(
-  own: pd.Series, baseline: pd.Series, is_named: bool
+def _compare(
+  accuracy: pd.Series, baseline: pd.Series, is_named: bool
 ) -> dict[str, Any]:
   """Compares two series of accuracies seed by seed."""
-  difference, _, half = interval(100 * (own - baseline).dropna())
+  difference, _, half = interval(100 * (accuracy - baseline).dropna())
   if not is_named:
     return {f'to {baseline.name}': difference, 'its 95 %': half}
   return {
@@ -297,19 +297,19 @@ def interval(values: pd.Series) -> tuple[float, float, float]:
   return round(mean, 9), round(deviation, 9), round(half, 9)
 
 
-def _t(freedom: int) -> float:
+def _t(degrees: int) -> float:
   """Returns the two-sided 95 % quantile of Student's t distribution.
 
   Beyond the table it uses Abramowitz and Stegun, Handbook of Mathematical
   Functions (1964), 26.7.5: accurate to 0.0005 from 11 degrees of freedom.
   """
-  if freedom <= len(_T):
-    return _T[freedom - 1]
+  if degrees <= len(_T):
+    return _T[degrees - 1]
   x = 1.959964
   first = (x**3 + x) / 4
   second = (5 * x**5 + 16 * x**3 + 3 * x) / 96
   third = (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384
-  return x + first / freedom + second / freedom**2 + third / freedom**3
+  return x + first / degrees + second / degrees**2 + third / degrees**3
 
 
 def markdown(table: pd.DataFrame) -> str:
@@ -383,10 +383,10 @@ def write(
 
 def _texts(table: pd.DataFrame) -> list[list[str]]:
   """Formats the cells of a table as text, row by row."""
-  return [[_shown(value) for value in row] for _, row in table.iterrows()]
+  return [[_format(value) for value in row] for _, row in table.iterrows()]
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
   if not isinstance(value, float):
     return str(value)
   if math.isnan(value):

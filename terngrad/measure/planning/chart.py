@@ -31,8 +31,8 @@ def draw(
       ).step
 
     left.plot(
-      [rate / 1e6 for rate in _BANDWIDTHS],
-      [seconds(model.faster(network, rate)) for rate in _BANDWIDTHS],
+      [value / 1e6 for value in _BANDWIDTHS],
+      [seconds(model.set_bandwidth(network, value)) for value in _BANDWIDTHS],
       label=text,
     )
     right.plot(

@@ -155,11 +155,11 @@ def read_measured(
   Raises:
     errors.ConfigError: there is no such table, or it is of another net.
   """
-  path, _, rate = text.rpartition('@')
+  path, _, bits = text.rpartition('@')
   try:
-    bandwidth = float(rate)
+    bandwidth = float(bits)
     if not 1 <= bandwidth < math.inf:
-      raise ValueError(f'{rate} bits a second')
+      raise ValueError(f'{bits} bits per second')
     table = pd.read_csv(path)[[*_COLUMNS]].astype(_COLUMNS)
   except (KeyError, OSError, OverflowError, ValueError) as error:
     raise errors.ConfigError(
@@ -169,21 +169,21 @@ def read_measured(
       'the bandwidth.'
     ) from error
   size = sum(methods.sizes_of(shapes))
-  strange = table[table['elements'] != size]
-  if len(strange):
-    case, elements = strange.iloc[0][['case', 'elements']]
+  mismatched = table[table['elements'] != size]
+  if len(mismatched):
+    case, elements = mismatched.iloc[0][['case', 'elements']]
     raise errors.ConfigError(
       f'measured steps: expected a net of {size:,} parameters, received '
       f'{case} in {path} with {elements:,}. Set --net to the measured net.'
     )
-  left_out = [
+  excluded = [
     case for case in table['case'] if '@' in case or peers.is_peer(case)
   ]
   found = [
     Measured(row.case, row.processes, bandwidth, row.milliseconds / 1e3)
-    for row in table[~table['case'].isin(left_out)].itertuples()
+    for row in table[~table['case'].isin(excluded)].itertuples()
   ]
-  return found, left_out
+  return found, excluded
 
 
 def fit(
@@ -249,14 +249,14 @@ def _search(
   )
   factor = np.full_like(factor, 1.0) if free else np.maximum(factor, 0)
   error = ((rest / seconds - factor * part) ** 2).sum(-1)
-  place = np.unravel_index(error.argmin(), error.shape)
+  best_index = np.unravel_index(error.argmin(), error.shape)
   best, narrower = {}, {}
   for (name, (low, high)), axis, index in zip(
-    ranges.items(), axes, place, strict=True
+    ranges.items(), axes, best_index, strict=True
   ):
     best[name], step = float(axis[index]), 2 * (axis[1] - axis[0])
     narrower[name] = max(low, best[name] - step), min(high, best[name] + step)
-  return best | {'coding': float(factor[place][0])}, narrower
+  return best | {'coding': float(factor[best_index][0])}, narrower
 
 
 def beside(
