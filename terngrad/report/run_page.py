@@ -102,9 +102,7 @@ def facts_of_run(layout: checkpoints.Layout) -> dict[str, str]:
   return {
     'net': layout.net,
     # Older checkpoints store it in a separate field.
-    'gradient code': str(
-      (layout.may_change or {}).get('codec') or layout.codec
-    ),
+    'codec': str((layout.may_change or {}).get('codec') or layout.codec),
     'nodes': f'{layout.num_workers} on {layout.num_devices} devices',
     'optimizer': layout.optimizer,
   }
