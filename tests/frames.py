@@ -110,8 +110,8 @@ def servers():
   from tests.step import small
 
   names = tuple(f'/CPU:{i}' for i in range(2))
-  given = server.Given(*small.batch_of(1, [2, 2]))
-  _take(server.Servers(towers_lib.Towers(names, 4), ('/CPU:2',), 2, [given]))
+  feed = server.Given(*small.batch_of(1, [2, 2]))
+  _take(server.Servers(towers_lib.Towers(names, 4), ('/CPU:2',), 2, [feed]))
 
 
 def _take(exchange):

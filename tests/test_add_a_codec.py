@@ -74,6 +74,6 @@ def test_signs_of_prediction_errors_are_sent(snippets, wrapper):
       expected = known[i] + votes * scale / 2
       np.testing.assert_allclose(mean, expected, rtol=1e-4, atol=1e-5)
       if wrapper:
-        for worker, own in enumerate(values):
-          left[worker][i] = own[i] + left[worker][i] - mean
+        for worker, gradient in enumerate(values):
+          left[worker][i] = gradient[i] + left[worker][i] - mean
       known[i] = 0.5 * known[i] + 0.5 * mean

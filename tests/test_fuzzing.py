@@ -81,8 +81,8 @@ def test_lines_are_counted_once_and_new_steps_are_reported():
   assert watched.run(parse, b'ok', None) == (False, None)
   is_new, raised = watched.run(parse, b'no', None)
   assert is_new and isinstance(raised, ValueError)
-  ((some, there),) = watched.shares().values()
-  assert 3 <= some < there
+  ((reached_lines, total),) = watched.shares().values()
+  assert 3 <= reached_lines < total
 
 
 def waste_memory(content, folder):
@@ -112,8 +112,8 @@ def test_inputs_that_exceed_memory_or_time_are_found(which, tmp_path):
   with open(tmp_path / 'out', 'w+') as out, open(tmp_path / 'err', 'w') as err:
     process = warm.start('', [code, which, tmp_path], out, err)
     process.join(60)
-  said = (tmp_path / 'out').read_text()
+  output = (tmp_path / 'out').read_text()
   if which == 'time':
     assert process.exitcode == -signal.SIGVTALRM
   else:
-    assert said.startswith('expected at most 64 MiB, took '), said
+    assert output.startswith('expected at most 64 MiB, took '), output

@@ -112,19 +112,21 @@ def test_wheel_holds_every_module_and_kernels_that_work(tmp_path):
   if not COMPILER:
     pytest.skip('there is no C++ compiler for the kernels')
   assert any(name.startswith('terngrad/native/_kernels.') for name in names)
-  there = tmp_path / 'there'
+  installed = tmp_path / 'there'
   subprocess.run(
     [*pip, 'install', '-qq', '--no-deps', '--no-index']
-    + ['--target', str(there), str(wheel)],
+    + ['--target', str(installed), str(wheel)],
     check=True,
     timeout=300,
   )
   program = (
     'from terngrad import native; print(native.__file__, native.available())'
   )
-  done = run([sys.executable, '-c', program], there, PYTHONPATH=str(there))
+  done = run(
+    [sys.executable, '-c', program], installed, PYTHONPATH=str(installed)
+  )
   path, available = done.stdout.split()
-  assert path.startswith(str(there))
+  assert path.startswith(str(installed))
   assert available == 'True'
 
 
@@ -153,7 +155,7 @@ def broken_compiler(folder):
 
 
 @pytest.mark.parametrize(
-  ('lacking', 'said'),
+  ('lacking', 'message'),
   [
     (lambda _: {'PATH': '', 'CXX': ''}, 'expected a C++ compiler'),
     pytest.param(
@@ -167,13 +169,13 @@ def broken_compiler(folder):
 )
 @pytest.mark.slow
 def test_the_build_continues_without_kernels_and_says_why(
-  lacking, said, tmp_path
+  lacking, message, tmp_path
 ):
   tree = copy_of_tree(tmp_path)
   build = [sys.executable, 'setup.py', 'build_ext', '--inplace']
   done = run(build, tree, **lacking(tmp_path))
   assert 'The native kernels are not built' in done.stderr
-  assert said in done.stderr
+  assert message in done.stderr
   assert not list((tree / 'terngrad' / 'native').glob('_kernels*'))
 
 

@@ -116,8 +116,8 @@ def test_every_recipe_works_in_a_copy(project):
     *('--max_steps=10', '--save_iter=5', '--num_nodes=2', '--batch_size=8'),
     *('--exchange=collective', '--cluster=queue:1', f'--cluster_port={port}'),
   )
-  said = run(project, *train, '--warmth=0.75')
-  assert re.search(r'worst \d+\.\d\d;', said)
+  output = run(project, *train, '--warmth=0.75')
+  assert re.search(r'worst \d+\.\d\d;', output)
   losses = [
     r for r in records(project / 'run/metrics.jsonl') if 'worst_loss' in r
   ]

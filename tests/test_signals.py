@@ -100,8 +100,8 @@ class Script:
 
   def end(self):
     """(Exit code, the line that it ends with)."""
-    _, said = self._process.communicate(timeout=LIMIT)
-    lines = [line for line in said.splitlines() if line.startswith('error: ')]
+    _, errors = self._process.communicate(timeout=LIMIT)
+    lines = [line for line in errors.splitlines() if line.startswith('error: ')]
     return self._process.returncode, lines
 
 
@@ -281,8 +281,8 @@ def test_two_requests_are_distinguished_from_one(came, second):
 def test_processes_end_within_thirty_seconds_and_children_earlier(monkeypatch):
   monkeypatch.delenv(signal_guard.VARIABLE, raising=False)
   assert signal_guard.seconds() < 30
-  own = signal_guard.seconds()
+  default = signal_guard.seconds()
   monkeypatch.setenv(*signals.environment().popitem())
-  assert 20 < signal_guard.seconds() < own
+  assert 20 < signal_guard.seconds() < default
   monkeypatch.setenv(signal_guard.VARIABLE, 'many')
-  assert signal_guard.seconds() == own
+  assert signal_guard.seconds() == default

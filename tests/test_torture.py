@@ -33,8 +33,8 @@ def test_an_exit_without_a_proper_error_is_a_difference(done):
 
 def test_a_proper_error_or_success_is_no_difference():
   references.check_refusal(programs.Finished(0, 'done', ''), '')
-  said = 'error: Expected a file, received none.'
-  references.check_refusal(programs.Finished(2, '', said), '')
+  error = 'error: Expected a file, received none.'
+  references.check_refusal(programs.Finished(2, '', error), '')
 
 
 def test_damage_changes_a_file_or_removes_it(tmp_path):

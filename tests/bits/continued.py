@@ -26,7 +26,7 @@ FOLDER = pathlib.Path(__file__).parent / 'checkpoints'
 FIRST, LAST = 3, 8
 
 _TOWERS = {'num_gpus': 2, 'num_nodes': 4}
-_BOTH_WAYS = {
+_BIDIRECTIONAL = {
   'exchange': 'collective',
   'codec': 'error_feedback+bidirectional+ternary',
   'num_nodes': 4,
@@ -38,8 +38,8 @@ RUNS = {
   'float16': (1, _TOWERS | {'dtype': 'float16'}),
   'per_device': (1, _TOWERS | {'bn_statistics': 'per_device'}),
   'save_tower': (1, _TOWERS | {'save_tower': 0}),
-  'both_ways_of_one': (1, _BOTH_WAYS),
-  'both_ways_of_two': (2, _BOTH_WAYS),
+  'both_ways_of_one': (1, _BIDIRECTIONAL),
+  'both_ways_of_two': (2, _BIDIRECTIONAL),
 }
 
 _NAME = 'tiny'
@@ -92,7 +92,7 @@ def train(name, train_dir, steps, index=0, hosts=('127.0.0.1:1',)):
     del known[_NAME]
 
 
-def train_together(name, train_dir, steps):
+def train_processes(name, train_dir, steps):
   """`train` in all processes of the run."""
   count = RUNS[name][0]
   if count == 1:

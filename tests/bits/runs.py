@@ -47,7 +47,7 @@ def bits(case, members=None):
     )
   training = _training(case, layout.devices, exchange)
   training.run(cases.STEPS, rate=_RATE)
-  return [training.values(place) for place in range(layout.devices)]
+  return [training.values(index) for index in range(layout.devices)]
 
 
 def bits_by_servers(case, cluster):
@@ -89,10 +89,10 @@ def bits_by_servers(case, cluster):
 
   @tf.function
   def step(number, *batches):
-    own, *others = zip(batches[::2], batches[1::2], strict=True)
+    first, *others = zip(batches[::2], batches[1::2], strict=True)
     served.feeds[:] = [server.Given(*other) for other in others]
     numbers = number, tf.constant(_RATE), tf.constant(_DECAY)
-    return train_step.take(*own, *numbers).entropy
+    return train_step.take(*first, *numbers).entropy
 
   for number in range(cases.STEPS):
     batches = []
@@ -157,9 +157,9 @@ def of_processes(group, folder):
         running.start(script, words, **native)
     # Workers of collectives, or the chief of the servers, which starts first.
     ending = running.processes[: 1 if layout.servers else None]
-    for place, process in enumerate(ending):
+    for index, process in enumerate(ending):
       code = process.wait(timeout=_LIMIT)
-      assert code == 0, running.log(place)[-5000:]
+      assert code == 0, running.log(index)[-5000:]
   found = [[] for _ in group.cases()]
   for path in sorted(pathlib.Path(folder).glob('*.npz')):
     with np.load(path) as arrays:

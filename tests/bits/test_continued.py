@@ -12,7 +12,7 @@ def check(name, train_dir):
     pytest.skip(f'{name} is not recorded on this kind of machine')
   continued.put_back(name, train_dir)
   before = continued.digest(train_dir, continued.FIRST)
-  continued.train_together(name, train_dir, continued.LAST)
+  continued.train_processes(name, train_dir, continued.LAST)
   # The checkpoint was continued, not written again.
   assert continued.digest(train_dir, continued.FIRST) == before
   assert continued.digest(train_dir, continued.LAST) == expected

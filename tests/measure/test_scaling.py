@@ -104,14 +104,14 @@ def test_devices_and_processes_are_measured(tmp_path, capsys):
   ],
 )
 def test_invalid_flags_are_refused(change, said):
-  given = {'command': COMMAND} | change
+  values = {'command': COMMAND} | change
   with pytest.raises(flags.UsageError, match=said):
-    command.act(command.Flags(**given))
+    command.act(command.Flags(**values))
 
 
 def test_a_signal_ends_the_measured_run(tmp_path, monkeypatch):
-  there, never = tmp_path / 'there', tmp_path / 'never'
-  os.mkfifo(there)
+  started, never = tmp_path / 'started', tmp_path / 'never'
+  os.mkfifo(started)
   os.mkfifo(never)
   script = tmp_path / 'python'
   # The signal comes when the run is at work, which would take minutes. It
@@ -120,13 +120,13 @@ def test_a_signal_ends_the_measured_run(tmp_path, monkeypatch):
   # the second, in programs the thread of `signal_guard` ends that.
   outlived = tmp_path / 'outlived'
   script.write_text(
-    f'#!/usr/bin/env bash\necho $$ >{there}\nprintf %200000s\n'
+    f'#!/usr/bin/env bash\necho $$ >{started}\nprintf %200000s\n'
     f'for _ in {{1..200}}; do kill -TERM $PPID; read -r -t 1 <>{never}; done\n'
     f'touch {outlived}\n'
   )
   script.chmod(0o755)
   monkeypatch.setattr(sys, 'executable', str(script))
-  with open(there, 'r+b', buffering=0) as pipe:
+  with open(started, 'r+b', buffering=0) as pipe:
 
     def interrupt(number, frame):
       del frame

@@ -39,10 +39,10 @@ def test_a_new_log_has_the_time_in_its_name(tmp_path):
 
 
 def test_a_continued_run_finds_its_log(tmp_path):
-  own = tmp_path / f'{STEM}_20170411_141617.log'
-  own.write_text('')
+  log = tmp_path / f'{STEM}_20170411_141617.log'
+  log.write_text('')
   (tmp_path / 'resnet50_gpu1_b64_L1000_lr0.10_v2_20160101_000000.log').touch()
-  assert epochs.path_in(tmp_path, STEM) == own
+  assert epochs.path_in(tmp_path, STEM) == log
 
 
 def test_every_epoch_is_a_row():

@@ -16,8 +16,8 @@ GRADIENTS = {
 
 
 def table(text, factor=2.5):
-  arrived = histograms.coded(text, GRADIENTS)
-  return histograms.table(GRADIENTS, arrived, factor).set_index('variable')
+  decoded = histograms.coded(text, GRADIENTS)
+  return histograms.table(GRADIENTS, decoded, factor).set_index('variable')
 
 
 def test_a_lossless_code_changes_neither_length_nor_angle():

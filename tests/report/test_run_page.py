@@ -31,8 +31,8 @@ def examples(names=None):
   images = np.zeros([2, 4, 5, 3], np.float32)
   images[:, 0] = -1.0
   images[:, 1] = 1.0
-  believed = np.float32([[0.1, 0.9], [0.75, 0.25]])
-  return run_page.shown(images, np.array([1, 1]), believed, names)
+  probabilities = np.float32([[0.1, 0.9], [0.75, 0.25]])
+  return run_page.shown(images, np.array([1, 1]), probabilities, names)
 
 
 def page(title='run', facts=None, shown=()):

@@ -54,13 +54,13 @@ def against(runs, baseline):
 def test_means_spreads_and_paired_differences_match_those_by_hand(runs):
   table = sweep.summary(runs, against(runs, 'float32')).set_index('variant')
   assert list(table.index) == ['float32', 'ternary', 'once <b>']
-  own = [98.0, 98.3, 98.1]
+  ternary = [98.0, 98.3, 98.1]
   row = table.loc['ternary']
   assert row['seeds'] == 3
-  assert row['accuracy %'] == pytest.approx(statistics.mean(own))
-  assert row['sd'] == pytest.approx(statistics.stdev(own))
+  assert row['accuracy %'] == pytest.approx(statistics.mean(ternary))
+  assert row['sd'] == pytest.approx(statistics.stdev(ternary))
   # Student's t of two degrees of freedom.
-  half = 4.303 * statistics.stdev(own) / math.sqrt(3)
+  half = 4.303 * statistics.stdev(ternary) / math.sqrt(3)
   assert row['95 %'] == pytest.approx(half)
   pairs = [-1.0, -0.9, -1.0]
   assert row['to float32'] == pytest.approx(statistics.mean(pairs))
