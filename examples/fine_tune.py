@@ -40,7 +40,7 @@ def base(weights, examples):
     if weights != 'none':
       return keras.applications.MobileNetV2(weights=weights, **options)
   except Exception as error:
-    print(f'No {weights} weights: {error}\nRandom ones instead.')
+    print(f'No {weights} weights: {error}\nUsing random weights.')
   net = keras.applications.MobileNetV2(weights=None, **options)
   # Statistics for the normalization of random layers, from examples.
   for momentum in (0.0, 0.9):

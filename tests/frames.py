@@ -3,9 +3,9 @@
   python -m tests.frames
 
 Takes a step of each route: fit (Keras's, one replica), virtual (workers of one
-device), towers and servers. Prints a line a function, outermost first, on the
-way to encode and on that to decode: route, direction, path, name, lines.
-Comprehensions are no functions.
+device), towers and servers. Prints one line per function, outermost first, on
+the route to encode and on the route to decode: route, direction, path, name,
+lines. Comprehensions do not count as functions.
 """
 
 import functools
@@ -46,7 +46,7 @@ def route_to(function):
 
 
 def length(code):
-  """How many lines a function has, its docstring apart."""
+  """Returns the number of lines of a function, without its docstring."""
   lines, _ = inspect.getsourcelines(code)
   docstring = next(iter(code.co_consts), None)
   is_docstring = isinstance(docstring, str) and '"""' in ''.join(lines)
@@ -110,8 +110,8 @@ def servers():
   from tests.step import small
 
   names = tuple(f'/CPU:{i}' for i in range(2))
-  given = server.Given(*small.batch_of(1, [2, 2]))
-  _take(server.Servers(towers_lib.Towers(names, 4), ('/CPU:2',), 2, [given]))
+  feed = server.Given(*small.batch_of(1, [2, 2]))
+  _take(server.Servers(towers_lib.Towers(names, 4), ('/CPU:2',), 2, [feed]))
 
 
 def _take(exchange):

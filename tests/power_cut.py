@@ -1,4 +1,4 @@
-"""A disk that loses, when its power is cut, all that nobody brought to it.
+"""A disk that loses all unsynced data when its power is cut.
 
 The pessimist's reading of POSIX: bytes are on the disk once their file was
 synced, a name once its folder was.
@@ -32,7 +32,7 @@ class Disk:
     self._sync(descriptor)
 
   def after_power_cut(self, folder, target):
-    """Makes of a folder, in the place `target`, what a power cut leaves.
+    """Copies a folder to `target` as a power cut would leave it.
 
     Args:
       folder: path that is itself on the disk.

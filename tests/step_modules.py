@@ -122,8 +122,8 @@ def of_servers(codec):
   from tests.step import small
 
   names = tuple(f'/CPU:{i}' for i in range(2))
-  given = server.Given(*small.batch_of(1, [2, 2]))
-  exchange = server.Servers(towers.Towers(names, 4), ('/CPU:2',), 2, [given])
+  feed = server.Given(*small.batch_of(1, [2, 2]))
+  exchange = server.Servers(towers.Towers(names, 4), ('/CPU:2',), 2, [feed])
   built = small.Training(
     small.dense_net,
     devices=2,

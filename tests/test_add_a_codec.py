@@ -1,4 +1,4 @@
-"""The tutorial in docs/add_a_codec.md: its method is short and trains."""
+"""The method in docs/add_a_codec.md is short and trains."""
 
 import pathlib
 import re
@@ -31,7 +31,7 @@ def snippets(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_race_learns_with_every_code(snippets, capsys):
+def test_the_comparison_learns_with_every_codec(snippets, capsys):
   exec(compile(snippets[1], str(TEXT), 'exec'), {})
   lines = capsys.readouterr().out.splitlines()
   assert [line.split(':')[0] for line in lines] == [
@@ -53,7 +53,7 @@ def test_the_method_is_short(snippets):
 
 
 @pytest.mark.parametrize('wrapper', ['', 'error_feedback+'])
-def test_signs_of_what_a_prediction_leaves_travel(snippets, wrapper):
+def test_signs_of_prediction_errors_are_sent(snippets, wrapper):
   codec = rounds.codec_of(
     registry.method(f'{wrapper}predicted:decay=0.5'), [(6, 5), (7,)]
   )
@@ -74,6 +74,6 @@ def test_signs_of_what_a_prediction_leaves_travel(snippets, wrapper):
       expected = known[i] + votes * scale / 2
       np.testing.assert_allclose(mean, expected, rtol=1e-4, atol=1e-5)
       if wrapper:
-        for worker, own in enumerate(values):
-          left[worker][i] = own[i] + left[worker][i] - mean
+        for worker, gradient in enumerate(values):
+          left[worker][i] = gradient[i] + left[worker][i] - mean
       known[i] = 0.5 * known[i] + 0.5 * mean

@@ -16,7 +16,7 @@ def test_present_names_and_positions_give_no_warning():
   assert paint('red') == paint(color='red', width=1) == ('red', 1)
 
 
-def test_an_old_name_is_taken_with_a_warning_of_the_line_that_calls():
+def test_an_old_name_is_accepted_with_a_warning_at_the_call():
   with pytest.warns(DeprecationWarning, match='old name') as found:
     assert paint(colour='red', size=2) == ('red', 2)
   old, new = sorted(str(one.message) for one in found)

@@ -1,4 +1,4 @@
-"""The bugs of the 2017 code that no other test holds off, by their numbers.
+"""Tests for bugs of the 2017 code that no other test covers, by number.
 
 docs/bugs_of_2017.md lists all of them.
 """
@@ -163,7 +163,7 @@ def test_b9_logged_loss_is_the_mean_over_the_nodes():
   assert 'entropy_loss = 3.00' in meter.log_line(1, values)
 
 
-def test_b12_flowers_is_a_data_set_of_its_own_with_six_logits():
+def test_b12_flowers_is_a_separate_data_set_with_six_logits():
   for program in ('flowers_train', 'flowers_eval'):
     found = starters.command(f'terngrad.bin.{program}')
     assert found.defaults['dataset_name'] == 'flowers'
@@ -186,9 +186,7 @@ def test_b13_benchmark_mode_has_the_data_sets_channels_and_all_classes():
 
 @pytest.mark.parametrize('encoding', [False, True])
 @pytest.mark.parametrize('logits', [False, True])
-def test_b15_quantize_logits_alone_decides_what_of_the_logits_is_sent(
-  logits, encoding
-):
+def test_b15_only_quantize_logits_decides_how_logits_are_sent(logits, encoding):
   config = lenet(
     benchmark_mode=True,
     grad_bits=1,

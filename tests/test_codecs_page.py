@@ -1,4 +1,4 @@
-"""docs/codecs.md has every code, and says of each what its methods declare."""
+"""docs/codecs.md lists every codec, with the traits that it declares."""
 
 import pathlib
 import re
@@ -25,14 +25,14 @@ def test_every_code_has_a_row_and_every_row_a_code():
 
 
 @pytest.mark.parametrize('name', [n for n in NAMES if n in ROWS])
-def test_rows_say_what_is_declared(name):
+def test_rows_match_the_declared_traits(name):
   method = registry.method(name, workers=4)
-  _, _, _, mean, remembers, travels, _, _ = ROWS[name].split('|')
+  _, _, _, mean, states, travels, _, _ = ROWS[name].split('|')
   assert ('unbiased' in mean or 'exact' in mean) == (
     method.traits.unbiased or name == 'thc'  # whose clipping is declared
   )
   shapes = ((300, 300), (10,))
-  assert bool(remembers.strip()) == bool(method.states(shapes))
+  assert bool(states.strip()) == bool(method.states(shapes))
   (first, *_) = method.messages(shapes)[0]
   assert ('gather' in travels) == (first.combine == methods.GATHER)
 

@@ -1,8 +1,9 @@
-"""How far the whole configuration goes, read from the sources.
+"""Which modules take the whole configuration, read from the sources.
 
 Programs, flags and the configurations themselves know all options. In the
-library below, few modules take the whole of them: those that put a run together
-and those that compare it with another. Every other part says what it needs.
+library below them, few modules take the whole configuration: those that
+assemble a run and those that compare two runs. All other modules take only the
+options that they use.
 """
 
 import ast
@@ -44,7 +45,7 @@ def _annotation(argument):
 
 
 def modules_below():
-  """{path: source} of the library, without what stands above it."""
+  """Returns {path: source} of the library, without programs and flags."""
   paths = {
     path.relative_to(ROOT): path for path in (ROOT / 'terngrad').rglob('*.py')
   }
@@ -65,7 +66,7 @@ def test_few_modules_take_the_whole_configuration():
   assert len(found) <= MOST_MODULES
 
 
-def test_parameters_are_found_wherever_they_stand():
+def test_config_parameters_are_found_in_any_position():
   for source in (
     'def f(config): ...',
     'class C:\n  def f(self, *, config=None): ...',

@@ -1,4 +1,4 @@
-"""The loop in docs/custom_loop.md is public names alone, short, and learns."""
+"""The loop in docs/custom_loop.md uses only public names, and learns."""
 
 import pathlib
 import re
@@ -19,7 +19,7 @@ def program():
   return code
 
 
-def test_the_loop_uses_public_names_alone(program):
+def test_the_loop_uses_only_public_names(program):
   used = set(re.findall(r'terngrad\.(\w+)', program))
   assert used and used <= set(terngrad.__all__)
   assert not re.search(r'(from|import) terngrad\.', program)
@@ -68,12 +68,12 @@ def test_workers_and_devices_that_do_not_fit_are_refused(options):
   ('images', 'labels'),
   [([3, 8, 2], [3, 8]), ([8, 2], [8]), ([2, 8, 2], [16]), ([2, 8, 2], [2, 7])],
 )
-def test_examples_of_other_workers_are_refused(images, labels):
+def test_examples_of_another_shape_are_refused(images, labels):
   with pytest.raises(ValueError, match=r'images \[2, b, ...\] and labels'):
     small(num_workers=2).step(np.zeros(images), np.zeros(labels), 0.1)
 
 
-def test_the_logits_are_known_to_who_chooses_variables():
+def test_in_float32_receives_which_variables_are_logits():
 
   layers = [
     keras.layers.Dense(3, name='fc'),

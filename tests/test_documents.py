@@ -1,8 +1,8 @@
-"""Every command that a document shows: it is there, and takes what it is given.
+"""Every command in a document exists and accepts its flags.
 
 Commands are the lines of indented and fenced blocks, and the spans in
-backquotes, that begin with a program's name. They are read as the program reads
-them; nothing is run.
+backquotes, that begin with a program's name. They are parsed as the program
+parses them; nothing is run.
 """
 
 import ast
@@ -29,7 +29,7 @@ SPAN = re.compile(r'`([^`\n]+(?:\n[^`\n]+)?)`')
 FENCE = re.compile(r'^```(\w*)\n(.*?)^```', re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r'^    +\S.*$', re.MULTILINE)
 ENDS = {'|', '>', '>>', '&', '&&', ';', '...', '#', '\\'}
-# What stands for a number that the reader knows.
+# Words that represent a number that the reader knows.
 A_NUMBER = re.compile(r'=("?\$\w+"?|[INi])$')
 
 
@@ -37,8 +37,8 @@ class Shown(NamedTuple):
   """A command in a document.
 
   Attributes:
-    text: as it stands there, on one line.
-    words: its words, without variables that are set for it and what follows.
+    text: the command as shown, joined to one line.
+    words: its words, without environment variables, pipes and redirections.
   """
 
   text: str
@@ -185,7 +185,7 @@ def check(words):
 
 
 @pytest.mark.parametrize('name', DOCUMENTS)
-def test_commands_are_there_and_take_what_they_are_given(name, monkeypatch):
+def test_commands_exist_and_accept_their_flags(name, monkeypatch):
   # Where a reader gives them.
   monkeypatch.chdir(ROOT)
   wrong = []
@@ -230,6 +230,6 @@ terngrad.compress(gradients)
     'python experiments/lenet_modes/run_modes.py --data_folder=D',
   ],
 )
-def test_a_command_that_cannot_be_given_is_found(line):
+def test_invalid_commands_are_found(line):
   with pytest.raises((AssertionError, KeyError, flags.UsageError)):
     check(shlex.split(line))

@@ -1,11 +1,11 @@
-"""Errors of what a person asked for."""
+"""Errors of invalid options."""
 
 import pytest
 
 from terngrad import errors
 
 
-def test_a_value_error_becomes_one_of_the_configuration():
+def test_a_value_error_becomes_a_config_error():
   with pytest.raises(errors.ConfigError, match='^no codec$') as caught:
     with errors.as_config_error():
       raise ValueError('no codec')
@@ -15,7 +15,7 @@ def test_a_value_error_becomes_one_of_the_configuration():
 @pytest.mark.parametrize(
   'error', [errors.CheckpointError('damaged'), RuntimeError('lost')]
 )
-def test_other_errors_stay_what_they_are(error):
+def test_other_errors_are_unchanged(error):
   with pytest.raises(type(error)) as caught:
     with errors.as_config_error():
       raise error

@@ -1,4 +1,4 @@
-"""Fuzzing finds what it is there for, and some inputs of each target pass."""
+"""Fuzzing finds planted bugs, and each target handles some inputs."""
 
 import os
 import signal
@@ -47,7 +47,7 @@ def test_some_inputs_of_every_target_are_accepted_or_refused(name, tmp_path):
   assert found.failure == '', found.content
 
 
-def test_a_bug_behind_a_check_is_found_and_its_input_kept(tmp_path):
+def test_a_bug_behind_a_check_is_found_and_its_input_saved(tmp_path):
   tried = []
   found = search.search(
     target_of(parse), 1, 3000, tmp_path, False, tried.append
@@ -69,20 +69,20 @@ def test_equal_seeds_try_equal_inputs(tmp_path):
   assert runs[1][0] != runs[2][0]
 
 
-def test_a_seed_that_is_refused_is_no_seed(tmp_path):
+def test_a_refused_seed_is_an_error(tmp_path):
   target = target_of(parse)._replace(seeds=[b'no'])
   with pytest.raises(RuntimeError, match='a seed was refused'):
     search.search(target, 1, 10, tmp_path, False)
 
 
-def test_lines_are_counted_once_and_new_steps_are_told():
+def test_lines_are_counted_once_and_new_steps_are_reported():
   watched = reached.Reached([__name__])
   assert watched.run(parse, b'ok', None) == (True, None)
   assert watched.run(parse, b'ok', None) == (False, None)
   is_new, raised = watched.run(parse, b'no', None)
   assert is_new and isinstance(raised, ValueError)
-  ((some, there),) = watched.shares().values()
-  assert 3 <= some < there
+  ((reached_lines, total),) = watched.shares().values()
+  assert 3 <= reached_lines < total
 
 
 def waste_memory(content, folder):
@@ -97,14 +97,14 @@ def waste_time(content, folder):
 
 
 def limited(which, path, out):
-  """Runs in a process of its own, for which limits are."""
+  """Runs in a separate process, with limits on memory and time."""
   wasteful = {'memory': waste_memory, 'time': waste_time}[which]
   found = search.search(target_of(wasteful, seconds=0.2), 1, 999, path, True)
   os.write(out.fileno(), found.failure.encode())
 
 
 @pytest.mark.parametrize('which', ['memory', 'time'])
-def test_an_input_that_takes_too_much_is_found(which, tmp_path):
+def test_inputs_that_exceed_memory_or_time_are_found(which, tmp_path):
   code = (
     'import pathlib, sys; from tests import test_fuzzing; '
     'test_fuzzing.limited(sys.argv[1], pathlib.Path(sys.argv[2]), sys.stdout)'
@@ -112,8 +112,8 @@ def test_an_input_that_takes_too_much_is_found(which, tmp_path):
   with open(tmp_path / 'out', 'w+') as out, open(tmp_path / 'err', 'w') as err:
     process = warm.start('', [code, which, tmp_path], out, err)
     process.join(60)
-  said = (tmp_path / 'out').read_text()
+  output = (tmp_path / 'out').read_text()
   if which == 'time':
     assert process.exitcode == -signal.SIGVTALRM
   else:
-    assert said.startswith('expected at most 64 MiB, took '), said
+    assert output.startswith('expected at most 64 MiB, took '), output

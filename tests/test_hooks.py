@@ -1,4 +1,4 @@
-"""What the site of the documents shows of the code itself."""
+"""Parts of the documentation site that are generated from the code."""
 
 import importlib.util
 import pathlib
@@ -29,7 +29,7 @@ def test_every_command_is_a_row(hooks):
   assert len(shown) == len({*shown}) > 40
 
 
-def test_packages_stand_above_what_they_use(hooks):
+def test_packages_are_drawn_above_their_imports(hooks):
   root = xml.etree.ElementTree.fromstring(hooks.house())
   heights = {
     room.find('{*}text').text: float(room.find('{*}rect').get('y'))
@@ -42,14 +42,14 @@ def test_packages_stand_above_what_they_use(hooks):
       assert heights[package] < heights[other], (package, other)
 
 
-def test_marks_are_replaced_where_they_stand(hooks):
+def test_marks_in_pages_are_replaced(hooks):
   for path in ROOT.glob('docs/**/*.md'):
     text = path.read_text(encoding='utf-8')
     assert '<!--' not in hooks.on_page_markdown(text, page=None), path
   assert '<!-- house -->' in (ROOT / 'docs/architecture.md').read_text()
 
 
-def test_every_page_is_reached(hooks):
+def test_every_page_is_in_the_navigation(hooks):
   del hooks
   listed = (ROOT / 'mkdocs.yml').read_text(encoding='utf-8')
   for path in ROOT.glob('docs/**/*.md'):
@@ -70,7 +70,7 @@ def test_every_sweep_with_results_has_a_page(hooks, tmp_path, monkeypatch):
   assert len(links) == len(everything)
 
 
-def test_a_page_of_the_site_is_that_of_the_report_and_all_there_is(
+def test_a_page_of_the_site_equals_the_report_and_is_the_only_file(
   hooks, tmp_path, monkeypatch
 ):
   one = next(f for f in hooks.swept() if f.name == 'lenet_staleness')

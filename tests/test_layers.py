@@ -1,11 +1,11 @@
-"""Who may import whom, and where flags may be, read from the sources.
+"""Which packages may import others and define flags, read from the sources.
 
-A package imports itself and what stands before it in `LAYERS`, at once or when
-it is first used. slim is a library that knows nothing of terngrad, and only
-`step` and what stands after it use it; what messages are made with is for all.
-Data sets have layers of their own. Starters, the programs of older names, start
-a command of `terngrad.cli` and do nothing else; nothing imports them.
-Experiments may import anything else.
+A package imports itself and packages before it in `LAYERS`, at import or on
+first use. slim is a library that does not know terngrad; only `step` and later
+packages use it, except for its helpers of messages, which all may use. Data
+sets have separate layers. Starters, the programs with older names, start a
+command of `terngrad.cli` and do nothing else; nothing imports them. Experiments
+may import anything else.
 """
 
 import ast
@@ -180,8 +180,8 @@ def test_starter_only_starts_a_command(name):
 
 
 @pytest.mark.parametrize('name', STARTERS)
-def test_starter_is_called_as_its_command_says_it_is(name):
-  """What --help and errors say is what the user typed."""
+def test_starter_has_the_name_that_its_command_shows(name):
+  """--help and errors show the name that the user typed."""
   assert f"name='{name.rpartition('.')[2]}'" in MODULES[name]
 
 
@@ -201,7 +201,7 @@ def test_every_package_of_terngrad_has_a_layer():
 
 
 @pytest.mark.parametrize('top', ['terngrad', 'slim'])
-def test_no_folder_has_more_modules_than_one_can_see(top):
+def test_no_folder_has_too_many_modules(top):
   too_many = {f for f, count in packages(top).items() if count > MOST_MODULES}
   assert too_many <= LARGER
 

@@ -1,4 +1,4 @@
-"""The program in docs/multi_device.md is public names alone, and learns."""
+"""The program in docs/multi_device.md uses only public names, and learns."""
 
 import pathlib
 import re
@@ -29,7 +29,7 @@ def test_the_program_learns_and_sends_little(blocks, capsys):
   assert 1.6 < float(bits) < 2
 
 
-def test_the_meeting_is_options_of_a_cluster(blocks):
+def test_the_cluster_of_the_document_has_valid_options(blocks):
   names = {}
   exec(blocks[1], names)
   options.build(cluster.Cluster, exchange='collective', **names['meeting'])

@@ -1,4 +1,4 @@
-"""Mutants change what a test could see, and nothing stays changed."""
+"""Mutants change what tests can detect, and the tree is restored."""
 
 import json
 import subprocess
@@ -44,7 +44,9 @@ def mutants(source):
     ('if a == b:\n  raise E', ['if a != b:\n  raise E', 'if a == b:\n  pass']),
   ],
 )
-def test_operators_constants_conditions_and_statements_change(source, expected):
+def test_operators_constants_conditions_and_statements_are_mutated(
+  source, expected
+):
   assert sorted(mutants(source)) == sorted(expected)
 
 
@@ -65,11 +67,11 @@ def test_operators_constants_conditions_and_statements_change(source, expected):
     "if __name__ == '__main__': f(1)",
   ],
 )
-def test_what_no_test_sees_does_not(source):
+def test_code_that_no_test_can_see_is_not_mutated(source):
   assert not mutants(source)
 
 
-def test_what_is_no_other_program_is_no_mutant():
+def test_equal_programs_are_no_mutants():
   source = b'x = (  # a + b\n  c + d)'
   (mutation,) = mutations.find(source)
   assert mutations.differs(source, mutation)
@@ -89,7 +91,7 @@ def test_a_mutation_knows_its_statement_and_its_function():
   }
 
 
-def test_a_seed_chooses_the_same_mutants_and_more_of_them_go_on_behind():
+def test_a_seed_chooses_the_same_mutants_and_a_larger_count_appends():
   twenty, thirty = (
     program.choose(trees.ROOT, 'exchange', 3, count) for count in (20, 30)
   )
@@ -97,7 +99,7 @@ def test_a_seed_chooses_the_same_mutants_and_more_of_them_go_on_behind():
   assert program.choose(trees.ROOT, 'exchange', 4, 20) != twenty
 
 
-def test_a_file_is_what_it_was_whatever_happens_meanwhile(tmp_path):
+def test_a_mutated_file_is_restored_after_an_error(tmp_path):
   path = tmp_path / 'module.py'
   path.write_text('x = 1\n')
   before = path.stat().st_mtime_ns
@@ -111,7 +113,7 @@ def test_a_file_is_what_it_was_whatever_happens_meanwhile(tmp_path):
   assert path.stat().st_mtime_ns == before
 
 
-def test_tests_that_execute_a_line_are_asked_the_mirrored_and_cheap_first(
+def test_tests_of_a_line_run_with_the_mirrored_and_fast_first(
   tmp_path,
 ):
   near, far = 'tests/reduce/test_parts.py::', 'tests/codec/test_totals.py::'
@@ -137,7 +139,7 @@ def test_tests_that_execute_a_line_are_asked_the_mirrored_and_cheap_first(
 
 
 @pytest.mark.slow
-def test_a_mutant_is_caught_and_the_tree_stays_as_it_was(tmp_path):
+def test_a_mutant_is_caught_and_the_tree_is_unchanged(tmp_path):
   def status():
     return subprocess.check_output(['git', 'status', '-s'], cwd=trees.ROOT)
 

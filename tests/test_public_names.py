@@ -1,4 +1,4 @@
-"""What `import terngrad` offers is there."""
+"""The public names of terngrad exist."""
 
 import pytest
 
@@ -6,7 +6,7 @@ import terngrad
 
 
 @pytest.mark.parametrize('name', terngrad.__all__)
-def test_every_public_name_is_there(name):
+def test_every_public_name_exists(name):
   assert getattr(terngrad, name) is not None
 
 

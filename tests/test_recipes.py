@@ -1,7 +1,7 @@
 """The recipes of CONTRIBUTING.md, followed in a copy of the project.
 
-What a recipe shows is written where it says, in a temporary copy; the programs
-of the copy are then run as its user would.
+The code of a recipe is written into a temporary copy, where the recipe says;
+the programs of the copy are then run as a user would.
 """
 
 import json
@@ -91,7 +91,7 @@ def records(path):
   return [json.loads(line) for line in lines]
 
 
-def test_recipes_have_what_is_followed_here():
+def test_recipes_have_the_expected_blocks():
   for title, count in {
     'To add a flag': 1,
     'To add a data set': 3,
@@ -116,8 +116,8 @@ def test_every_recipe_works_in_a_copy(project):
     *('--max_steps=10', '--save_iter=5', '--num_nodes=2', '--batch_size=8'),
     *('--exchange=collective', '--cluster=queue:1', f'--cluster_port={port}'),
   )
-  said = run(project, *train, '--warmth=0.75')
-  assert re.search(r'worst \d+\.\d\d;', said)
+  output = run(project, *train, '--warmth=0.75')
+  assert re.search(r'worst \d+\.\d\d;', output)
   losses = [
     r for r in records(project / 'run/metrics.jsonl') if 'worst_loss' in r
   ]

@@ -1,4 +1,4 @@
-"""A process that waits in C for ever ends by a signal, in time."""
+"""A signal ends a process in time, even if it waits in C forever."""
 
 import os
 import pathlib
@@ -100,14 +100,14 @@ class Script:
 
   def end(self):
     """(Exit code, the line that it ends with)."""
-    _, said = self._process.communicate(timeout=LIMIT)
-    lines = [line for line in said.splitlines() if line.startswith('error: ')]
+    _, errors = self._process.communicate(timeout=LIMIT)
+    lines = [line for line in errors.splitlines() if line.startswith('error: ')]
     return self._process.returncode, lines
 
 
 @pytest.mark.parametrize('number', NUMBERS)
 @pytest.mark.parametrize('wait', WAITS)
-def test_a_wait_without_an_end_is_cut_short(wait, number):
+def test_an_endless_wait_ends_after_a_signal(wait, number):
   with Script(WAITS[wait], seconds=1) as script:
     script.send(number)
     assert script.end() == (
@@ -122,7 +122,7 @@ def test_a_wait_without_an_end_is_cut_short(wait, number):
 
 @pytest.mark.parametrize('number', NUMBERS)
 @pytest.mark.parametrize('wait', WAITS)
-def test_a_second_signal_waits_for_nothing(wait, number):
+def test_a_second_signal_ends_the_process_at_once(wait, number):
   with Script(WAITS[wait], seconds=10000) as script:
     script.send_until_it_ends(number)
     code, (line,) = script.end()
@@ -131,7 +131,7 @@ def test_a_second_signal_waits_for_nothing(wait, number):
 
 
 @pytest.mark.parametrize('number', NUMBERS)
-def test_a_handler_of_others_takes_no_signal_away_while_processes_join(number):
+def test_another_handler_hides_no_signal_while_processes_join(number):
   with Script(TAKES_THE_SIGNAL_AWAY, seconds=10000) as script:
     script.send(number)
     code, (line,) = script.end()
@@ -160,7 +160,7 @@ def test_a_signal_and_its_second_are_obeyed_while_tensorflow_is_imported():
   assert 'a second signal, SIGINT' in line
 
 
-def test_threads_that_start_while_tensorflow_is_imported_take_no_signal():
+def test_threads_that_start_while_tensorflow_is_imported_get_no_signal():
   script = """
   import threading
   masks = []
@@ -194,7 +194,7 @@ def test_a_handler_that_raises_leaves_no_signal_blocked(monkeypatch):
   assert after == before
 
 
-def test_handlers_stand_again_after_processes_have_joined():
+def test_handlers_are_restored_after_processes_have_joined():
   script = """
   with signals.joining():
     ctypes.CDLL(None).signal(int(signal.SIGTERM), ctypes.c_void_p(1))
@@ -209,7 +209,7 @@ def test_handlers_stand_again_after_processes_have_joined():
     assert run.end() == (0, [])
 
 
-def test_processes_below_end_too_whatever_they_ignore():
+def test_child_processes_end_even_if_they_ignore_signals():
   script = """
   deaf = 'import signal, time; signal.signal(15, signal.SIG_IGN); '
   deaf += 'print(1, flush=True); time.sleep(10000)'
@@ -231,7 +231,7 @@ def test_processes_below_end_too_whatever_they_ignore():
   assert not stat.exists() or stat.read_text().rpartition(')')[2][1] == 'Z'
 
 
-def test_a_block_that_may_save_ends_by_itself():
+def test_a_block_that_checks_for_a_stop_ends_normally():
   script = """
   with signals.stopping() as stop:
     print('waits', flush=True)
@@ -244,7 +244,7 @@ def test_a_block_that_may_save_ends_by_itself():
     assert run.end() == (0, [])
 
 
-def test_nothing_stays_behind_a_program_without_a_signal():
+def test_a_program_without_a_signal_leaves_no_handlers():
   before = [signal.getsignal(number) for number in signals.NUMBERS]
   descriptor = signal.set_wakeup_fd(-1)
   signal.set_wakeup_fd(descriptor)
@@ -271,18 +271,18 @@ def test_nothing_stays_behind_a_program_without_a_signal():
     ([(signal.SIGCHLD, 0), (signal.SIGTERM, 5)], None),
   ],
 )
-def test_two_requests_are_told_from_one(came, second):
+def test_two_requests_are_distinguished_from_one(came, second):
   requests = signal_guard.Requests()
   for number, when in came:
     requests.add(number, when)
   assert requests.second == second
 
 
-def test_all_end_within_thirty_seconds_and_what_is_started_before(monkeypatch):
+def test_processes_end_within_thirty_seconds_and_children_earlier(monkeypatch):
   monkeypatch.delenv(signal_guard.VARIABLE, raising=False)
   assert signal_guard.seconds() < 30
-  own = signal_guard.seconds()
+  default = signal_guard.seconds()
   monkeypatch.setenv(*signals.environment().popitem())
-  assert 20 < signal_guard.seconds() < own
+  assert 20 < signal_guard.seconds() < default
   monkeypatch.setenv(signal_guard.VARIABLE, 'many')
-  assert signal_guard.seconds() == own
+  assert signal_guard.seconds() == default

@@ -1,6 +1,6 @@
-"""How large functions, modules and kernels' sources may be.
+"""Limits on the sizes of functions, modules and kernels' sources.
 
-Folders' numbers of modules are held by `test_layers`.
+`test_layers` limits the number of modules in a folder.
 """
 
 import ast
@@ -38,7 +38,7 @@ def longer_functions(name, source):
 
 
 @pytest.mark.parametrize('path', MODULES, ids=name_of)
-def test_functions_can_be_seen_at_once(path):
+def test_functions_are_short(path):
   name = name_of(path)
   if not name.startswith(TABLES):
     found = longer_functions(name, path.read_text(encoding='utf-8'))

@@ -34,7 +34,7 @@ def test_a_step_on_towers_is_in_30_modules_of_3420_lines():
   assert lines <= 3420
 
 
-def test_a_step_over_servers_is_in_five_modules_more():
+def test_a_step_over_servers_adds_five_modules():
   modules, _ = counted('--servers')
   # The fourth pushes words of variable length at their length. The fifth also
   # takes packings of 0.2.

@@ -1,4 +1,4 @@
-"""The torture sees what it is there for, and finds nothing."""
+"""The torture tests detect planted differences, and find none otherwise."""
 
 import io
 import tarfile
@@ -26,18 +26,18 @@ from tests.torture import references
     programs.Finished(75, '', 'error: Expected a file'),
   ],
 )
-def test_a_program_that_ends_badly_is_a_difference(done):
+def test_an_exit_without_a_proper_error_is_a_difference(done):
   with pytest.raises(references.Difference, match='a file was damaged'):
     references.check_refusal(done, 'a file was damaged')
 
 
-def test_a_program_that_refuses_or_works_is_none():
+def test_a_proper_error_or_success_is_no_difference():
   references.check_refusal(programs.Finished(0, 'done', ''), '')
-  said = 'error: Expected a file, received none.'
-  references.check_refusal(programs.Finished(2, '', said), '')
+  error = 'error: Expected a file, received none.'
+  references.check_refusal(programs.Finished(2, '', error), '')
 
 
-def test_damage_changes_a_file_or_takes_it_away(tmp_path):
+def test_damage_changes_a_file_or_removes_it(tmp_path):
   path = tmp_path / 'file'
   changed = set()
   for seed in range(40):
@@ -48,7 +48,7 @@ def test_damage_changes_a_file_or_takes_it_away(tmp_path):
   assert b'x' * 100 not in changed
 
 
-def test_a_tar_lies_in_one_header_whose_checksum_is_right():
+def test_a_faulty_tar_has_one_wrong_header_with_a_valid_checksum():
   whole = archives_made.tar(
     [archives_made.member(str(i), b'content') for i in range(3)]
   )
@@ -81,7 +81,7 @@ def reference(tmp_path_factory):
 @pytest.mark.parametrize(
   'fault', faults.FAULTS + disk_faults.FAULTS, ids=lambda fault: fault.__name__
 )
-def test_a_round_of_each_fault_finds_nothing(fault, reference, tmp_path):
+def test_a_round_of_each_fault_finds_no_difference(fault, reference, tmp_path):
   place = references.Place(tmp_path, reference)
   assert fault(place, np.random.default_rng(5)) > 0
 
@@ -91,7 +91,7 @@ def test_a_round_of_each_fault_finds_nothing(fault, reference, tmp_path):
 @pytest.mark.parametrize(
   'fault', cluster_faults.FAULTS, ids=lambda fault: fault.__name__
 )
-def test_a_round_of_each_fault_of_a_cluster_finds_nothing(
+def test_a_round_of_each_fault_of_a_cluster_finds_no_difference(
   fault, reference, tmp_path
 ):
   place = references.Place(tmp_path, reference)

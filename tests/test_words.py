@@ -1,7 +1,7 @@
-"""Which words the project's prose does not use.
+"""The words that the project's prose does not use.
 
-Documents, docstrings and comments say things in the field's words, in sentences
-that are understood at the first reading. CONTRIBUTING.md says how.
+Documents, docstrings and comments use the field's words, in sentences that are
+understood at the first reading. CONTRIBUTING.md explains how.
 """
 
 import ast

@@ -1,10 +1,10 @@
-"""What 16 workers share, from gradients of `dump_gradients`.
+"""Prints the effects of sharing a scaler, from `terngrad report gradients`.
 
-python shared_scalers.py 2.npz 16.npz prints, for every variable of each file:
-the shared scaler, the largest of the workers', over their mean; the error that
-rounding adds to the mean of the workers, over that mean's square, and what it
-would be with every worker's own scaler; by how much clipping at 2.5 standard
-deviations shortens the mean; the kurtosis of the gradients.
+`python shared_scalers.py 2.npz 16.npz` prints for every variable of each file:
+the shared scaler, which is the largest local scaler, relative to the mean local
+scaler; the error that rounding adds to the mean gradient, relative to that
+mean's square; the same error with local scalers; by how much clipping at 2.5
+standard deviations shortens the mean; the kurtosis of the gradients.
 """
 
 import sys
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def row(gradients):
-  """The figures of a variable; float [workers, ...]."""
+  """Computes the figures of a variable from float [workers, ...]."""
   flat = gradients.astype(np.float64).reshape(len(gradients), -1)
   limits = 2.5 * flat.std(axis=1, keepdims=True)
   clipped = np.clip(flat, -limits, limits)

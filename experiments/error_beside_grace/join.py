@@ -1,15 +1,15 @@
-"""Joins what was measured of ours and of others, pair by pair.
+"""Joins the measurements of our codes and of others, pair by pair.
 
   python join.py measure_variance.csv others.csv beside.csv
 
-The third file is written.
+Writes the third file.
 """
 
 import sys
 
 import pandas as pd
 
-# A method of GRACE or PyTorch, and ours of the same kind.
+# A method of GRACE or PyTorch, and our codec of the same kind.
 PAIRS = (
   ('terngrad', 'ternary'),
   ('terngrad', 'ternary:packing=huffman243'),
@@ -37,15 +37,16 @@ PAIRS = (
 
 
 def main():
-  """Prints the table too."""
+  """Joins, prints and writes the table."""
   ours, others = map(pd.read_csv, sys.argv[1:3])
-  # Of one worker the mean is its own; messages of two rounds tell it alone.
+  # With one worker the mean's error is the worker's. The column `one` is NaN
+  # for codecs with two rounds.
   ours = ours.assign(error=ours['mean'], sem=ours['mean_sem'])
   others = others.rename(columns={'one': 'error', 'one_sem': 'sem'})
   pairs = pd.DataFrame(PAIRS, columns=['name', 'codec'])
-  kept = ['gradients', 'codec', 'bits', 'error', 'sem']
+  columns = ['gradients', 'codec', 'bits', 'error', 'sem']
   table = pairs.merge(others, on='name').merge(
-    ours[kept], on=['gradients', 'codec'], suffixes=(' theirs', ' ours')
+    ours[columns], on=['gradients', 'codec'], suffixes=(' theirs', ' ours')
   )
   print(table.to_string(index=False, float_format='{:.4g}'.format))
   table.to_csv(sys.argv[3], index=False, float_format='%.6g')

@@ -1,11 +1,11 @@
-"""Writes gradients to compare codes on, the same wherever it runs.
+"""Writes gradients to compare codes on; they are equal on every machine.
 
   python make_gradients.py FOLDER [NAME=FILE]
 
-FOLDER/normal.npz, FOLDER/student.npz and FOLDER/kernel.npz, each of one worker,
-in the form of `terngrad report gradients`; and FOLDER/NAME.npz, the first
-worker's of such a FILE. All have a mean square of 1, so that one threshold
-suits all; relative errors do not change by that.
+Writes FOLDER/normal.npz, FOLDER/student.npz and FOLDER/kernel.npz, each for one
+worker, in the format of `terngrad report gradients`. FOLDER/NAME.npz holds the
+gradients of the first worker in such a FILE. All are scaled to a mean square of
+1, so that one threshold suits all; relative errors do not depend on the scale.
 """
 
 import pathlib
@@ -17,23 +17,23 @@ import numpy as np
 DENSE, KERNEL = (1000, 1000), (5, 5, 64, 192)
 
 
-def made():
-  """Dict of name to dict of variable to float32 [1, ...]."""
+def synthetic():
+  """Returns {name: {variable: float64 [1, ...]}}."""
   rng = np.random.default_rng(18)
   kernel = rng.standard_normal(KERNEL) * np.exp(rng.standard_normal(KERNEL[-1]))
   return {
     'normal': {'dense': rng.standard_normal((1, *DENSE))},
-    # Three degrees of freedom: a variance, and no fourth moment.
+    # Three degrees of freedom: finite variance, infinite fourth moment.
     'student': {'dense': rng.standard_t(3, (1, *DENSE))},
-    # Channels of different sizes.
+    # Output channels differ in scale.
     'kernel': {'kernel': kernel[np.newaxis]},
   }
 
 
 def main():
-  """Reads the command line."""
+  """Scales and writes all gradients."""
   folder, *files = sys.argv[1:]
-  everything = made()
+  everything = synthetic()
   for item in files:
     name, _, path = item.partition('=')
     with np.load(path) as arrays:

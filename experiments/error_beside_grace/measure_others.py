@@ -1,10 +1,10 @@
-"""What GRACE and PyTorch make of the gradients that our codes are measured on.
+"""Measures GRACE and PyTorch on the gradients that our codes are measured on.
 
   python measure_others.py GRACE OUTPUT.csv FILE.npz...
 
 GRACE is a folder with `grace_dl` of github.com/sands-lab/grace; needs PyTorch.
-Every variable is coded alone, as both do. Bits are those of the tensors that
-are handed to a collective: elements times the bits of their type.
+Every variable is coded separately, as both do. Bits are counted over the
+tensors that a collective sends: elements times the bits of their type.
 """
 
 import contextlib
@@ -41,10 +41,10 @@ GRACE = {
 
 
 class Sent:
-  """Counts the bits of what is reduced while it is entered."""
+  """Counts the bits of the tensors that are sent."""
 
   def __init__(self):
-    """Nothing so far."""
+    """Starts at 0 bits."""
     self.bits = 0
 
   def add(self, tensor):
@@ -53,7 +53,7 @@ class Sent:
 
   @contextlib.contextmanager
   def counting(self):
-    """Counts the tensors of `distributed.all_reduce`."""
+    """Counts the tensors of `distributed.all_reduce` inside a `with` block."""
     reduce = distributed.all_reduce
 
     def counted(tensor, *words, **more):
@@ -67,26 +67,26 @@ class Sent:
       distributed.all_reduce = reduce
 
 
-def by_grace(name, variables):
-  """(bits, list of decoded tensors) of one draw."""
+def code_by_grace(name, variables):
+  """Returns (bits, list of decoded tensors) of one draw."""
   module, kind, options = GRACE[name]
   module = importlib.import_module(f'grace_dl.dist.compressor.{module}')
   compressor = getattr(module, kind)(**options)
-  # GRACE seeds the generator by the name and the step, always the same here.
+  # GRACE seeds its generator by name and step, which never change here.
   compressor.global_step = int(torch.randint(2**20, []))
   found, sent = [], Sent()
   with sent.counting():
     for number, tensor in enumerate(variables):
-      own = tensor.clone()
-      tensors, context = compressor.compress(own, str(number))
+      copy = tensor.clone()
+      tensors, context = compressor.compress(copy, str(number))
       for part in tensors if isinstance(tensors, list | tuple) else [tensors]:
         sent.add(part)
       found.append(compressor.decompress(tensors, context))
   return sent.bits, found
 
 
-def cold(rank):
-  """State of PyTorch's PowerSGD without memory."""
+def powersgd_state(rank):
+  """Returns a state of PyTorch's PowerSGD without warm start or feedback."""
   return powerSGD_hook.PowerSGDState(
     None,
     matrix_approximation_rank=rank,
@@ -97,49 +97,51 @@ def cold(rank):
   )
 
 
-# The other hook of this kind, of bfloat16, needs NCCL.
+# The other hook of this kind, for bfloat16, needs NCCL.
 TORCH = {
   'fp16_compress_hook': lambda: (None, default_hooks.fp16_compress_hook),
-  'powerSGD_hook 1': lambda: (cold(1), powerSGD_hook.powerSGD_hook),
-  'powerSGD_hook 4': lambda: (cold(4), powerSGD_hook.powerSGD_hook),
+  'powerSGD_hook 1': lambda: (powersgd_state(1), powerSGD_hook.powerSGD_hook),
+  'powerSGD_hook 4': lambda: (powersgd_state(4), powerSGD_hook.powerSGD_hook),
 }
 
 
 class Linear(torch.nn.Module):
-  """A loss whose gradients are given."""
+  """A loss with the gradients that it is created with."""
 
   def __init__(self, variables):
-    """Takes a list of float32."""
+    """Stores the gradients, a list of float32."""
     super().__init__()
     self.gradients = variables
-    self.own = torch.nn.ParameterList(torch.zeros_like(v) for v in variables)
+    self.weights = torch.nn.ParameterList(
+      torch.zeros_like(v) for v in variables
+    )
 
   def forward(self):
-    """The sum of the products of parameters and their gradients."""
-    pairs = zip(self.own, self.gradients, strict=True)
+    """Returns the sum of the products of parameters and gradients."""
+    pairs = zip(self.weights, self.gradients, strict=True)
     return sum((parameter * gradient).sum() for parameter, gradient in pairs)
 
 
-def by_torch(name, variables):
-  """(bits, list of decoded tensors) of one draw."""
+def code_by_torch(name, variables):
+  """Returns (bits, list of decoded tensors) of one draw."""
   net = Linear(variables)
   parallel = torch.nn.parallel.DistributedDataParallel(net)
   state, hook = TORCH[name]()
   parallel.register_comm_hook(state, hook)
   with Sent().counting() as sent:
     parallel().backward()
-  return sent.bits, [parameter.grad for parameter in net.own]
+  return sent.bits, [parameter.grad for parameter in net.weights]
 
 
-def measure(way, name, variables):
-  """A row: bits an element, squared error, and its standard error."""
+def measure(code, name, variables):
+  """Returns bits per element, squared error and its standard error."""
   flat = torch.cat([v.flatten() for v in variables]).double()
   bits, errors = [], []
   for _ in range(DRAWS):
-    # Not the same after a method that has seeded the generator.
+    # Methods seed the generator: set another seed for every draw.
     torch.manual_seed(measure.draw)
     measure.draw += 1
-    sent, decoded = way(name, variables)
+    sent, decoded = code(name, variables)
     decoded = torch.cat([v.flatten() for v in decoded]).double()
     bits.append(sent / flat.numel())
     errors.append(float((decoded - flat).square().sum() / flat.square().sum()))
@@ -154,7 +156,7 @@ measure.draw = 0
 
 
 def main():
-  """Reads the command line."""
+  """Measures all methods on all files, and prints and writes the table."""
   grace, output, *files = sys.argv[1:]
   sys.path.insert(0, grace)
   torch.set_num_threads(1)
@@ -166,19 +168,19 @@ def main():
   rows = []
   for file in files:
     with np.load(file) as arrays:
-      # A kernel's outputs are its first axis there.
+      # PyTorch has a kernel's output axis first.
       variables = [
         torch.from_numpy(
           np.ascontiguousarray(np.moveaxis(arrays[key][0], -1, 0))
         )
         for key in arrays.files
       ]
-    for system, way, names in (
-      ('GRACE', by_grace, GRACE),
-      (f'PyTorch {torch.__version__}', by_torch, TORCH),
+    for system, code, names in (
+      ('GRACE', code_by_grace, GRACE),
+      (f'PyTorch {torch.__version__}', code_by_torch, TORCH),
     ):
       for name in names:
-        found = measure(way, name, variables)
+        found = measure(code, name, variables)
         gradients = pathlib.Path(file).stem
         rows.append({'gradients': gradients, 'of': system, 'name': name})
         rows[-1] |= found

@@ -3,15 +3,15 @@ r"""Trains LeNet with four methods in four modes, and compares the bits.
   PYTHONPATH=. python experiments/lenet_modes/run_modes.py --data_dir=D \
       --work_dir=W
 
-Four workers learn from the same examples as four nodes of one device (nodes),
-two on each of two devices (towers), two in each of two processes (collective)
-and two in each of two processes beside a parameter server (servers). Parameter
-servers deal other examples to a worker, so they have towers with their deal
-beside them (servers_towers). results.csv has a row a run: a digest of the
-parameters and one of the optimizer's slots and the methods' states, and the
-test accuracy. The command can be stopped and given again: what has a row there
-or in the folder for the runs is not run again. It ends with 1 where bits differ
-that should be equal.
+Four workers train on the same examples as four nodes of one device (nodes), two
+on each of two devices (towers), two in each of two processes (collective) and
+two in each of two processes with a parameter server (servers). With parameter
+servers each worker has other examples, so these runs are compared with towers
+that have the same ones (servers_towers). results.csv has one row per run: a
+digest of the parameters, one of the optimizer's slots and the methods' states,
+and the test accuracy. After an interruption, run the same command again: it
+skips runs with a row there or in the folder for the runs. The exit code is 1 if
+bits differ that should be equal.
 """
 
 import csv
@@ -32,8 +32,10 @@ from tests.bin import clusters
 
 DATA_DIR = flags.DEFINE_string('data_dir', None, 'Folder of MNIST.')
 WORK_DIR = flags.DEFINE_string('work_dir', None, 'Folder for the runs.')
-STEPS = flags.DEFINE_integer('steps', 2000, 'Updates of a run.')
-ONLY = flags.DEFINE_list('only', [], 'METHOD/MODE of the runs; empty: all.')
+STEPS = flags.DEFINE_integer('steps', 2000, 'Steps per run.')
+ONLY = flags.DEFINE_list(
+  'only', [], 'Runs to start, as METHOD/MODE; empty: all.'
+)
 
 _FOLDER = pathlib.Path(__file__).parent
 _LENET = _FOLDER.parent / 'lenet'
@@ -43,7 +45,7 @@ _CODECS = {
   'sign': 'error_feedback+sign:decide=majority',
   'error_feedback': 'error_feedback+ternary',
 }
-# Modes by the deal of the examples, which end at the same bits.
+# Modes with the same examples for each worker; they end at the same bits.
 _EQUAL = (('nodes', 'towers', 'collective'), ('servers', 'servers_towers'))
 _WORKERS, _PROCESSES, _BATCH = 4, 2, 64
 _OPTIONS = {
@@ -57,7 +59,7 @@ _SECONDS = 3600
 
 
 def main(arguments):
-  """Runs what is missing; returns the exit code."""
+  """Runs the missing runs; returns the exit code."""
   if len(arguments) > 1:
     raise app.UsageError(f'Expected flags only, received {arguments[1]!r}.')
   wanted = ONLY.value or [
@@ -67,20 +69,20 @@ def main(arguments):
     for mode in modes
   ]
   commit, work = _commit(), pathlib.Path(WORK_DIR.value)
-  known = _known(work)
-  done = {f'{row.method}/{row.mode}' for row in known.itertuples()}
+  finished = _finished(work)
+  done = {f'{row.method}/{row.mode}' for row in finished.itertuples()}
   for name in tqdm.tqdm([n for n in wanted if n not in done], unit='run'):
     _run(*name.split('/'), work / name, commit)
-  return _report(_known(work), work)
+  return _report(_finished(work), work)
 
 
 def _results(work):
-  """The table of all runs; one of fewer steps stays with its runs."""
+  """Returns the path of the table; with other --steps it is in --work_dir."""
   return (_FOLDER if STEPS.value == 2000 else work) / 'results.csv'
 
 
-def _known(work):
-  """A row for each run that was finished, here or earlier."""
+def _finished(work):
+  """Returns a row for each finished run, including those of earlier calls."""
   files = [_results(work), *sorted(work.glob('*/*/row.csv'))]
   rows = [pd.read_csv(path) for path in files if path.exists()]
   rows = rows or [pd.DataFrame(columns=['method', 'mode'])]
@@ -88,7 +90,7 @@ def _known(work):
 
 
 def _run(method, mode, work, commit):
-  """Trains, scores and writes the run's row."""
+  """Trains and evaluates, then writes the run's row."""
   train_dir = work / 'train'
   train_dir.parent.mkdir(parents=True, exist_ok=True)
   before = time.monotonic()
@@ -128,9 +130,9 @@ def _run(method, mode, work, commit):
 
 
 def _train(mode, codec, train_dir):
-  """Trains to the end; raises where a process fails."""
+  """Trains to the end; raises if a process fails."""
   options = [f'--{name}={value}' for name, value in _OPTIONS.items()]
-  own = [
+  common = [
     f'--data_dir={DATA_DIR.value}',
     f'--train_dir={train_dir}',
     f'--codec={codec}',
@@ -138,7 +140,7 @@ def _train(mode, codec, train_dir):
     f'--save_iter={STEPS.value}',
     *options,
   ]
-  whole = [*own, f'--batch_size={_BATCH}', f'--num_nodes={_WORKERS}']
+  whole = [*common, f'--batch_size={_BATCH}', f'--num_nodes={_WORKERS}']
   share = _WORKERS // _PROCESSES
   if mode in ('nodes', 'towers'):
     devices = f'--num_gpus={1 if mode == "nodes" else 2}'
@@ -154,7 +156,7 @@ def _train(mode, codec, train_dir):
     )
   elif mode == 'servers':
     each = [f'--batch_size={_BATCH // _PROCESSES}', f'--num_nodes={share}']
-    clusters.complete(1, _PROCESSES, [*own, *each], limit=_SECONDS)
+    clusters.complete(1, _PROCESSES, [*common, *each], limit=_SECONDS)
   elif mode == 'servers_towers':
     clusters.towers(
       *(DATA_DIR.value, train_dir, _PROCESSES),
@@ -166,11 +168,11 @@ def _train(mode, codec, train_dir):
       **_OPTIONS,
     )
   else:
-    raise app.UsageError(f'--only: expected a mode, received {mode!r}.')
+    raise app.UsageError(f'--only: expected a known mode, received {mode!r}.')
 
 
 def _digest(arrays):
-  """Of the bytes of all arrays, by name; '' of none."""
+  """Returns a digest of all arrays in the order of their names, or ''."""
   digest = hashlib.sha256()
   for name in sorted(arrays):
     digest.update(name.encode())

@@ -12,7 +12,7 @@ from matplotlib import figure
 _FOLDER = pathlib.Path(__file__).parent
 _OUTPUT = _FOLDER.parents[1] / 'docs' / 'step.svg'
 _RUN = '8'
-# Cases of the run, in the order of the bars, as a reader knows them.
+# Cases of the run, in the order of the bars, and their labels.
 _BARS = {
   'fp32': 'PyTorch DDP, float32',
   'fp16': 'PyTorch DDP, fp16',
@@ -23,7 +23,7 @@ _BARS = {
 
 
 def main():
-  """Writes the picture; the same bytes from the same table."""
+  """Writes the picture; equal tables give equal bytes."""
   races = pd.read_csv(_FOLDER / 'races.csv', dtype={'run': str})
   run = races[races['run'] == _RUN].set_index('case')
   seconds = [run.loc[case, 'seconds_a_step'] for case in _BARS]

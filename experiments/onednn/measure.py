@@ -2,12 +2,12 @@
 
     python experiments/onednn/measure.py --rounds=3
 
-A step is stock Keras and TensorFlow: a compiled forward and backward pass and
-the update by momentum, no compression. Every figure is the median over the
-steps of a process of its own, since TensorFlow reads the switch once. Processes
-take turns, round by round. `instructions` limits oneDNN to AVX2, so that a
-processor with AVX-512 stands in for one without; TensorFlow's other kernels do
-not change with it. Rounds that are in the table already are not run again.
+A step uses plain Keras and TensorFlow: a compiled forward and backward pass and
+an update with momentum, without compression. Every figure is the median over
+the steps of a separate process, since TensorFlow reads the switch once.
+Processes alternate, round by round. `instructions` limits oneDNN to AVX2, so
+that a processor with AVX-512 represents one without; TensorFlow's other kernels
+do not depend on it. Rounds that the table contains are not run again.
 """
 
 import argparse
@@ -43,10 +43,12 @@ WARM_UP = 2
 
 
 def main() -> None:
-  """Times what the table lacks, or one case for `start`."""
+  """Times the cases that the table lacks, or one case for `start`."""
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-  parser.add_argument('--rounds', type=int, default=3)
-  parser.add_argument('--step', nargs=3, metavar=('NET', 'BATCH', 'STEPS'))
+  parser.add_argument('--rounds', type=int, default=3, help='Timed rounds.')
+  parser.add_argument(
+    '--step', nargs=3, metavar=('NET', 'BATCH', 'STEPS'), help='Time one case.'
+  )
   values = parser.parse_args()
   if values.step:
     net, batch, steps = values.step
@@ -62,7 +64,7 @@ def main() -> None:
 
 
 def start(case, instructions: str, switch: str) -> str:
-  """Times a case in a process of its own; returns milliseconds a step."""
+  """Times a case in a new process; returns milliseconds per step."""
   process = subprocess.run(
     [sys.executable, __file__, '--step', *map(str, case)],
     env=os.environ
@@ -78,7 +80,7 @@ def start(case, instructions: str, switch: str) -> str:
 
 
 def time_step(net: str, batch: int, steps: int) -> float:
-  """The median milliseconds of a training step on constant examples."""
+  """Returns the median milliseconds of a training step on fixed examples."""
   import keras
   import numpy as np
   import tensorflow as tf
@@ -104,12 +106,12 @@ def time_step(net: str, batch: int, steps: int) -> float:
     loss = step(tf.constant(images), tf.constant(labels)).numpy()
     seconds.append(time.perf_counter() - begin)
   if not np.isfinite(loss):
-    raise ValueError(f'{net}: the loss became {loss}')
+    raise ValueError(f'{net}: expected a finite loss, received {loss}')
   return 1e3 * statistics.median(seconds[WARM_UP:])
 
 
 def image_net(net: str, batch: int):
-  """A net of `slim` on noise: (model, images, labels)."""
+  """Returns a net of `slim` and noise: (model, images, labels)."""
   import numpy as np
 
   from slim.nets import factory
@@ -124,7 +126,7 @@ def image_net(net: str, batch: int):
 def transformer(
   batch: int, length: int = 128, width: int = 128, depth: int = 4
 ):
-  """A small decoder on random bytes: (model, bytes, bytes)."""
+  """Returns a small decoder and random bytes: (model, bytes, bytes)."""
   import keras
   import numpy as np
 
@@ -143,7 +145,7 @@ def transformer(
 
 
 def processor() -> str:
-  """Vendor, family/model and widest vectors: 'AuthenticAMD 25/1 avx2'."""
+  """Returns vendor, family/model and vectors: 'AuthenticAMD 25/1 avx2'."""
   text = pathlib.Path('/proc/cpuinfo').read_text(encoding='utf-8')
   lines = (line.partition(':') for line in text.split('\n\n')[0].splitlines())
   fields = {name.strip(): value.strip() for name, _, value in lines}
@@ -153,7 +155,7 @@ def processor() -> str:
 
 
 def read(table: pathlib.Path) -> list[dict]:
-  """The rows of a table, each a dict by column; none where it is not there."""
+  """Returns the rows of a table as dicts; [] if the file does not exist."""
   if not table.exists():
     return []
   with table.open(newline='', encoding='utf-8') as file:
@@ -161,7 +163,7 @@ def read(table: pathlib.Path) -> list[dict]:
 
 
 def append(table: pathlib.Path, columns: tuple, row: tuple) -> None:
-  """Adds a row to a table, which is made where there is none."""
+  """Adds a row to a table; creates the file if it does not exist."""
   is_new = not table.exists()
   with table.open('a', newline='', encoding='utf-8') as file:
     writer = csv.writer(file, lineterminator='\n')

@@ -3,13 +3,13 @@
     python experiments/onednn/memory.py --rounds=3
     python experiments/onednn/memory.py --case=towers --minutes=60
 
-TensorFlow's allocator for CPUs gives every freed tensor back to the C library,
-which gives large ones back to the system, so that each new one costs a page
-fault for every 4 KB. With oneDNN on it is another allocator, which keeps them.
-Each figure is of a process of its own; processes take turns.
+TensorFlow's allocator for CPUs returns every freed tensor to the C library,
+which returns large ones to the system, so each new tensor costs a page fault
+for every 4 KB. With oneDNN TensorFlow uses another allocator, which reuses the
+memory. Each figure is of a separate process; processes alternate.
 
-The second command writes to hours.csv how much memory a process holds as it
-repeats one case, every five minutes.
+The second command repeats one case, and writes the memory of its process to
+hours.csv every five minutes.
 """
 
 import argparse
@@ -64,11 +64,13 @@ _CALLS = 15
 
 
 def main() -> None:
-  """Counts what the table lacks, or one case in this process."""
+  """Counts the cases that the table lacks, or one case in this process."""
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-  parser.add_argument('--rounds', type=int, default=3)
-  parser.add_argument('--case', choices=list(CALLS))
-  parser.add_argument('--minutes', type=float, default=0)
+  parser.add_argument('--rounds', type=int, default=3, help='Timed rounds.')
+  parser.add_argument('--case', choices=list(CALLS), help='Only this case.')
+  parser.add_argument(
+    '--minutes', type=float, default=0, help='Writes hours.csv.'
+  )
   values = parser.parse_args()
   if values.minutes:
     watch(values.case or 'fit', values.minutes)
@@ -85,7 +87,7 @@ def main() -> None:
 
 
 def start(case: str, environment: dict[str, str]) -> list[str]:
-  """The figures of a case in a process with these variables."""
+  """Returns the figures of a case in a process with these variables."""
   process = subprocess.run(
     [sys.executable, __file__, '--case', case],
     env=os.environ | environment,
@@ -97,7 +99,7 @@ def start(case: str, environment: dict[str, str]) -> list[str]:
 
 
 def count(case: str) -> tuple[float, float, int, int]:
-  """Milliseconds and page faults a call; MB that are held now, and at most."""
+  """Returns milliseconds and page faults per call, and MB as `memory`."""
   call = CALLS[case]()
   for _ in range(3):
     call()
@@ -108,11 +110,11 @@ def count(case: str) -> tuple[float, float, int, int]:
     seconds.append(time.perf_counter() - begin)
   faults = (_faults() - before) / _CALLS
   milliseconds = round(1e3 * statistics.median(seconds), 2)
-  return milliseconds, round(faults, 1), *held()
+  return milliseconds, round(faults, 1), *memory()
 
 
-def held() -> tuple[int, int]:
-  """Megabytes that this process holds now, and the most that it has held."""
+def memory() -> tuple[int, int]:
+  """Returns the current and the largest resident megabytes of this process."""
   status = pathlib.Path('/proc/self/status').read_text(encoding='utf-8')
   resident, largest = (
     int(status.partition(name)[2].split()[0]) // 1000
@@ -122,7 +124,7 @@ def held() -> tuple[int, int]:
 
 
 def watch(case: str, minutes: float) -> None:
-  """Repeats a case for so long; a row of hours.csv every five minutes."""
+  """Repeats a case; adds a row to hours.csv every five minutes."""
   call = CALLS[case]()
   call()
   switch = os.environ.get('TF_ENABLE_ONEDNN_OPTS', 'default')
@@ -131,7 +133,7 @@ def watch(case: str, minutes: float) -> None:
   while row_at <= minutes:
     passed = (time.monotonic() - begin) / 60
     if passed >= row_at:
-      row = (switch, case, round(passed, 1), calls, *held())
+      row = (switch, case, round(passed, 1), calls, *memory())
       measure.append(HOURS, HOURS_COLUMNS, (measure.processor(), *row))
       row_at += MINUTES_BETWEEN_ROWS
     call()
@@ -139,7 +141,7 @@ def watch(case: str, minutes: float) -> None:
 
 
 def copy_call():
-  """Copies 64 MB, as what others are compared with."""
+  """Copies 64 MB, for comparison."""
   import tensorflow as tf
 
   gradient = tf.random.stateless_normal([_ELEMENTS], [0, 1])
@@ -149,7 +151,7 @@ def copy_call():
 
 
 def decode_call():
-  """Decodes 64 MB of ternary codes by the kernels."""
+  """Decodes ternary codes to 64 MB with the native kernels."""
   import tensorflow as tf
 
   from terngrad.codec.methods import registry
@@ -168,7 +170,7 @@ def decode_call():
 
 
 def fit_call():
-  """A step of `fit` of 38 million parameters, ternary, batch 8."""
+  """Runs a ternary step of `fit`: 38 million parameters, batch size 8."""
   import keras
   import numpy as np
 
@@ -188,7 +190,7 @@ def fit_call():
 
 
 def towers_call():
-  """A step of `terngrad.Trainer`: AlexNet, two workers of 2, ternary."""
+  """Runs a ternary step of `terngrad.Trainer`: AlexNet, two workers of 2."""
   import numpy as np
 
   import terngrad

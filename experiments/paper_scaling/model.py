@@ -1,16 +1,16 @@
 """The paper's scaling figure, re-created, as model.csv and model.svg.
 
-A step is computing and the wire. Computing is that of the bar of 4 GPUs, which
-are one machine. Between machines a gradient travels once where there are two of
-them, and twice (to servers and back) where there are more: `transfers`. float32
-takes 32 bits an element each time; of ternary the bits, and of both a time that
-every transfer waits, are fitted, and so is the bandwidth: four numbers a
-cluster, by the least sum of squared errors of images a second, relative.
+A step consists of computing and transfers. The computing time is that of the
+bar of 4 GPUs, which are one machine. A gradient is sent once between two
+machines, and twice (to servers and back) between more: `transfers`. float32
+takes 32 bits per element and transfer. Fitted per cluster are the bits of
+ternary, the bandwidth, and a waiting time per transfer, equal for both codes:
+they minimize the sum of squared relative errors of images per second.
 
-Beside it stands what `terngrad plan` says of this project's own exchanges on
-the same machines, which code their gradients for free there: the sums of a
-machine's GPUs, between machines. Of the bars it takes the computing of each
-code, with 4 GPUs, and the bandwidth.
+The figure also has the predictions of `terngrad plan` for this project's
+exchanges between the same machines, which send the sums of their GPUs'
+gradients. Coding is free in these predictions. The computing time of each code
+with 4 GPUs and the bandwidth are those of the bars.
 """
 
 import math
@@ -26,9 +26,9 @@ from terngrad.measure.planning import model
 HERE = pathlib.Path(__file__).parent
 GPUS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
 A_MACHINE = 4
-# Parameters, and images a GPU and step. Of AlexNet 256 are inferred: with them
-# float32's bars of two machines are one transfer at 0.9 Gbit/s, as those of the
-# other nets are; with 128 they were one at 1.8, on links of 1.
+# Parameters, and images per GPU and step. AlexNet's 256 are inferred: with 256
+# float32's bars of two machines fit one transfer at 0.9 Gbit/s, as those of the
+# other nets do; with 128 they would need 1.8 Gbit/s, on links of 1 Gbit/s.
 NETS = {
   'AlexNet': (61.1e6, 256),
   'GoogLeNet': (6.6e6, 64),
@@ -36,18 +36,18 @@ NETS = {
 }
 CODES = {'float32': 'identity', 'ternary': 'ternary'}
 FREE = model.Coding(0.0, 0.0, 0.0)
-# What stands beside the bars.
+# Markers of the predictions over the bars.
 MARKS = {'fit': 'C0o', 'plan': 'C1^'}
 
 
 def transfers(gpus):
-  """How often a gradient travels."""
+  """Returns how often a gradient is sent between machines."""
   machines = gpus // A_MACHINE
   return 0 if machines < 2 else 1 if machines == 2 else 2
 
 
 def bars():
-  """A row for every published bar, with its seconds of computing."""
+  """Returns a row for every published bar, with its seconds of computing."""
   wide = pd.read_csv(HERE / 'published.csv')
   rows = wide.melt(
     ['cluster', 'net', 'code'], var_name='gpus', value_name='paper'
@@ -64,8 +64,8 @@ def bars():
   return rows
 
 
-def fitted(rows):
-  """(seconds an element and bit, bits of ternary, seconds a transfer waits)."""
+def fit(rows):
+  """Returns (seconds per bit, bits of ternary, seconds a transfer waits)."""
   far = rows[rows['gpus'] > A_MACHINE]
   times = far['gpus'].map(transfers).to_numpy()
   size = far['net'].map(lambda net: NETS[net][0]).to_numpy()
@@ -80,20 +80,20 @@ def fitted(rows):
   return found[0], found[1] / found[0], max(0.0, found[2])
 
 
-def modelled(rows):
-  """The rows of a cluster with images/s by the fit and by `terngrad plan`."""
-  second, bits, wait = fitted(rows)
+def predict(rows):
+  """Adds images/s by the fit and by `terngrad plan` to a cluster's rows."""
+  second, bits, wait = fit(rows)
   rate = 1 / second
   print(
     f'{rows["cluster"].iloc[0]}: {rate / 1e9:.2f} Gbit/s, ternary {bits:.2f} '
-    f'bits a transfer, {1e3 * wait:.0f} ms a transfer'
+    f'bits/element, {1e3 * wait:.0f} ms wait per transfer'
   )
   by_fit, by_plan = [], []
   for row in rows.itertuples():
     size, _ = NETS[row.net]
-    own = 32 if row.code == 'float32' else bits
+    width = 32 if row.code == 'float32' else bits
     times = transfers(row.gpus)
-    step = row.computing + times * (own * size * second + wait)
+    step = row.computing + times * (width * size * second + wait)
     by_fit.append(row.images / step)
     machines = max(1, row.gpus // A_MACHINE)
     network = model.Network(rate, 5e-5, machines)
@@ -107,21 +107,21 @@ def modelled(rows):
 
 
 def draw(rows):
-  """A panel a cluster and net: images/s; below, how much faster ternary is."""
+  """Draws images/s, and below the speed-up of ternary, by cluster and net."""
   page = figure.Figure(figsize=(11, 12), layout='constrained')
   clusters = rows['cluster'].unique()
   panels = page.subplots(2 * len(clusters), len(NETS), sharex=True)
-  places = np.arange(len(GPUS))
+  positions = np.arange(len(GPUS))
   for i, cluster in enumerate(clusters):
     rates, ratios = panels[2 * i : 2 * i + 2]
     for above, below, net in zip(rates, ratios, NETS, strict=True):
-      own = rows[(rows['cluster'] == cluster) & (rows['net'] == net)]
+      part = rows[(rows['cluster'] == cluster) & (rows['net'] == net)]
       codes = {
-        code: own[own['code'] == code].set_index('gpus') for code in CODES
+        code: part[part['code'] == code].set_index('gpus') for code in CODES
       }
-      _draw_rates(above, places, codes)
-      _draw_ratios(below, places, codes)
-      above.set(title=f'{net}, {cluster}', xticks=places, xticklabels=GPUS)
+      _draw_rates(above, positions, codes)
+      _draw_ratios(below, positions, codes)
+      above.set(title=f'{net}, {cluster}', xticks=positions, xticklabels=GPUS)
     rates[0].set_ylabel('images/s')
     ratios[0].set_ylabel('ternary over float32')
   for axes in panels[-1]:
@@ -131,45 +131,45 @@ def draw(rows):
   return page
 
 
-def _draw_rates(axes, places, codes):
-  """Images/s of both codes: the paper's bars side by side, and marks."""
-  for side, colour, (code, own) in zip(
+def _draw_rates(axes, positions, codes):
+  """Draws images/s of both codes: bars of the paper, and predictions."""
+  for side, colour, (code, part) in zip(
     (-0.2, 0.2), ('lightgrey', 'darkgrey'), codes.items(), strict=True
   ):
     axes.bar(
-      places + side, own['paper'], 0.4, color=colour, label=f'paper, {code}'
+      positions + side, part['paper'], 0.4, color=colour, label=f'paper, {code}'
     )
     for name, mark in MARKS.items():
-      axes.plot(places + side, own[name], mark, markersize=4)
+      axes.plot(positions + side, part[name], mark, markersize=4)
   axes.set_yscale('log')
 
 
-def _draw_ratios(axes, places, codes):
-  """How many times as fast ternary is."""
+def _draw_ratios(axes, positions, codes):
+  """Draws the speed-up of ternary over float32."""
   one, two = codes['ternary'], codes['float32']
   ratio = one['paper'] / two['paper']
-  axes.bar(places, ratio, color='lightgrey', label='paper')
+  axes.bar(positions, ratio, color='lightgrey', label='paper')
   for name, mark in MARKS.items():
-    axes.plot(places, one[name] / two[name], mark, label=name)
+    axes.plot(positions, one[name] / two[name], mark, label=name)
   axes.axhline(1, color='black', linewidth=0.5)
 
 
 def main():
   """Writes both files and prints the errors."""
   rows = pd.concat(
-    [modelled(own) for _, own in bars().groupby('cluster', sort=False)],
+    [predict(part) for _, part in bars().groupby('cluster', sort=False)],
     ignore_index=True,
   )
   rows.round(4).to_csv(HERE / 'model.csv', index=False)
   with mpl.rc_context({'svg.hashsalt': 'model.svg'}):
     draw(rows).savefig(HERE / 'model.svg', metadata={'Date': None})
   far = rows[rows['gpus'] > A_MACHINE]
-  for cluster, own in far.groupby('cluster', sort=False):
+  for cluster, part in far.groupby('cluster', sort=False):
     for error in [f'error of {name}' for name in MARKS]:
-      size = own[error].abs()
-      worst = own.loc[size.idxmax()]
+      size = part[error].abs()
+      worst = part.loc[size.idxmax()]
       print(
-        f'{cluster}, {error}: median {size.median():.1%}, the worst '
+        f'{cluster}, {error}: median {size.median():.1%}, worst '
         f'{worst[error]:+.1%} ({worst["net"]}, {worst["code"]}, '
         f'{worst["gpus"]} GPUs)'
       )

@@ -1,11 +1,11 @@
-"""What `terngrad plan` says beside steps that were measured: planned.csv, .svg.
+"""Compares `terngrad plan` with measured steps; writes planned.csv and .svg.
 
-`parameters/NET.json` is what `terngrad plan --fitted_to` made of two hosts at
-1,000 and at 100 Mbit/s. All hosts are of one machine with two cores, so that of
-three or four each has a smaller part of a core: computing and coding count 1.5
-and 2 times. `measured/NET_HOSTS_RATE.csv` is a table of `terngrad measure
-exchange --real`; without it the plan stands alone, as it was written down
-before the measurement.
+`parameters/NET.json` was written by `terngrad plan --fitted_to` from steps of
+two hosts at 1,000 and at 100 Mbit/s. All hosts share one machine with two
+cores, so each of three or four hosts has less than a core: computing and coding
+are multiplied by 1.5 and 2. `measured/NET_HOSTS_RATE.csv` is a table of
+`terngrad measure exchange --real`. A step without such a table has a prediction
+only, as it was recorded before the measurement.
 """
 
 import pathlib
@@ -20,50 +20,50 @@ from terngrad.measure.processes import exchanges
 HERE = pathlib.Path(__file__).parent
 CORES = 2
 FITTED = [(2, 1000), (2, 100)]
-THIN = (
+COMPRESSED = (
   'ternary',
   'minmax:bits=4',
   'error_feedback+stc',
   'error_feedback+powersgd:rank=1',
 )
-# (hosts, Mbit/s) and codes of what was not fitted.
+# Predicted steps that are not fitted: codecs by (hosts, Mbit/s).
 PLANNED = {
   'lenet': {
-    (2, 10): ('identity', 'fp16', *THIN),
-    (3, 100): ('identity', 'fp16', *THIN),
-    (4, 1000): ('identity', 'fp16', *THIN),
-    (3, 10): THIN,
-    (4, 10): THIN,
+    (2, 10): ('identity', 'fp16', *COMPRESSED),
+    (3, 100): ('identity', 'fp16', *COMPRESSED),
+    (4, 1000): ('identity', 'fp16', *COMPRESSED),
+    (3, 10): COMPRESSED,
+    (4, 10): COMPRESSED,
   },
   'single_column_alexnet': {
-    (2, 10): ('ternary', *THIN[2:]),
-    (2, 300): ('identity', 'fp16', *THIN),
-    (3, 100): THIN,
-    (4, 1000): ('fp16', *THIN),
-    (3, 10): THIN[2:],
+    (2, 10): ('ternary', *COMPRESSED[2:]),
+    (2, 300): ('identity', 'fp16', *COMPRESSED),
+    (3, 100): COMPRESSED,
+    (4, 1000): ('fp16', *COMPRESSED),
+    (3, 10): COMPRESSED[2:],
   },
   'resnet_v1_50': {
-    (2, 10): ('ternary', *THIN[2:]),
-    (3, 100): THIN,
-    (4, 1000): ('fp16', *THIN),
+    (2, 10): ('ternary', *COMPRESSED[2:]),
+    (3, 100): COMPRESSED,
+    (4, 1000): ('fp16', *COMPRESSED),
   },
   'vgg_a': {
-    (2, 10): THIN[2:],
-    (2, 300): ('fp16', *THIN),
-    (3, 100): ('ternary', *THIN[2:]),
-    (4, 1000): THIN,
+    (2, 10): COMPRESSED[2:],
+    (2, 300): ('fp16', *COMPRESSED),
+    (3, 100): ('ternary', *COMPRESSED[2:]),
+    (4, 1000): COMPRESSED,
   },
 }
 
 
-def of_net(net, planned):
-  """A row for every step, planned and, where it is there, measured."""
+def compare(net, planned):
+  """Returns a row for every step: predicted and, if known, measured."""
   known = parameters_lib.read(HERE / 'parameters' / f'{net}.json')
   shapes = exchanges.subject(net, real=False).shapes
   rows = []
   for hosts, rate in [*FITTED, *planned]:
     share = max(1.0, hosts / CORES)
-    own = known._replace(
+    shared = known._replace(
       computing=share * known.computing, coding=share * known.coding
     )
     table = HERE / 'measured' / f'{net}_{hosts}_{rate}mbit.csv'
@@ -80,7 +80,7 @@ def of_net(net, planned):
           'Mbit/s': rate,
           'codec': code,
           'fitted': is_fitted,
-          'planned': own.plan(code, shapes, rate * 1e6, hosts).step,
+          'planned': shared.plan(code, shapes, rate * 1e6, hosts).step,
           'measured': found.get(code),
         }
       )
@@ -88,18 +88,18 @@ def of_net(net, planned):
 
 
 def draw(rows):
-  """Planned over measured seconds."""
+  """Draws planned over measured seconds."""
   page = figure.Figure(figsize=(7, 6), layout='constrained')
   axes = page.subplots()
-  for net, own in rows.groupby('net', sort=False):
+  for net, steps in rows.groupby('net', sort=False):
     (line,) = axes.loglog(
-      *(own[own['fitted']][name] for name in ('measured', 'planned')),
+      *(steps[steps['fitted']][name] for name in ('measured', 'planned')),
       'o',
       fillstyle='none',
       label=f'{net}, fitted',
     )
     axes.loglog(
-      *(own[~own['fitted']][name] for name in ('measured', 'planned')),
+      *(steps[~steps['fitted']][name] for name in ('measured', 'planned')),
       'o',
       color=line.get_color(),
       label=f'{net}, not fitted',
@@ -111,14 +111,14 @@ def draw(rows):
   return page
 
 
-def told(name, rows):
-  """A line on the errors of some rows; what they are in magnitude."""
+def print_errors(name, rows):
+  """Prints the median and the largest absolute error of some rows."""
   size = rows['error'].abs().dropna()
   if not len(size):
     return
   worst = rows.loc[size.idxmax()]
   print(
-    f'{name}: {len(size)} steps, median error {size.median():.1%}, the worst '
+    f'{name}: {len(size)} steps, median error {size.median():.1%}, worst '
     f'{worst["error"]:+.1%} ({worst["codec"]}, {worst["net"]}, '
     f'{worst["hosts"]} hosts, {worst["Mbit/s"]} Mbit/s)'
   )
@@ -127,18 +127,18 @@ def told(name, rows):
 def main():
   """Writes both files and prints the errors."""
   rows = pd.DataFrame(
-    sum((of_net(net, planned) for net, planned in PLANNED.items()), [])
+    sum((compare(net, planned) for net, planned in PLANNED.items()), [])
   )
   rows['error'] = rows['planned'] / rows['measured'] - 1
   rows.round(5).to_csv(HERE / 'planned.csv', index=False)
   with mpl.rc_context({'svg.hashsalt': 'planned.svg'}):
     draw(rows).savefig(HERE / 'planned.svg', metadata={'Date': None})
-  told('fitted', rows[rows['fitted']])
-  told('not fitted', rows[~rows['fitted']])
-  for (net, hosts, rate), own in rows.groupby(
+  print_errors('fitted', rows[rows['fitted']])
+  print_errors('not fitted', rows[~rows['fitted']])
+  for (net, hosts, rate), steps in rows.groupby(
     ['net', 'hosts', 'Mbit/s'], sort=False
   ):
-    told(f'{net}, {hosts} hosts, {rate} Mbit/s', own)
+    print_errors(f'{net}, {hosts} hosts, {rate} Mbit/s', steps)
 
 
 if __name__ == '__main__':

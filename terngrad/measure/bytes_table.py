@@ -41,9 +41,9 @@ def table(
 def _row(
   text: str, shapes: Sequence[Sequence[int]], workers: int
 ) -> dict[str, str | float]:
-  codec = gradient_codecs.of_text(text, shapes, workers)
+  codec = gradient_codecs.build(text, shapes, workers)
   rounds = [codec.messages(number) for number in range(codec.num_rounds)]
-  messages = [message for own in rounds for message in own]
+  messages = [message for group in rounds for message in group]
   costs = [algorithms.sent_words(m, workers, workers) for m in messages]
   chosen = algorithms.choices(messages, workers, workers)
   # A message's first algorithm is gather, unless the message is scattered.
@@ -62,7 +62,7 @@ def _row(
     'by': ', '.join(dict.fromkeys(chosen)),
     'push': _megabytes(sum(m.expected_words for m in messages)),
     'pull': _megabytes(
-      sum(totals.Totals(own, workers, 1).bits() / 32 for own in rounds)
+      sum(totals.Totals(group, workers, 1).bits() / 32 for group in rounds)
     ),
   }
 

@@ -62,8 +62,8 @@ def cases(sizes: Sequence[str], names: Sequence[str]) -> dict[str, Shapes]:
       size = float(text)
     if size < 1 or size % 1:
       raise errors.ConfigError(
-        f'sizes: expected whole numbers >= 1, received {text!r}. Write for '
-        'example 1e6.'
+        f'sizes: expected whole numbers >= 1, received {text!r}. An example is '
+        '1e6.'
       )
     found[f'{int(size):.3g}'] = [(int(size),)]
   for name in names:
@@ -111,9 +111,9 @@ def measure(
       quality[rival.name, 'rival'] = {'bits_by_length': rival.bits}
   copy = timing.memory_copy(size, times)
   works: dict[tuple[str, ...], tuple[timing.Job, int]] = {_COPY: (copy, times)}
-  for kind, of_kind in jobs.items():
-    works |= {(*kind, work): (job, times) for work, job in of_kind.items()}
-  seconds = timing.in_turns(works, rounds)
+  for kind, kind_jobs in jobs.items():
+    works |= {(*kind, work): (job, times) for work, job in kind_jobs.items()}
+  seconds = timing.alternate(works, rounds)
   return [
     {
       'gradient': name,
@@ -181,7 +181,7 @@ def chart(measured: pd.DataFrame) -> figure.Figure:
       )
     axis.axhline(1, color='black', linewidth=0.5)
     axis.set_xlabel('elements')
-    axis.set_title(f'{work}: time over that of a memory copy')
+    axis.set_title(f'{work}: time relative to a memory copy')
     axis.grid(alpha=0.3)
   axis.legend(fontsize='x-small')
   return page

@@ -67,30 +67,32 @@ def jobs(
   probe, encode = _program(codec, codec.probe), _program(codec, codec.encode)
   decode = _program(
     codec,
-    lambda words, own: codec.decode_sum([words], own, shapes, 1.0 / WORKERS),
+    lambda words, probes: codec.decode_sum(
+      [words], probes, shapes, 1.0 / WORKERS
+    ),
   )
   key = random_bits.seed_key(1)
 
   def probe_and_encode(i: tf.Tensor, *gradients: tf.Tensor) -> list[tf.Tensor]:
-    own = probe(list(gradients))
-    one_key = _in_first_stratum(key + tf.cast(i, tf.uint32))
-    return [encode(list(gradients), own, own, one_key)]
+    probes = probe(list(gradients))
+    one_key = _add_stratum(key + tf.cast(i, tf.uint32))
+    return [encode(list(gradients), probes, probes, one_key)]
 
-  own = probe(gradients)
-  words = encode(gradients, own, own, _in_first_stratum(key))[tf.newaxis]
+  probes = probe(gradients)
+  words = encode(gradients, probes, probes, _add_stratum(key))[tf.newaxis]
   several = tf.tile(words, [WORKERS, 1])
-  ends = _updates(codec, words, own, shapes)
+  ends = _updates(codec, words, probes, shapes)
 
   def decode_payload(i: tf.Tensor, *payload: tf.Tensor) -> list[tf.Tensor]:
     del i
     return decode(*payload)
 
   return {
-    'probe': timing.repeated(lambda i, *g: [probe(list(g))], times, *gradients),
-    'encode': timing.repeated(probe_and_encode, times, *gradients),
-    'decode': timing.repeated(decode_payload, times, words, own),
-    'decode_sum': timing.repeated(decode_payload, times, several, own),
-    **{name: timing.repeated(end, times) for name, end in ends.items()},
+    'probe': timing.repeat(lambda i, *g: [probe(list(g))], times, *gradients),
+    'encode': timing.repeat(probe_and_encode, times, *gradients),
+    'decode': timing.repeat(decode_payload, times, words, probes),
+    'decode_sum': timing.repeat(decode_payload, times, several, probes),
+    **{name: timing.repeat(end, times) for name, end in ends.items()},
   }
 
 
@@ -106,7 +108,7 @@ def _program(codec: coded.Code, function: Callable[_P, _T]) -> Callable[_P, _T]:
 def _updates(
   codec: coded.Code,
   words: tf.Tensor,
-  own: tf.Tensor,
+  probes: tf.Tensor,
   shapes: list[tf.TensorShape],
 ) -> dict[str, Callable[[tf.Tensor], list[tf.Tensor]]]:
   """Returns jobs that decode two workers' words and update parameters."""
@@ -120,7 +122,7 @@ def _updates(
   update = updates.Update(replica, optimizer, None)
   parts = [tf.tile(words, [2, 1])]
   rates = tf.constant(1e-3), tf.constant(0.0)
-  decode = _program(codec, lambda: codec.decode_sum(parts, own, shapes, 0.5))
+  decode = _program(codec, lambda: codec.decode_sum(parts, probes, shapes, 0.5))
 
   def decode_and_update(i: tf.Tensor) -> list[tf.Tensor]:
     update(decode(), [], (tf.cast(i, tf.int64), *rates))
@@ -134,13 +136,13 @@ def _updates(
     del i
     tensors = fused_updates.of(replica, optimizer)
     piece = method.Piece(0, parts)
-    ops.fused_update(digits, piece, own, 0.5, tensors, rates)
+    ops.fused_update(digits, piece, probes, 0.5, tensors, rates)
     return [rates[0]]
 
   return {'update': decode_and_update, 'fused_update': fused_update}
 
 
-def _in_first_stratum(key: tf.Tensor) -> tf.Tensor:
+def _add_stratum(key: tf.Tensor) -> tf.Tensor:
   """Extends uint32 [2] to [3]; codecs without strata ignore the third."""
   return tf.concat([key, [0]], axis=0)
 
@@ -158,9 +160,9 @@ def quality(
   shapes = [gradient.shape for gradient in gradients]
 
   def send(key: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-    own = codec.probe(gradients)
-    words = codec.encode(gradients, own, own, key)
-    return own, words, codec.decode_sum([words[tf.newaxis]], own, shapes)
+    probes = codec.probe(gradients)
+    words = codec.encode(gradients, probes, probes, key)
+    return probes, words, codec.decode_sum([words[tf.newaxis]], probes, shapes)
 
   # A partial avoids retracing warnings, as in `_program`.
   program = tf.function(functools.partial(send), jit_compile=codec.compiled)
@@ -169,24 +171,24 @@ def quality(
   total, squares, error = np.zeros(size), np.zeros(size), 0.0
   for draw in range(draws):
     key = random_bits.fold_in(random_bits.seed_key(2), tf.constant(draw))
-    own, words, decoded = program(_in_first_stratum(key))
+    probes, words, decoded = program(_add_stratum(key))
     values = np.concatenate([np.ravel(d) for d in decoded])
     total += values
     squares += np.square(values, dtype=np.float64)
     error += np.sum(np.square(values - flat)) / np.sum(np.square(flat)) / draws
   if codec.group_size:
     sizes = [shape.num_elements() for shape in shapes]
-    limits = planes.spread_groups(own, sizes, codec.group_size).numpy()
+    limits = planes.spread_groups(probes, sizes, codec.group_size).numpy()
   else:
-    limits = np.repeat(own, [shape.num_elements() for shape in shapes])
+    limits = np.repeat(probes, [shape.num_elements() for shape in shapes])
   quantizer = codec.quantizer
   aim = np.clip(flat, -limits, limits) if quantizer else flat
   variance = (squares / draws - np.square(total / draws)) / (draws - 1)
   excess = np.sum(np.sign(aim) * (total / draws - aim))
   spread = np.sqrt(np.sum(np.maximum(variance, 0.0)))
   return Quality(
-    bits_by_formula=codec.bits(size, WORKERS, own.shape[0]) / size,
-    bits_by_length=32 * (int(codec.sent_words(words)) + own.shape[0]) / size,
+    bits_by_formula=codec.bits(size, WORKERS, probes.shape[0]) / size,
+    bits_by_length=32 * (int(codec.sent_words(words)) + probes.shape[0]) / size,
     entropy=_entropy(values, limits) if quantizer else float('nan'),
     error=error,
     bias=excess / spread if quantizer and spread else float('nan'),

@@ -50,8 +50,9 @@ def compare(measured: _Timed, reference: _Timed, rounds: int) -> Compared:
     rounds: >= 1.
   """
   seconds = [(_seconds(measured), _seconds(reference)) for _ in range(rounds)]
-  own, other = map(statistics.median, zip(*seconds, strict=True))
-  return Compared(statistics.median(a / b for a, b in seconds), (own, other))
+  first, second = map(statistics.median, zip(*seconds, strict=True))
+  ratio = statistics.median(a / b for a, b in seconds)
+  return Compared(ratio, (first, second))
 
 
 def _seconds(act: _Timed) -> float:

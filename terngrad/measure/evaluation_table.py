@@ -68,7 +68,7 @@ def _compare(
     for images, _ in examples:
       bare(images)
 
-  seconds = timing.in_turns(
+  seconds = timing.alternate(
     {'evaluator': (score, total), 'bare model': (only_call, total)}, rounds
   )
   speeds = 1 / pd.DataFrame(seconds).median()

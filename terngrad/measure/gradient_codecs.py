@@ -9,7 +9,7 @@ from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
 
 
-def of_text(
+def build(
   text: str, shapes: Iterable[Sequence[int]], num_workers: int
 ) -> gradients.GradientCodec:
   """Builds the codec, without native kernels.

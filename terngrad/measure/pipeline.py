@@ -98,19 +98,19 @@ def compare(
       for net in nets
       for storage in storages
     }
-    bare = _bare(jpegs, load)
-    measure = functools.partial(_rate, load)
+    bare = _plain_decoding(jpegs, load)
+    measure = functools.partial(_images_per_second, load)
     found = Rates([], {key: [] for key in streams})
     for _ in range(rounds):
       # Plain decoding runs before and after, in case the machine slows down.
       for key, stream in streams.items():
-        before, own, after = measure(bare), measure(stream), measure(bare)
+        before, rate, after = measure(bare), measure(stream), measure(bare)
         found.bare.extend((before, after))
-        found.pipelines[key].append((own, own * 2 / (before + after)))
+        found.pipelines[key].append((rate, rate * 2 / (before + after)))
   return found
 
 
-def _rate(load: Load, stream: tf.data.Dataset) -> float:
+def _images_per_second(load: Load, stream: tf.data.Dataset) -> float:
   """Measures the images per second of `load.batches` batches."""
   # A new iterator: one created earlier would fill its buffers while waiting.
   iterator = iter(stream)
@@ -122,7 +122,7 @@ def _rate(load: Load, stream: tf.data.Dataset) -> float:
   return load.batches * load.batch_size / (time.perf_counter() - begin)
 
 
-def _bare(jpegs: list[bytes], load: Load) -> tf.data.Dataset:
+def _plain_decoding(jpegs: list[bytes], load: Load) -> tf.data.Dataset:
   y, x = (int(side * (1 - _CROP) / 2) for side in (HEIGHT, WIDTH))
 
   def decode(jpeg: tf.Tensor) -> tf.Tensor:
@@ -141,7 +141,7 @@ def _bare(jpegs: list[bytes], load: Load) -> tf.data.Dataset:
 def _pipeline(
   folder: pathlib.Path, storage: str, net: str, load: Load
 ) -> tf.data.Dataset:
-  delivery = factory.ReadOptions(
+  options = factory.ReadOptions(
     image_size=load.image_size,
     batch_size=load.batch_size,
     training=True,
@@ -151,7 +151,7 @@ def _pipeline(
   # A database does not store the number of classes.
   num_classes = 1 if storage == 'database' else None
   stream, _ = factory.load(
-    STORAGES[storage], folder / storage, _SPLIT, delivery, num_classes
+    STORAGES[storage], folder / storage, _SPLIT, options, num_classes
   )
   return stream
 
@@ -169,7 +169,7 @@ def photographs(source_dir: str, count: int) -> list[bytes]:
   """
   if not source_dir:
     random = np.random.default_rng(0)
-    return [_jpeg(_made_up(random)) for _ in range(count)]
+    return [_jpeg(_synthetic_pixels(random)) for _ in range(count)]
   paths = sorted(
     path
     for path in pathlib.Path(source_dir).rglob('*')
@@ -188,12 +188,12 @@ def photographs(source_dir: str, count: int) -> list[bytes]:
   except tf.errors.OpError as error:
     raise errors.DataError(
       f'{source_dir}: expected JPEG files; received "{error.message}". Move '
-      'what is none to another folder.'
+      'files that are not JPEGs to another folder.'
     ) from error
   return [jpegs[i % len(jpegs)] for i in range(count)]
 
 
-def _made_up(random: np.random.Generator) -> tf.Tensor:
+def _synthetic_pixels(random: np.random.Generator) -> tf.Tensor:
   """Returns coarse and fine noise that compresses like a photograph."""
   coarse = random.uniform(0, 255, [6, 8, 3]).astype(np.float32)
   fine = random.normal(0, 12, [HEIGHT // 2, WIDTH // 2, 3])
@@ -217,8 +217,8 @@ def _write(
     for number, jpeg in enumerate(jpegs):
       (images / f'{number:06d}.jpg').write_bytes(jpeg)
   if 'database' in storages:
-    own = catalog.find(STORAGES['folder'])
-    stored = write_db.images_of(own, folder / 'folder', _SPLIT)
+    data_set = catalog.find(STORAGES['folder'])
+    stored = write_db.images_of(data_set, folder / 'folder', _SPLIT)
     (folder / 'database').mkdir()
     write_db.write(stored, folder / 'database' / _SPLIT)
   if 'records' in storages:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from terngrad.measure import timing
 
 _CLIP_FACTOR = 2.5
-_PLACES = 20
+_DIGITS = 20
 
 
 class Rival(NamedTuple):
@@ -38,25 +38,25 @@ def rivals(gradient: tf.Tensor, times: int) -> list[Rival]:
   """
   return [
     _numpy(gradient.numpy(), times),
-    Rival('naive TensorFlow', 32.0, _not_packed(gradient, times, tf.float32)),
-    Rival('int8, as GRACE', 8.0, _not_packed(gradient, times, tf.int8)),
+    Rival('naive TensorFlow', 32.0, _tensorflow(gradient, times, tf.float32)),
+    Rival('int8, as GRACE', 8.0, _tensorflow(gradient, times, tf.int8)),
   ]
 
 
 def _numpy(gradient: np.ndarray, times: int) -> Rival:
   """TernGrad with base-3 words in NumPy on one core, as in research code."""
   rng = np.random.default_rng(1)
-  width = -(-gradient.size // _PLACES)
+  width = -(-gradient.size // _DIGITS)
   scaler = np.float32(_CLIP_FACTOR * gradient.std())
 
   def encode() -> np.ndarray:
     limit = np.float32(_CLIP_FACTOR * gradient.std())
     chance = np.minimum(np.abs(gradient), limit) / limit
-    fires = rng.random(gradient.size, np.float32) < chance
-    digits = np.ones(width * _PLACES, np.uint32)
-    digits[: gradient.size] += (fires * np.sign(gradient)).astype(np.uint32)
+    nonzero = rng.random(gradient.size, np.float32) < chance
+    digits = np.ones(width * _DIGITS, np.uint32)
+    digits[: gradient.size] += (nonzero * np.sign(gradient)).astype(np.uint32)
     words = np.zeros(width, np.uint32)
-    for plane in digits.reshape(_PLACES, width)[::-1]:
+    for plane in digits.reshape(_DIGITS, width)[::-1]:
       words = words * np.uint32(3) + plane
     return words
 
@@ -65,7 +65,7 @@ def _numpy(gradient: np.ndarray, times: int) -> Rival:
   def decode() -> np.ndarray:
     rest = words
     planes = []
-    for _ in range(_PLACES):
+    for _ in range(_DIGITS):
       planes.append(rest % np.uint32(3))
       rest = rest // np.uint32(3)
     digits = np.concatenate(planes)[: gradient.size]
@@ -81,7 +81,7 @@ def _numpy(gradient: np.ndarray, times: int) -> Rival:
   )
 
 
-def _not_packed(
+def _tensorflow(
   gradient: tf.Tensor, times: int, dtype: tf.DType
 ) -> dict[str, timing.Job]:
   """TernGrad in plain TensorFlow operations, one number per element.
@@ -106,6 +106,6 @@ def _not_packed(
     return [tf.cast(codes, tf.float32) * 0.1]
 
   return {
-    'encode': timing.repeated(encode, times, gradient),
-    'decode': timing.repeated(decode, times, *encode(0, gradient)),
+    'encode': timing.repeat(encode, times, gradient),
+    'decode': timing.repeat(decode, times, *encode(0, gradient)),
   }

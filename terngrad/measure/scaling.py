@@ -137,7 +137,7 @@ def _run(words: list[str]) -> tuple[int, str]:
     env=os.environ | signals.environment(),
   ) as process:
     try:
-      said, _ = process.communicate()
+      output, _ = process.communicate()
     except BaseException:
       # Also kill its child processes. After it has ended, its process id may
       # belong to another process.
@@ -145,7 +145,7 @@ def _run(words: list[str]) -> tuple[int, str]:
         signal_guard.kill_below(process.pid)
         process.kill()
       raise
-  return process.returncode, said
+  return process.returncode, output
 
 
 def _speed(
@@ -153,14 +153,14 @@ def _speed(
 ) -> float:
   """Returns the images per second of one run, without its start-up."""
   with tempfile.TemporaryDirectory() as folder:
-    code, said = _run(words(point, command, batch_size, steps, folder))
+    code, output = _run(words(point, command, batch_size, steps, folder))
     if code:
-      last = '\n'.join(said.splitlines()[-10:])
+      last = '\n'.join(output.splitlines()[-10:])
       raise errors.TrainingError(
         f'{point.count} {point.over}, {point.scaling}, {point.codec}: expected '
-        f'a run that ends with 0, received {code}. It said:\n'
+        f'exit code 0, received {code} after these lines:\n'
         f'{last}\n'
-        'Mend that in the command behind `--`.'
+        'Correct the command after `--`.'
       )
     rows = [r for r in records.read(folder) if 'sec_per_batch' in r]
   times = point.count if point.scaling == WEAK else 1
@@ -195,8 +195,10 @@ def chart(rows: pd.DataFrame, title: str) -> figure.Figure:
   kinds = rows.groupby('over', sort=False)
   panels = page.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
   colors = {codec: f'C{i}' for i, codec in enumerate(rows['codec'].unique())}
-  for axes, (over, own) in zip(panels, kinds, strict=True):
-    for (codec, scaling), line in own.groupby(['codec', 'scaling'], sort=False):
+  for axes, (over, panel) in zip(panels, kinds, strict=True):
+    for (codec, scaling), line in panel.groupby(
+      ['codec', 'scaling'], sort=False
+    ):
       axes.plot(
         line['count'],
         line['images/s'],
@@ -204,11 +206,11 @@ def chart(rows: pd.DataFrame, title: str) -> figure.Figure:
         color=colors[codec],
         label=f'{codec}, {scaling}',
       )
-    ideal = np.array([1, own['count'].max()])
-    for one in own[own['count'] == 1].groupby('codec')['images/s'].max():
+    ideal = np.array([1, panel['count'].max()])
+    for one in panel[panel['count'] == 1].groupby('codec')['images/s'].max():
       axes.plot(ideal, one * ideal, color='0.8', zorder=0)
-    axes.set(xlabel=over, ylim=(0, None), xticks=sorted(set(own['count'])))
-  panels[0].set_ylabel('images/s; grey: as many times as fast')
+    axes.set(xlabel=over, ylim=(0, None), xticks=sorted(set(panel['count'])))
+  panels[0].set_ylabel('images/s; grey: linear speed-up')
   panels[-1].legend(fontsize='small')
   page.suptitle(title)
   return page

@@ -70,7 +70,7 @@ def measure(
     kind: (functools.partial(_repeat, step, steps), steps)
     for kind, step in kinds.items()
   }
-  seconds = pd.DataFrame(timing.in_turns(jobs, rounds))
+  seconds = pd.DataFrame(timing.alternate(jobs, rounds))
   ratios = {
     f'to {base}': seconds.div(seconds[base], axis=0).median()
     for base in (_TOWERS, _KERAS)

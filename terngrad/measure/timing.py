@@ -19,7 +19,7 @@ _K = TypeVar('_K', bound=Hashable)
 Job = Callable[[], object]
 
 
-def in_turns(
+def alternate(
   jobs: Mapping[_K, tuple[Job, int]],
   rounds: int,
   warm_up: int = 1,
@@ -38,13 +38,13 @@ def in_turns(
     By name, the seconds per repetition, one value per round.
   """
   seconds: dict[_K, list[float]] = {name: [] for name in jobs}
-  for turn in tqdm.trange(warm_up + rounds, unit='round', disable=None):
+  for number in tqdm.trange(warm_up + rounds, unit='round', disable=None):
     for name, (job, times) in jobs.items():
       if settle:
         job()
       start = time.perf_counter()
       job()
-      if turn >= warm_up:
+      if number >= warm_up:
         seconds[name].append((time.perf_counter() - start) / times)
   return seconds
 
@@ -74,7 +74,7 @@ def memory_copy(num_elements: int, times: int) -> Job:
   return lambda: list(pool.map(copy, sources, targets))
 
 
-def repeated(
+def repeat(
   work: Callable[..., Sequence[tf.Tensor]], times: int, *arguments: tf.Tensor
 ) -> Job:
   """Returns a job of one traced function that repeats some work in a loop.

@@ -64,13 +64,15 @@ def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
       arrays = {key: np.float32(file[key]) for key in file.files}
   except (OSError, ValueError, zipfile.BadZipFile) as error:
     raise refusals.ConfigError(
-      f'{path}: expected a file that dump_gradients wrote, received "{error}".'
+      f'{path}: expected a file of `terngrad report gradients`, received '
+      f'"{error}". Write one with this command, or correct the path.'
     ) from error
   counts = {array.shape[:1] for array in arrays.values()}
   if len(counts) != 1 or counts & {(), (0,)}:
     raise refusals.ConfigError(
-      f'{path}: expected arrays [workers, ...] of the same workers, received '
-      f'the leading axes {sorted(counts)}. Write it with dump_gradients.'
+      f'{path}: expected arrays [workers, ...] with the same number of '
+      f'workers, received the leading axes {sorted(counts)}. Write the file '
+      'with `terngrad report gradients`.'
     )
   return arrays
 
@@ -89,29 +91,29 @@ def errors(text: str, workers: list[np.ndarray], draws: int) -> Errors:
   count = workers[0].shape[0]
   shapes = [values.shape[1:] for values in workers]
   with refusals.as_config_error():
-    code = gradient_codecs.of_text(text, shapes, count)
+    code = gradient_codecs.build(text, shapes, count)
   # Eager: compiling a codec takes longer than a hundred draws.
   code = bucketing.on_kernels(code)
   each = [[tf.constant(v[worker]) for v in workers] for worker in range(count)]
   flat = np.stack([code.flatten(values) for values in each]).astype(np.float64)
-  aim = flat.mean(axis=0)
+  exact_mean = flat.mean(axis=0)
   energy = np.square(flat).sum() / count
-  rows, moved = [], np.zeros_like(aim)
+  rows, error_sum = [], np.zeros_like(exact_mean)
   for draw in range(draws):
     taken = stepping.Workers(code, count).take(code, each, draw)
     decoded = code.flatten(taken.means).numpy().astype(np.float64)
-    moved += decoded - aim
+    error_sum += decoded - exact_mean
     rows.append(
       {
         'bits': _bits(code, taken),
         'one': _error_of_one(code, taken, flat) / energy / count,
-        'mean': np.square(decoded - aim).sum() / energy,
-        'along': decoded @ aim / (aim @ aim),
+        'mean': np.square(decoded - exact_mean).sum() / energy,
+        'along': decoded @ exact_mean / (exact_mean @ exact_mean),
       }
     )
   found = pd.DataFrame(rows)
   means, standard_errors = found.mean(skipna=False), found.sem(skipna=False)
-  common = np.square(moved / draws).sum() / energy
+  common = np.square(error_sum / draws).sum() / energy
   excess = draws * common - means['mean']
   return Errors(
     bits=means['bits'],
@@ -139,10 +141,10 @@ def _error_of_one(
   """Returns the sum of the workers' squared errors; NaN if not available."""
   total = 0.0
   for worker, gradient in enumerate(flat):
-    own = taken.estimate(code, worker)
-    if own is None:
+    estimate = taken.estimate(code, worker)
+    if estimate is None:
       return np.nan
-    total += np.square(own.numpy() - gradient).sum()
+    total += np.square(estimate.numpy() - gradient).sum()
   return total
 
 
@@ -182,10 +184,10 @@ def chart(measured: pd.DataFrame) -> figure.Figure:
   axes = page.subplots(1, len(panels), squeeze=False)[0]
   for axis, (name, rows) in zip(axes, panels, strict=True):
     for _, row in rows.iterrows():
-      place = row['bits'], row['mean']
-      axis.loglog(*place, 'o')
-      axis.annotate(row['codec'], place, fontsize='x-small')
-    axis.set_xlabel('bits an element')
+      point = row['bits'], row['mean']
+      axis.loglog(*point, 'o')
+      axis.annotate(row['codec'], point, fontsize='x-small')
+    axis.set_xlabel('bits/element')
     axis.set_ylabel("squared error of the mean / a worker's mean square")
     axis.set_title(name)
     axis.grid(alpha=0.3)

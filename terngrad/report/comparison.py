@@ -44,7 +44,7 @@ def read(folder: str) -> Run:
   if losses.empty:
     raise errors.ConfigError(
       f'{trained}: expected a {records.FILE_NAME} with losses, received none. '
-      'Give the folder of a run that has begun.'
+      'Pass the folder of a run that has logged a step.'
     )
   scores = records.read(os.path.join(folder, 'eval'))
   above, name = os.path.split(os.path.abspath(trained))

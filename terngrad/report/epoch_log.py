@@ -30,7 +30,7 @@ class EpochLog(execution.Hooks):
       options: options of the run.
       run: the run whose hooks this object replaces.
     """
-    self._before = run.hooks
+    self._run_hooks = run.hooks
     self._epochs = run.epochs
     self._path = path
     self._flags = flags
@@ -38,7 +38,7 @@ class EpochLog(execution.Hooks):
 
   def time_limit(self, what: str) -> contextlib.AbstractContextManager[Any]:
     """Returns the run's time limit, as in `execution.Hooks.time_limit`."""
-    return self._before.time_limit(what)
+    return self._run_hooks.time_limit(what)
 
   def line(self, step: int, values: dict[str, float]) -> str:
     """Returns the log line of an iteration."""

@@ -15,7 +15,7 @@ def guessed(
   name: str,
   data_dir: str,
   subset: str,
-  delivery: datasets.ReadOptions,
+  read_options: datasets.ReadOptions,
 ) -> tuple[trained.Trained, list[run_page.Shown]]:
   """Predicts the classes of the first images of a split.
 
@@ -24,8 +24,8 @@ def guessed(
     name: name of the data set, as in `slim.datasets.catalog.find`.
     data_dir: directory of the data set.
     subset: split of the data set.
-    delivery: how to prepare the images, and how many; net and image size are
-      replaced by the checkpoint's.
+    read_options: how to prepare the images, and how many; net and image size
+      are replaced by the checkpoint's.
 
   Raises:
     slim.errors.DataError: there are no such images.
@@ -38,7 +38,7 @@ def guessed(
     data_dir,
     subset,
     dataclasses.replace(
-      delivery, image_size=net.image_size, net=net.layout.net
+      read_options, image_size=net.image_size, net=net.layout.net
     ),
   )
   try:
@@ -46,7 +46,7 @@ def guessed(
   except data_records.FAILURES as error:
     paths = data_records.find(data_dir, subset)
     raise data_records.explain(error, paths) from error
-  believed = trained.probabilities(net.model, images)
+  probabilities = trained.probabilities(net.model, images)
   return net, run_page.shown(
-    images.numpy(), labels.numpy(), believed.numpy(), split.labels
+    images.numpy(), labels.numpy(), probabilities.numpy(), split.labels
   )

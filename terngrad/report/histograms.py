@@ -45,10 +45,10 @@ def coded(text: str, gradients: _Gradients) -> dict[str, np.ndarray]:
   code = bucketing.gradient_codec(specs, [codec] * len(specs))
 
   @functools.partial(tf.function, jit_compile=True)
-  def there_and_back(values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+  def round_trip(values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     return workers.Workers(code, 1).take(code, [values], 0).means
 
-  found = there_and_back([tf.constant(v) for v in gradients.values()])
+  found = round_trip([tf.constant(v) for v in gradients.values()])
   return {n: value.numpy() for n, value in zip(gradients, found, strict=True)}
 
 
@@ -61,13 +61,13 @@ def clipped(gradients: _Gradients, factor: float) -> dict[str, np.ndarray]:
 
 
 def table(
-  gradients: _Gradients, arrived: _Gradients, factor: float
+  gradients: _Gradients, decoded: _Gradients, factor: float
 ) -> pd.DataFrame:
   """Measures how clipping and coding change each variable's gradient.
 
   Args:
     gradients: float32, by name, of one worker.
-    arrived: decoded gradients, from `coded`.
+    decoded: decoded gradients, from `coded`.
     factor: clipping limit in standard deviations, as in `clipped`.
 
   Returns:
@@ -78,7 +78,7 @@ def table(
   """
   rows = []
   for name, cut in clipped(gradients, factor).items():
-    values, code = gradients[name], arrived[name]
+    values, code = gradients[name], decoded[name]
     rows.append(
       {
         'variable': name,
@@ -95,13 +95,13 @@ def table(
 
 
 def chart(
-  gradients: _Gradients, arrived: _Gradients, factor: float
+  gradients: _Gradients, decoded: _Gradients, factor: float
 ) -> figure.Figure:
   """Draws histograms of the largest variables, before and after coding.
 
   Args:
     gradients: float32, by name, of one worker.
-    arrived: decoded gradients, from `coded`.
+    decoded: decoded gradients, from `coded`.
     factor: clipping limit in standard deviations, as in `clipped`.
 
   Returns:
@@ -111,7 +111,7 @@ def chart(
   columns: dict[str, _Gradients] = {
     'gradient': gradients,
     f'clipped at {factor:g} standard deviations': clipped(gradients, factor),
-    'as it arrives': arrived,
+    'decoded': decoded,
   }
   drawn = figure.Figure(
     figsize=(4 * len(columns), 2.2 * len(largest)), layout='constrained'
@@ -119,7 +119,7 @@ def chart(
   grid = drawn.subplots(len(largest), len(columns), squeeze=False)
   for row, name in zip(grid, largest, strict=True):
     span = _SPAN * float(gradients[name].std()) or 1.0
-    span = max(span, float(np.abs(arrived[name]).max()))
+    span = max(span, float(np.abs(decoded[name]).max()))
     for axes, (title, values) in zip(row, columns.items(), strict=True):
       axes.hist(values[name].ravel(), _BINS, range=(-span, span), log=True)
       axes.set_title(f'{name}: {title}', fontsize='small')
@@ -131,8 +131,8 @@ def chart(
 
 def _length(values: np.ndarray, others: np.ndarray) -> float:
   """Returns the norm of values relative to that of others; NaN if that is 0."""
-  own, norm = (np.linalg.norm(v.astype(np.float64)) for v in (values, others))
-  return float(own / norm) if norm else math.nan
+  norm, base = (np.linalg.norm(v.astype(np.float64)) for v in (values, others))
+  return float(norm / base) if base else math.nan
 
 
 def _angle(values: np.ndarray, others: np.ndarray) -> float:

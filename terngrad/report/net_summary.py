@@ -65,8 +65,8 @@ def text(model: keras.Model) -> str:
   lines = [form.format(*line) for line in cells]
   lines.append(total(found))
   if len(model.outputs) > 1:
-    alone = rows(keras.Model(model.inputs, model.outputs[0]))
-    lines.append(f'without auxiliary logits: {total(alone)}')
+    main_rows = rows(keras.Model(model.inputs, model.outputs[0]))
+    lines.append(f'without auxiliary logits: {total(main_rows)}')
   return '\n'.join(lines)
 
 
@@ -76,7 +76,7 @@ def total(found: Sequence[Row]) -> str:
   multiply_adds = sum(row.multiply_adds for row in found)
   return (
     f'{len(found)} layers, {parameters:,} parameters, {multiply_adds:,} '
-    'multiply-adds an example'
+    'multiply-adds per example'
   )
 
 
@@ -94,39 +94,39 @@ def drawing(model: keras.Model) -> str:
   for layer in model.layers:  # a layer follows its inputs
     above = [depths[name] for name in sources[layer.name] if name in depths]
     depths[layer.name] = 1 + max(above, default=-1)
-  places: dict[str, tuple[int, int, Row]] = {}
+  positions: dict[str, tuple[int, int, Row]] = {}
   columns = collections.Counter[int]()
   for row in rows(model):
     depth = depths[row.name]
-    places[row.name] = (
+    positions[row.name] = (
       _GAP + columns[depth] * (_WIDTH + _GAP),
       _GAP + depth * (_HEIGHT + _GAP),
       row,
     )
     columns[depth] += 1
-  return _svg(places, sources)
+  return _svg(positions, sources)
 
 
 def _svg(
-  places: Mapping[str, tuple[int, int, Row]],
+  positions: Mapping[str, tuple[int, int, Row]],
   sources: Mapping[str, Sequence[str]],
 ) -> str:
   """Draws {name: (x, y, `Row`)} and {name: names of its input layers}."""
   lines, boxes = [], []
-  for name, (x, y, row) in places.items():
+  for name, (x, y, row) in positions.items():
     lines += [
-      _edge(*places[source][:2], x, y)
+      _edge(*positions[source][:2], x, y)
       for source in sources[name]
-      if source in places
+      if source in positions
     ]
-    said = f'{row.kind} {"x".join(map(str, row.shape))}'
+    text = f'{row.kind} {"x".join(map(str, row.shape))}'
     boxes.append(
       f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="4"/>'
       f'<text x="{x + 6}" y="{y + 14}">{html.escape(name[:32])}</text>'
-      f'<text x="{x + 6}" y="{y + 27}" opacity="0.6">{html.escape(said)}</text>'
+      f'<text x="{x + 6}" y="{y + 27}" opacity="0.6">{html.escape(text)}</text>'
     )
-  width = max(x for x, _, _ in places.values()) + _WIDTH + 3 * _GAP
-  height = max(y for _, y, _ in places.values()) + _HEIGHT + _GAP
+  width = max(x for x, _, _ in positions.values()) + _WIDTH + 3 * _GAP
+  height = max(y for _, y, _ in positions.values()) + _HEIGHT + _GAP
   return (
     f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" '
     f'height="{height}" font-family="sans-serif" font-size="11">'

@@ -42,8 +42,8 @@ svg { max-width: 620px; width: 100%; }
 {% if examples %}
 <h2>Test images</h2>
 {% set right = examples | selectattr('right') | list %}
-<p>{{ right | length }} of {{ examples | length }} right. Images are as the net
-sees them, scaled to be seen.</p>
+<p>{{ right | length }} of {{ examples | length }} right. Images are the inputs
+of the net, scaled to the full range of brightness.</p>
 <div class="grid">
 {% for example in examples %}
 {% set word = 'RIGHT' if example.right else 'WRONG' %}
@@ -102,9 +102,7 @@ def facts_of_run(layout: checkpoints.Layout) -> dict[str, str]:
   return {
     'net': layout.net,
     # Older checkpoints store it in a separate field.
-    'gradient code': str(
-      (layout.may_change or {}).get('codec') or layout.codec
-    ),
+    'codec': str((layout.may_change or {}).get('codec') or layout.codec),
     'nodes': f'{layout.num_workers} on {layout.num_devices} devices',
     'optimizer': layout.optimizer,
   }

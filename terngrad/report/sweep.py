@@ -57,14 +57,14 @@ td:first-child, th:first-child { text-align: left; }
 th { cursor: pointer; }
 {% endblock %}
 {% block body %}
-<p>Means over the seeds; differences are of pairs of the same seed. A click on a
-heading sorts.</p>
+<p>Means over the seeds. Differences compare runs with the same seed. Click a
+heading to sort.</p>
 {{ table(*summary) }}
 {{ plot | safe }}
 <h2>All runs</h2>
 {{ table(*runs) }}
 {% if failures %}
-<h2>Runs that failed</h2>
+<h2>Failed runs</h2>
 {{ table(*failures) }}
 {% endif %}
 <script>
@@ -86,7 +86,7 @@ for (const table of document.querySelectorAll('table'))
 """
 
 
-def exact(
+def read_exactly(
   path: str | os.PathLike[str], columns: Collection[str] = ()
 ) -> pd.DataFrame:
   """Reads a results.csv without loss of precision.
@@ -105,7 +105,7 @@ def exact(
   floats = [n for n in names if n in _FLOATS or n.startswith(_SCORE)]
   readers = dict.fromkeys(floats, _number) | dict.fromkeys(_TEXTS, str)
   if missing := sorted({*columns} - {*names}):
-    raise ValueError(f'no {", ".join(missing)}')
+    raise ValueError(f'no column {", ".join(missing)}')
   return pd.read_csv(path, converters=readers)
 
 
@@ -121,7 +121,7 @@ def read(path: str | os.PathLike[str]) -> pd.DataFrame:
     errors.ConfigError: there is no such table, or it has other columns.
   """
   try:
-    runs = exact(path)
+    runs = read_exactly(path)
   except (OSError, ValueError) as error:
     raise errors.ConfigError(
       f'results: expected a readable results.csv, received "{error}". Run '
@@ -130,9 +130,10 @@ def read(path: str | os.PathLike[str]) -> pd.DataFrame:
   missing = sorted(_COLUMNS - {*runs.columns})
   if missing or not len(runs):
     raise errors.ConfigError(
-      f'{path}: expected a row a run with {", ".join(sorted(_COLUMNS))}, '
-      f'received {len(runs)} rows without {", ".join(missing) or "none"}. Give '
-      'the results.csv of an experiment.'
+      f'{path}: expected one row per run with the columns '
+      f'{", ".join(sorted(_COLUMNS))}, received {len(runs)} rows; '
+      f'missing columns: {", ".join(missing) or "none"}. Pass the results.csv '
+      'of a sweep.'
     )
   return runs
 
@@ -151,7 +152,7 @@ def read_curves(folder: str | os.PathLike[str]) -> pd.DataFrame:
   Raises:
     errors.ConfigError: `CURVES` exists but is not such a table.
   """
-  rows = _beside(folder, CURVES, {'variant', 'step', 'accuracy'})
+  rows = _read_optional(folder, CURVES, {'variant', 'step', 'accuracy'})
   if rows.empty:
     return rows
   rows['accuracy'] *= 100
@@ -170,10 +171,10 @@ def read_failures(folder: str | os.PathLike[str]) -> pd.DataFrame:
   Raises:
     errors.ConfigError: `FAILURES` exists but is not such a table.
   """
-  return _beside(folder, FAILURES, {'variant', 'error'})
+  return _read_optional(folder, FAILURES, {'variant', 'error'})
 
 
-def _beside(
+def _read_optional(
   folder: str | os.PathLike[str], name: str, columns: Collection[str]
 ) -> pd.DataFrame:
   """Reads a table with `columns`, or returns an empty one if it is missing."""
@@ -181,11 +182,11 @@ def _beside(
   if not os.path.exists(path):
     return pd.DataFrame()
   try:
-    return exact(path, columns)
+    return read_exactly(path, columns)
   except (OSError, ValueError) as error:
     raise errors.ConfigError(
       f'{path}: expected a table with {", ".join(sorted(columns))}, received '
-      f'"{error}". Remove it, or what is damaged in it.'
+      f'"{error}". Repair or remove the file.'
     ) from error
 
 
@@ -219,8 +220,8 @@ def summary(
   known = sorted({*runs['variant']})
   if unknown := sorted({*baselines.values()} - {*known}):
     raise errors.ConfigError(
-      f'baseline: expected a variant of {", ".join(known)}, received '
-      f'{unknown[0]!r}. Give one that has run.'
+      f'baseline: expected one of {", ".join(known)}, received {unknown[0]!r}. '
+      'Choose a variant that has finished runs.'
     )
   accuracy = runs.pivot_table(
     index='seed', columns='variant', values='accuracy', aggfunc='last'
@@ -228,7 +229,7 @@ def summary(
   used = {baselines[variant] for variant in known if variant in baselines}
   differ = runs['steps'].nunique() > 1
   rows = []
-  for variant, own in runs.groupby('variant', sort=False):
+  for variant, variant_runs in runs.groupby('variant', sort=False):
     mean, deviation, half = interval(100 * accuracy[variant].dropna())
     row = {
       'variant': variant,
@@ -238,18 +239,18 @@ def summary(
       '95 %': half,
     }
     if baseline := baselines.get(variant):
-      row |= _compared(accuracy[variant], accuracy[baseline], len(used) > 1)
-    rows.append(row | _means(own, differ))
+      row |= _compare(accuracy[variant], accuracy[baseline], len(used) > 1)
+    rows.append(row | _means(variant_runs, differ))
   table = pd.DataFrame(rows)
   if failures is not None and not failures.empty:
-    table = _with_failures(table, failures['variant'].value_counts(sort=False))
+    table = _add_failures(table, failures['variant'].value_counts(sort=False))
   return table.sort_values('accuracy %', ascending=False, kind='stable')
 
 
-def _means(own: pd.DataFrame, with_steps: bool) -> dict[str, float]:
+def _means(runs: pd.DataFrame, with_steps: bool) -> dict[str, float]:
   """Returns the columns that are means of a variant's runs."""
-  means = own.mean(numeric_only=True)
-  further = [name for name in own.columns if name.startswith(_SCORE)]
+  means = runs.mean(numeric_only=True)
+  further = [name for name in runs.columns if name.startswith(_SCORE)]
   row = {f'{n.removeprefix(_SCORE)} %': 100 * means[n] for n in further}
   for name, heading in _MEANS.items():
     if name in means and (with_steps or name != 'steps'):
@@ -257,21 +258,21 @@ def _means(own: pd.DataFrame, with_steps: bool) -> dict[str, float]:
   return row
 
 
-def _with_failures(table: pd.DataFrame, counts: pd.Series) -> pd.DataFrame:
+def _add_failures(table: pd.DataFrame, counts: pd.Series) -> pd.DataFrame:
   """Adds the numbers of failed runs by variant to a summary."""
-  lacking = [name for name in counts.index if name not in set(table['variant'])]
-  rows = pd.DataFrame({'variant': lacking, 'seeds': 0})
-  table = pd.concat([table, rows]) if lacking else table
+  missing = [name for name in counts.index if name not in set(table['variant'])]
+  rows = pd.DataFrame({'variant': missing, 'seeds': 0})
+  table = pd.concat([table, rows]) if missing else table
   failed = table['variant'].map(counts).fillna(0).astype(int)
   table.insert(2, 'failed', failed)
   return table
 
 
-def _compared(
-  own: pd.Series, baseline: pd.Series, is_named: bool
+def _compare(
+  accuracy: pd.Series, baseline: pd.Series, is_named: bool
 ) -> dict[str, Any]:
   """Compares two series of accuracies seed by seed."""
-  difference, _, half = interval(100 * (own - baseline).dropna())
+  difference, _, half = interval(100 * (accuracy - baseline).dropna())
   if not is_named:
     return {f'to {baseline.name}': difference, 'its 95 %': half}
   return {
@@ -296,19 +297,19 @@ def interval(values: pd.Series) -> tuple[float, float, float]:
   return round(mean, 9), round(deviation, 9), round(half, 9)
 
 
-def _t(freedom: int) -> float:
+def _t(degrees: int) -> float:
   """Returns the two-sided 95 % quantile of Student's t distribution.
 
   Beyond the table it uses Abramowitz and Stegun, Handbook of Mathematical
   Functions (1964), 26.7.5: accurate to 0.0005 from 11 degrees of freedom.
   """
-  if freedom <= len(_T):
-    return _T[freedom - 1]
+  if degrees <= len(_T):
+    return _T[degrees - 1]
   x = 1.959964
   first = (x**3 + x) / 4
   second = (5 * x**5 + 16 * x**3 + 3 * x) / 96
   third = (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384
-  return x + first / freedom + second / freedom**2 + third / freedom**3
+  return x + first / degrees + second / degrees**2 + third / degrees**3
 
 
 def markdown(table: pd.DataFrame) -> str:
@@ -382,10 +383,10 @@ def write(
 
 def _texts(table: pd.DataFrame) -> list[list[str]]:
   """Formats the cells of a table as text, row by row."""
-  return [[_shown(value) for value in row] for _, row in table.iterrows()]
+  return [[_format(value) for value in row] for _, row in table.iterrows()]
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
   if not isinstance(value, float):
     return str(value)
   if math.isnan(value):

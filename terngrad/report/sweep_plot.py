@@ -81,11 +81,11 @@ def chart(table: pd.DataFrame, by_step: pd.DataFrame) -> figure.Figure:
 
 def _by_variant(axes: axes_lib.Axes, table: pd.DataFrame) -> None:
   """Plots each variant's mean and interval, one row per variant."""
-  places = range(len(table))
+  positions = range(len(table))
   axes.errorbar(
-    table['accuracy %'], places, xerr=table['95 %'], fmt='o', capsize=3
+    table['accuracy %'], positions, xerr=table['95 %'], fmt='o', capsize=3
   )
-  axes.set_yticks(places, table['variant'], fontsize='small')
+  axes.set_yticks(positions, table['variant'], fontsize='small')
   axes.set(xlabel='accuracy, %', ylim=(len(table) - 0.5, -0.5))
   axes.grid(alpha=0.3)
 
@@ -123,25 +123,25 @@ def _label(
   points = axes.transData.transform([*zip(xs, ys, strict=True)])
   unit = axes.figure.dpi / 72
   height = 8 * unit
-  placed: list[tuple[float, float, float]] = []
+  boxes: list[tuple[float, float, float]] = []
   order = sorted(range(len(points)), key=lambda i: (points[i][1], i))
   for i in order:
     (x, y), name = points[i], names[i]
     width = 4 * unit * len(name)
-    inside = x + 8 * unit + width < axes.bbox.x1
-    start = x if inside else x - width
-    for left, right, low in sorted(placed, key=lambda box: box[2]):
+    fits = x + 8 * unit + width < axes.bbox.x1
+    start = x if fits else x - width
+    for left, right, low in sorted(boxes, key=lambda box: box[2]):
       if left < start + width and start < right and abs(low - y) < height:
         y = low + height
-    placed.append((start, start + width, y))
-    moved = (y - points[i][1]) / unit
+    boxes.append((start, start + width, y))
+    shift = (y - points[i][1]) / unit
     axes.annotate(
       name,
       (xs[i], ys[i]),
-      xytext=(8 if inside else -8, moved),
+      xytext=(8 if fits else -8, shift),
       textcoords='offset points',
       fontsize='x-small',
-      ha='left' if inside else 'right',
+      ha='left' if fits else 'right',
       va='center',
       arrowprops={'arrowstyle': '-', 'alpha': 0.3, 'linewidth': 0.5},
     )

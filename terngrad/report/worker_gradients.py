@@ -42,8 +42,8 @@ def take(
     step = pretrained.start(config.start, run, log)
   if folder and not step:
     raise errors.ConfigError(
-      f'train_dir: expected a run with a checkpoint, received {folder}, which '
-      'has none. Wait until it has saved one, or leave --train_dir out for the '
+      f'train_dir: expected a run with a checkpoint, received {folder} without '
+      'one. Wait for its first checkpoint, or remove --train_dir to use the '
       'first step.'
     )
   images, labels = next(run.batches(step))
@@ -56,7 +56,7 @@ def take(
     tf.constant(0.0),
   )
   payloads = towers.in_order(
-    [result.payloads(place) for place in range(len(result.words))]
+    [result.payloads(device) for device in range(len(result.words))]
   )
   # Float payloads are the exact bits of the gradients.
   workers = [
@@ -64,8 +64,8 @@ def take(
     for payload in payloads
   ]
   arrays = {
-    run.parameters[i]: np.stack([gradients[place] for gradients in workers])
-    for place, i in enumerate(codec.variables)
+    run.parameters[i]: np.stack([gradients[index] for gradients in workers])
+    for index, i in enumerate(codec.variables)
   }
   return arrays, step + 1
 

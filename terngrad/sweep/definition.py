@@ -64,7 +64,7 @@ from terngrad import errors
 
 FILE_NAME = 'sweep.ini'
 _EVAL = 'eval'
-_OWN = ('sweep', 'flags', _EVAL, 'seeds', 'baselines')
+_RESERVED = ('sweep', 'flags', _EVAL, 'seeds', 'baselines')
 _KEYS = {'program', 'seeds', 'baseline', 'launch'}
 
 # The lines of a section: keys and their values, if any.
@@ -114,9 +114,9 @@ class Definition(NamedTuple):
 
   def words(self, flags: Iterable[str]) -> list[str]:
     """Returns flags; adds the definition's directory to flag files' paths."""
-    return [self._in_place(word) for word in flags]
+    return [self._resolve(word) for word in flags]
 
-  def _in_place(self, word: str) -> str:
+  def _resolve(self, word: str) -> str:
     name, equals, path = word.partition('=')
     if name.lstrip('-') != 'flagfile' or not equals:
       return word
@@ -144,39 +144,39 @@ def read(
   if path.is_dir():
     path /= FILE_NAME
   sections = _sections(path)
-  says = _says(path, sections)
-  everything = _words(path, sections.get('flags', {}))
+  settings = _settings(path, sections)
+  common_flags = _arguments(path, sections.get('flags', {}))
   variants = _variants(path, sections)
-  baselines = _baselines(path, sections, says.get('baseline'), variants)
-  own_seeds = _by_pattern(
+  baselines = _baselines(path, sections, settings.get('baseline'), variants)
+  seeds_by_variant = _by_pattern(
     path,
     sections,
     'seeds',
-    says.get('seeds') or '1',
+    settings.get('seeds') or '1',
     variants,
     functools.partial(_numbers, path),
   )
   chosen = {
     variant: (tuple(seeds) if seeds and found else found)
-    for variant, found in own_seeds.items()
+    for variant, found in seeds_by_variant.items()
     if not only or any(fnmatch.fnmatchcase(variant, text) for text in only)
   }
-  launch = _split(path, 'launch', says.get('launch'))
+  launch = _split(path, 'launch', settings.get('launch'))
   cells = [
-    Cell(variant, seed, (*everything, *variants[variant], *more), launch)
+    Cell(variant, seed, (*common_flags, *variants[variant], *more), launch)
     for seed in dict.fromkeys(itertools.chain(*chosen.values()))
     for variant, found in chosen.items()
     if seed in found
   ]
   if not cells:
     raise errors.ConfigError(
-      f'{path}: expected runs, received none of {", ".join(variants)} with '
-      f'seeds that fit {", ".join(only) or "all"}. Give seeds, or another '
-      '--only.'
+      f'{path}: expected at least one run, received no variant with seeds '
+      f'that matches --only={" or ".join(only) or "*"}. Change --only, or add '
+      f'seeds to one of {", ".join(variants)}.'
     )
   return Definition(
     path.parent,
-    says.get('program') or 'mnist',
+    settings.get('program') or 'mnist',
     baselines,
     _scoring(path, sections),
     cells,
@@ -196,33 +196,34 @@ def _sections(path: pathlib.Path) -> dict[str, _Section]:
   try:
     parser.read_string(path.read_text(encoding='utf-8-sig'), os.fspath(path))
   except (AttributeError, OSError, ValueError, configparser.Error) as error:
-    said = ' '.join(str(error).split())
+    reason = ' '.join(str(error).split())
     if isinstance(error, AttributeError):  # a bug of configparser
-      said = 'an indented line after one that has no ='
+      reason = 'an indented line after a line without "="'
     raise errors.ConfigError(
-      f'{path}: expected the definition of a sweep, received "{said}". '
-      'experiments/lenet_codecs/sweep.ini is one.'
+      f'{path}: expected the definition of a sweep, received "{reason}". See '
+      'experiments/lenet_codecs/sweep.ini for an example.'
     ) from error
   return {name: dict(parser[name]) for name in parser.sections()}
 
 
-def _says(path: pathlib.Path, sections: Mapping[str, _Section]) -> _Section:
+def _settings(path: pathlib.Path, sections: Mapping[str, _Section]) -> _Section:
   """Returns the section `[sweep]`, or raises for unknown keys."""
-  says = sections.get('sweep', {})
-  if unknown := sorted({*says} - _KEYS):
+  settings = sections.get('sweep', {})
+  if unknown := sorted({*settings} - _KEYS):
     raise errors.ConfigError(
       f'{path}: expected {", ".join(sorted(_KEYS))} in [sweep], received '
-      f'{", ".join(unknown)}. What all runs are told stands in [flags].'
+      f'{", ".join(unknown)}. Write flags for all runs in [flags].'
     )
-  return says
+  return settings
 
 
-def _words(path: pathlib.Path, section: _Section) -> list[str]:
+def _arguments(path: pathlib.Path, section: _Section) -> list[str]:
   """Returns a section's flags, one `--name = value` per line, as arguments."""
   for name in section:
     if not name.startswith('--'):
       raise errors.ConfigError(
-        f'{path}: expected flags as `--name = value`, received {name!r}.'
+        f'{path}: expected one flag per line, as `--name = value`, received '
+        f'{name!r}.'
       )
   return [
     name if value is None else f'{name}={value}'
@@ -234,18 +235,18 @@ def _scoring(
   path: pathlib.Path, sections: Mapping[str, _Section]
 ) -> dict[str, tuple[str, ...]]:
   """Returns {score: the evaluator's arguments}; '' is the score of `[eval]`."""
-  always = tuple(_words(path, sections.get(_EVAL, {})))
-  found = {'': always}
+  common_flags = tuple(_arguments(path, sections.get(_EVAL, {})))
+  found = {'': common_flags}
   for section, flags in sections.items():
     if not section.startswith(f'{_EVAL} '):
       continue
     name = section.removeprefix(_EVAL).strip()
     if not name.isidentifier() or name in found:
       raise errors.ConfigError(
-        f'{path}: expected [{_EVAL} NAME] with a name of letters, digits and '
-        f'_, once, received [{section}].'
+        f'{path}: expected sections [{_EVAL} NAME] with different names of '
+        f'letters, digits and _, received [{section}]. Rename it.'
       )
-    found[name] = (*always, *_words(path, flags))
+    found[name] = (*common_flags, *_arguments(path, flags))
   return found
 
 
@@ -256,25 +257,25 @@ def _variants(
   axes = [
     values
     for name, values in sections.items()
-    if name not in _OWN and not name.startswith(f'{_EVAL} ')
+    if name not in _RESERVED and not name.startswith(f'{_EVAL} ')
   ]
   if not axes:
     raise errors.ConfigError(
-      f'{path}: expected a section with a variant a line, `NAME = FLAGS`, '
-      f'received {", ".join(sections) or "no section"}.'
+      f'{path}: expected a section with one variant per line, as `NAME = '
+      f'FLAGS`, received {", ".join(sections) or "no section"}. Add one.'
     )
   found: dict[str, list[str]] = {}
   for values in itertools.product(*(axis.items() for axis in axes)):
     name = '_'.join(key for key, _ in values)
     if '/' in name or not name.isprintable() or name.startswith('.'):
       raise errors.ConfigError(
-        f'{path}: expected names of variants that can be folders, received '
-        f'{name!r}.'
+        f'{path}: expected variant names that are valid folder names, received '
+        f'{name!r}. Remove "/", a "." at the start, and unprintable characters.'
       )
     if name in found:
       raise errors.ConfigError(
-        f'{path}: expected a name a variant, received {name} twice. Rename a '
-        'value on an axis.'
+        f'{path}: expected a different name for each variant, received {name} '
+        'twice. Rename a value on an axis.'
       )
     found[name] = [w for _, text in values for w in _split(path, name, text)]
   return found
@@ -286,14 +287,15 @@ def _split(path: pathlib.Path, name: str, text: str | None) -> tuple[str, ...]:
     return tuple(shlex.split(text or ''))
   except ValueError as error:
     raise errors.ConfigError(
-      f'{path}: expected flags for {name}, received "{error}".'
+      f'{path}: expected flags for {name}, quoted as in a shell, received '
+      f'"{error}". Check the quotation marks.'
     ) from error
 
 
 def _baselines(
   path: pathlib.Path,
   sections: Mapping[str, _Section],
-  usual: str | None,
+  default: str | None,
   variants: Collection[str],
 ) -> dict[str, str]:
   """Returns {variant: its baseline} for the variants that have one."""
@@ -301,13 +303,13 @@ def _baselines(
   def read_text(text: str) -> str:
     if text and text not in variants:
       raise errors.ConfigError(
-        f'{path}: expected a variant as baseline, received {text!r}. There '
-        f'are {", ".join(variants)}.'
+        f'{path}: expected a variant as baseline, received {text!r}. Choose '
+        f'one of {", ".join(variants)}.'
       )
     return text
 
   found = _by_pattern(
-    path, sections, 'baselines', usual or '', variants, read_text
+    path, sections, 'baselines', default or '', variants, read_text
   )
   return {variant: baseline for variant, baseline in found.items() if baseline}
 
@@ -316,18 +318,18 @@ def _by_pattern(
   path: pathlib.Path,
   sections: Mapping[str, _Section],
   name: str,
-  usual: str,
+  default: str,
   variants: Collection[str],
   read_text: Callable[[str], _Value],
 ) -> dict[str, _Value]:
-  """Returns {variant: value} from the last matching pattern, or `usual`."""
-  found = dict.fromkeys(variants, read_text(usual))
+  """Returns {variant: value} from the last matching pattern, or the default."""
+  found = dict.fromkeys(variants, read_text(default))
   for pattern, text in sections.get(name, {}).items():
     matched = fnmatch.filter(variants, pattern)
     if not matched:
       raise errors.ConfigError(
-        f'{path}: expected variants for the {name} of {pattern!r}, received '
-        f'none. There are {", ".join(variants)}.'
+        f'{path}: expected patterns in [{name}] that match a variant, received '
+        f'{pattern!r}, which matches none of {", ".join(variants)}.'
       )
     found |= dict.fromkeys(matched, read_text(text or ''))
   return found

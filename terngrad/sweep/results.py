@@ -29,9 +29,9 @@ _PACKAGES = ('terngrad', 'tensorflow', 'keras', 'numpy')
 Row = dict[str, Any]
 
 
-def named(what: str, name: str) -> str:
+def score_name(prefix: str, name: str) -> str:
   """Appends a score's name to a prefix; the main score's name is ''."""
-  return f'{what}_{name}' if name else what
+  return f'{prefix}_{name}' if name else prefix
 
 
 def row(
@@ -48,9 +48,9 @@ def row(
   found = records.read(work / 'train')
   last = [r for r in found if 'total_loss' in r][-1]
   accuracy = {
-    named('accuracy', name): records.read(work / named('eval', name))[-1][
-      _ACCURACY.name
-    ]
+    score_name('accuracy', name): records.read(work / score_name('eval', name))[
+      -1
+    ][_ACCURACY.name]
     for name in scores
   }
   return {
@@ -95,16 +95,16 @@ def read(path: pathlib.Path, columns: Collection[str] = ()) -> list[Row]:
   if not path.exists():
     return []
   try:
-    rows = report.exact(path, {'seed', *columns}).to_dict('records')
+    rows = report.read_exactly(path, {'seed', *columns}).to_dict('records')
     return [row | {'variant': str(row['variant'])} for row in rows]
   except (OSError, ValueError, KeyError) as error:
     raise errors.ConfigError(
-      f'{path}: expected a table of runs, received "{error}". Remove it; what '
-      'is finished in --work_dir is written anew.'
+      f'{path}: expected a table of runs, received "{error}". Remove the file; '
+      'the runs that finished in --work_dir are added again.'
     ) from error
 
 
-def about() -> dict[str, str]:
+def provenance() -> dict[str, str]:
   """Returns the columns for commit, package versions and machine."""
   commit = subprocess.run(
     ['git', 'describe', '--always', '--dirty', '--exclude=*'],

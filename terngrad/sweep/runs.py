@@ -67,7 +67,7 @@ class Sweep:
     self._data_dir, self._work_dir = data_dir, pathlib.Path(work_dir)
     self.table = pathlib.Path(output) / TABLE
     # Before writing the table, which makes the git working tree dirty.
-    self._about = results.about()
+    self._provenance = results.provenance()
     self._rows: dict[str, results.Row] = {}
     self._others: list[results.Row] = []
     self._curves: dict[tuple[str, int], list[results.Row]] = {}
@@ -83,11 +83,11 @@ class Sweep:
       if cell is None:
         self._others.append(row)
       else:
-        self._keep(cell, row, self.table)
+        self._restore(cell, row, self.table)
     for cell in definition.cells:
       path = self._work_dir / cell.name / _RESULT
       if cell.name not in self._rows and path.exists():
-        self._keep(cell, json.loads(path.read_text(encoding='utf-8')), path)
+        self._restore(cell, json.loads(path.read_text(encoding='utf-8')), path)
     self.failed: list[str] = []
 
   @property
@@ -114,27 +114,27 @@ class Sweep:
       the same sweep continues them.
     """
     waiting = self.missing[::-1]
-    under_way: dict[int, _Run] = {}
-    with tempfile.TemporaryDirectory() as compiled:
+    running: dict[int, _Run] = {}
+    with tempfile.TemporaryDirectory() as cache_dir:
       try:
-        while waiting or under_way:
-          while waiting and len(under_way) < jobs:
+        while waiting or running:
+          while waiting and len(running) < jobs:
             cell = waiting.pop()
             work = self._work_dir / cell.name
             words = commands(self._definition, cell, self._data_dir, work)
-            run = _Run(cell, words, work, compiled)
-            under_way[run.process.sentinel] = run
-          for ready in connection.wait([stop_request, *under_way]):
+            run = _Run(cell, words, work, cache_dir)
+            running[run.process.sentinel] = run
+          for ready in connection.wait([stop_request, *running]):
             # `wait` returns process sentinels (ints) or `stop_request`.
             if not isinstance(ready, int):
               return False
-            run = under_way.pop(ready)
-            if run.goes_on():
-              under_way[run.process.sentinel] = run
+            run = running.pop(ready)
+            if run.start_next():
+              running[run.process.sentinel] = run
             else:
               finished(self._finish(run))
       finally:
-        _stop([run.process for run in under_way.values()])
+        _stop([run.process for run in running.values()])
     return True
 
   def _finish(self, run: '_Run') -> str:
@@ -143,17 +143,19 @@ class Sweep:
     if run.code:
       self.failed.append(cell.name)
       failure = failures.row(cell, run.code, run.log(), flags_of(cell))
-      self._failures.append(failure | {'ended': results.now()} | self._about)
+      self._failures.append(
+        failure | {'ended': results.now()} | self._provenance
+      )
       self.write()
-      return f'{cell.name}: failed with {run.code}; see {work / _LOG}'
+      return f'{cell.name}: failed with exit code {run.code}; see {work / _LOG}'
     scores = self._definition.scoring
-    row = results.row(cell, work, scores, flags_of(cell)) | self._about
+    row = results.row(cell, work, scores, flags_of(cell)) | self._provenance
     disk.write_text(work / _RESULT, json.dumps(row))
-    self._take(cell, row)
+    self._add(cell, row)
     self.write()
     return (
       f'{cell.name}: {100 * row["accuracy"]:.2f} %, '
-      f'{row["bits_per_element"]:.3g} bits an element, {row["seconds"]:.0f} s'
+      f'{row["bits_per_element"]:.3g} bits/element, {row["seconds"]:.0f} s'
     )
 
   def write(self) -> None:
@@ -178,19 +180,19 @@ class Sweep:
         text = pd.DataFrame(written).to_csv(index=False)
         disk.write_text(self.table.with_name(name), text)
 
-  def _keep(
+  def _restore(
     self, cell: definitions.Cell, row: results.Row, path: pathlib.Path
   ) -> None:
     """Adds a row from an earlier call; raises if its flags differ."""
     if row.get('flags') != flags_of(cell):
       raise errors.ConfigError(
         f'{path}: expected {cell.name} to have run with {flags_of(cell)}, '
-        f'received {row.get("flags")}. Give another --work_dir and --output, '
-        'or remove what is there.'
+        f'received a run with {row.get("flags")}. Use another --work_dir and '
+        '--output, or remove that run from both.'
       )
-    self._take(cell, row)
+    self._add(cell, row)
 
-  def _take(self, cell: definitions.Cell, row: results.Row) -> None:
+  def _add(self, cell: definitions.Cell, row: results.Row) -> None:
     """Adds the row of a finished run, and its curve if it has one."""
     if curve := row.pop(results.CURVE, None):
       self._curves[cell.variant, cell.seed] = curve
@@ -210,7 +212,7 @@ def commands(
   """
   return [
     [
-      *_launched(cell),
+      *_launch_arguments(cell),
       'train',
       definition.program,
       *definition.words(cell.flags),
@@ -225,7 +227,7 @@ def commands(
         *definition.words(words),
         f'--data_dir={data_dir}',
         f'--checkpoint_dir={work / "train"}',
-        f'--eval_dir={work / results.named("eval", name)}',
+        f'--eval_dir={work / results.score_name("eval", name)}',
         '--run_once',
       ]
       for name, words in definition.scoring.items()
@@ -248,7 +250,7 @@ class _Run:
     cell: definitions.Cell,
     commands: Sequence[Sequence[str]],
     folder: pathlib.Path,
-    compiled: str,
+    cache_dir: str,
   ) -> None:
     self.cell, self.folder = cell, folder
     self.code: int | None = None
@@ -259,13 +261,13 @@ class _Run:
       | {
         # All runs share one cache of XLA-compiled functions.
         'TF_XLA_FLAGS': f'{os.environ.get("TF_XLA_FLAGS", "")} '
-        f'--tf_xla_persistent_cache_directory={compiled}'
+        f'--tf_xla_persistent_cache_directory={cache_dir}'
       }
     )
     disk.make_folder(folder)
     self._start()
 
-  def goes_on(self) -> bool:
+  def start_next(self) -> bool:
     """Handles the end of a command; returns whether the next one started."""
     self.process.join()
     self.code = self.process.exitcode
@@ -278,11 +280,11 @@ class _Run:
   def log(self) -> str:
     """Returns the output of the last command."""
     written = (self.folder / _LOG).read_bytes()
-    return written[self._begun :].decode(errors='replace')
+    return written[self._log_start :].decode(errors='replace')
 
   def _start(self) -> None:
     with open(self.folder / _LOG, 'a', encoding='utf-8') as log:
-      self._begun = log.tell()
+      self._log_start = log.tell()
       self.process = warm.start(
         _MAIN, self._commands.pop(), log, log, environment=self._environment
       )
@@ -298,11 +300,13 @@ def _stop(processes: Sequence[context.ForkServerProcess]) -> None:
     each.join()
 
 
-def _launched(cell: definitions.Cell) -> list[str]:
+def _launch_arguments(cell: definitions.Cell) -> list[str]:
   """Returns the arguments that precede the trainer's."""
   return ['launch', *cell.launch, '--'] if cell.launch else []
 
 
 def flags_of(cell: definitions.Cell) -> str:
   """Formats a run's flags for its row, with shell quoting."""
-  return shlex.join([*_launched(cell), *cell.flags, f'--seed={cell.seed}'])
+  return shlex.join(
+    [*_launch_arguments(cell), *cell.flags, f'--seed={cell.seed}']
+  )

@@ -74,18 +74,18 @@ class _Target:
     environment: Mapping[str, str],
     files: Sequence[int],
   ) -> None:
-    self._said = module, arguments, folder, environment
+    self._program = module, arguments, folder, environment
     self._files = files
 
   def __getstate__(self) -> tuple[Any, list[Any]]:
-    return self._said, [reduction.DupFd(number) for number in self._files]
+    return self._program, [reduction.DupFd(number) for number in self._files]
 
   def __setstate__(self, state: tuple[Any, list[Any]]) -> None:
-    self._said, files = state
+    self._program, files = state
     self._files = [file.detach() for file in files]
 
   def __call__(self) -> None:
-    module, arguments, folder, environment = self._said
+    module, arguments, folder, environment = self._program
     for number, file in enumerate(self._files, 1):
       os.dup2(file, number)
       os.close(file)
@@ -95,8 +95,8 @@ class _Target:
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    there = environment.get('PYTHONPATH')
-    sys.path[:0] = [folder, *(there.split(os.pathsep) if there else [])]
+    paths = environment.get('PYTHONPATH')
+    sys.path[:0] = [folder, *(paths.split(os.pathsep) if paths else [])]
     try:
       if module:
         sys.argv = [module, *arguments]

@@ -127,7 +127,7 @@ def test_errors_and_gains_are_printed(worker, tmp_path):
   [
     ([], '--gradients: expected a value'),
     (['--gradients=g'], '--gradients: expected NAME=FILE'),
-    (['--gradients=g=/none.npz'], 'a file that dump_gradients wrote'),
+    (['--gradients=g=/none.npz'], 'a file of `terngrad report gradients`'),
     (['--gradients=g=/none.npz', '--draws=0'], 'draws: expected a number >= 1'),
   ],
 )

@@ -133,7 +133,7 @@ def test_a_table_without_its_columns_is_one_line(data_dir, tmp_path, name):
   (tmp_path / name).write_text('variant,other\nfloat32,1\n')
   done = sweep(tmp_path, data_dir, tmp_path, '--report')
   assert done.code
-  assert f'{name}: expected a table of runs, received "no ' in done.err
+  assert f'{name}: expected a table of runs, received "no column ' in done.err
   assert 'Traceback' not in done.err
 
 
@@ -202,7 +202,9 @@ def test_a_run_that_fails_leaves_the_others_and_says_where(
   done = sweep(tmp_path, data_dir, tmp_path / 'work', '--seeds=1')
   assert done.code == 1
   assert 'failed: large_seed1' in done.err
-  assert f'large_seed1: failed with 2; see {tmp_path}/work/' in done.out
+  assert (
+    f'large_seed1: failed with exit code 2; see {tmp_path}/work/' in done.out
+  )
   log = (tmp_path / 'work' / 'large_seed1' / 'log.txt').read_text()
   assert 'error: ' in log
   variants = [row['variant'] for row in rows(tmp_path / 'work')]

@@ -1,4 +1,4 @@
-"""Small trainings whose bits are recorded: which, and under which names.
+"""The small trainings whose bits are recorded, and their names.
 
 A name says what is trained, not how its code is spelled: spellings may change,
 recorded names do not.
@@ -13,14 +13,14 @@ PART_BYTES = 40
 
 
 class Code(NamedTuple):
-  """A code under a name that stays.
+  """A codec with a permanent name.
 
   Attributes:
-    text: its spelling, `{workers}` for their number.
-    plain: variables that travel as they are.
+    text: the codec's text, with `{workers}` for their number.
+    plain: variables that are sent uncompressed.
     kernels: whether some of its functions have kernels.
-    cuts: whether parts of a model can travel apart.
-    servers: whether parameter servers take it.
+    cuts: whether the model can be sent in parts.
+    servers: whether parameter servers accept it.
   """
 
   text: str
@@ -46,7 +46,7 @@ CODES = {
 
 
 class Layout(NamedTuple):
-  """Where workers live.
+  """The processes and devices of a training.
 
   Attributes:
     workers: of all processes.
@@ -86,8 +86,8 @@ class Case(NamedTuple):
   Attributes:
     code: name of `CODES`.
     layout: name of `LAYOUTS`.
-    parts: True where parts of `PART_BYTES` travel apart, False for one piece.
-    kernels: True for the native kernels, False for XLA alone.
+    parts: True to send parts of `PART_BYTES`, False to send all at once.
+    kernels: True for the native kernels, False for XLA only.
   """
 
   code: str

@@ -1,7 +1,7 @@
-"""Runs of an older version that go on from its checkpoints.
+"""Runs that continue from checkpoints of an older version.
 
-`train` is where the trainers are called, `state` where a checkpoint is read:
-where an interface changes, they are adapted and nothing else.
+`train` calls the trainers and `state` reads checkpoints: if an interface
+changes, only these functions are adapted.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ FOLDER = pathlib.Path(__file__).parent / 'checkpoints'
 FIRST, LAST = 3, 8
 
 _TOWERS = {'num_gpus': 2, 'num_nodes': 4}
-_BOTH_WAYS = {
+_BIDIRECTIONAL = {
   'exchange': 'collective',
   'codec': 'error_feedback+bidirectional+ternary',
   'num_nodes': 4,
@@ -38,8 +38,8 @@ RUNS = {
   'float16': (1, _TOWERS | {'dtype': 'float16'}),
   'per_device': (1, _TOWERS | {'bn_statistics': 'per_device'}),
   'save_tower': (1, _TOWERS | {'save_tower': 0}),
-  'both_ways_of_one': (1, _BOTH_WAYS),
-  'both_ways_of_two': (2, _BOTH_WAYS),
+  'both_ways_of_one': (1, _BIDIRECTIONAL),
+  'both_ways_of_two': (2, _BIDIRECTIONAL),
 }
 
 _NAME = 'tiny'
@@ -58,7 +58,7 @@ def _build(num_classes, image_size, channels, weight_decay, seed, **unused):
 
 
 def train(name, train_dir, steps, index=0, hosts=('127.0.0.1:1',)):
-  """Trains a run until `steps`, or goes on with what stands in train_dir.
+  """Trains a run until `steps`; continues the run in train_dir, if any.
 
   Args:
     name: key of `RUNS`.
@@ -92,7 +92,7 @@ def train(name, train_dir, steps, index=0, hosts=('127.0.0.1:1',)):
     del known[_NAME]
 
 
-def train_together(name, train_dir, steps):
+def train_processes(name, train_dir, steps):
   """`train` in all processes of the run."""
   count = RUNS[name][0]
   if count == 1:
@@ -108,9 +108,9 @@ def train_together(name, train_dir, steps):
 
 
 def digest(train_dir, steps):
-  """The digest of what a checkpoint holds of the devices.
+  """Returns the digest of the devices' variables in a checkpoint.
 
-  What codes left out shows in it some steps later.
+  Residuals change these variables some steps later.
   """
   found = hashlib.sha256()
   values = state(train_dir, steps)
@@ -130,7 +130,7 @@ def state(train_dir, steps):
 
 
 def put_back(name, train_dir):
-  """Copies the recorded checkpoint to a folder of its own."""
+  """Copies the recorded checkpoint to a new folder."""
   shutil.copytree(FOLDER / name, train_dir)
 
 

@@ -1,8 +1,8 @@
-"""The bits of a large net after a step, whole and in parts.
+"""Prints digests of a large net after a step, sent whole and in parts.
 
   python -m tests.bits.large_net
 
-Takes one step of ResNet-50 on two devices, with float32 gradients that travel
+Takes one step of ResNet-50 on two devices, with float32 gradients that are sent
 whole and in parts, and prints a digest of the parameters of each.
 """
 
@@ -16,8 +16,8 @@ from slim.nets import factory
 from terngrad.cluster import devices
 from tests.step import small
 
-# What a pass over images of 224 pixels keeps is far above the 256 MiB that
-# TensorFlow takes a CPU's memory to be; see `devices.keep_order_of_sums`.
+# A pass over images of 224 pixels needs far more than the 256 MiB that
+# TensorFlow assumes a CPU to have; see `devices.keep_order_of_sums`.
 _PIXELS = 224
 _CLASSES = 5
 

@@ -1,4 +1,4 @@
-"""The kind of machine that digests of floats hold for."""
+"""Identifies kinds of machines: digests of floats differ between them."""
 
 import pathlib
 

@@ -1,8 +1,8 @@
 """Payloads of fixed gradients, by every kind of code.
 
-`coded` is where codecs are called: where their contract changes, it is adapted
-and nothing else. Gradients are multiples of 2**-10 and probes are given, so
-that words are the same on every processor.
+`coded` calls the codecs: if their contract changes, only this function is
+adapted. Gradients are multiples of 2**-10 and probes are given, so that words
+are the same on every processor.
 """
 
 import functools
@@ -44,14 +44,14 @@ KINDS = {
 
 
 class Coded(NamedTuple):
-  """What a code makes of the gradients of `WORKERS`.
+  """The payloads of a codec for the gradients of `WORKERS`.
 
   Attributes:
-    probes: float32 [workers, p], what each shows.
-    keys: uint32 [workers, buckets, n], what draws are made from.
-    alone: int32 [workers, w], the payloads relative to their own probes.
+    probes: float32 [workers, p], the local probes.
+    keys: uint32 [workers, buckets, n], the keys of random draws.
+    alone: int32 [workers, w], the payloads relative to the local probes.
     words: int32 [workers, w], the payloads relative to the shared probe.
-    mean: float32 [elements], what the latter stand for.
+    mean: float32 [elements], the decoded mean of `words`.
   """
 
   probes: np.ndarray
@@ -64,8 +64,8 @@ class Coded(NamedTuple):
 def drawn(worker):
   """A worker's gradients, a list of float32."""
   made = []
-  for place, shape in enumerate(SHAPES):
-    i = np.arange(np.prod(shape), dtype=np.int64) + 1000 * place + 77 * worker
+  for index, shape in enumerate(SHAPES):
+    i = np.arange(np.prod(shape), dtype=np.int64) + 1000 * index + 77 * worker
     # The third power makes most of them small.
     signed = (i * i * 37 + 11 * i) % 2003 - 1001
     steps = signed**3 // 10**6
@@ -97,25 +97,25 @@ def coded(text, probes=None, how='XLA'):
 
   values = [[tf.constant(g) for g in drawn(worker)] for worker in WORKERS]
   probe = compiled(functools.partial(one_round.probe, codec))
-  shown = np.stack([probe(own) for own in values])
+  shown = np.stack([probe(local) for local in values])
   probes = shown if probes is None else probes
   shared = gradients.agree(tf.constant(probes))
 
   @compiled
-  def encode(own, probe, shared, worker):
+  def encode(local, probe, shared, worker):
     keys = codec.keys(SEED, tf.constant(STEP, tf.int64), worker)
     if requantizes:
-      carried = [[tf.reshape(gradient, [-1]) for gradient in own]]
+      carried = [[tf.reshape(gradient, [-1]) for gradient in local]]
       step = tf.constant(STEP, tf.int64)
-      turn = gradients.WorkerStep(SEED, step, len(WORKERS), worker, keys, probe)
-      ((alone,),) = codec.carry(carried, turn)
+      work = gradients.WorkerStep(SEED, step, len(WORKERS), worker, keys, probe)
+      ((alone,),) = codec.carry(carried, work)
     else:
-      alone = one_round.encode(codec, own, probe, probe, keys)
-    return alone, one_round.encode(codec, own, probe, shared, keys), keys
+      alone = one_round.encode(codec, local, probe, probe, keys)
+    return alone, one_round.encode(codec, local, probe, shared, keys), keys
 
   found = [
-    encode(own, tf.constant(probe), shared, tf.constant(worker))
-    for own, probe, worker in zip(values, probes, WORKERS, strict=True)
+    encode(local, tf.constant(probe), shared, tf.constant(worker))
+    for local, probe, worker in zip(values, probes, WORKERS, strict=True)
   ]
   alone, words, keys = (np.stack(part) for part in zip(*found, strict=True))
   decode = compiled(functools.partial(one_round.decode_mean, codec))
@@ -125,7 +125,7 @@ def coded(text, probes=None, how='XLA'):
 
 
 def summary(found):
-  """A `Coded` as JSON: probes whole, of the rest the first and a digest."""
+  """Returns a `Coded` for JSON: all probes; else the first and a digest."""
 
   def hexadecimal(array):
     words = np.ascontiguousarray(array).view(np.uint32)

@@ -37,8 +37,8 @@ def main():
     members.all_gather_now(np.zeros(1, np.int32))
   path = pathlib.Path(request['folder']) / f'{cluster.index}.npz'
   arrays = {
-    f'{place}-{number}': bits
-    for place, those in enumerate(found)
+    f'{index}-{number}': bits
+    for index, those in enumerate(found)
     for number, bits in enumerate(those)
   }
   np.savez(path, **arrays)

@@ -1,8 +1,8 @@
 """Records `checkpoints/` and `continued.json`.
 
 `python -m tests.bits.record_checkpoints [NAME...]`, only for code whose bits
-are known to be right. A checkpoint that stands there stays: on another kind of
-machine it is continued, and where it ends is recorded.
+are known to be right. An existing checkpoint is not replaced: on another kind
+of machine it is continued, and the digest at its end is recorded.
 """
 
 import pathlib
@@ -23,12 +23,12 @@ def main(names):
         pathlib.Path(folder, 'whole'),
         pathlib.Path(folder, 'again'),
       )
-      kept = continued.FOLDER / name
-      if not kept.exists():
-        continued.train_together(name, whole, continued.LAST)
-        _keep(whole, kept)
+      stored = continued.FOLDER / name
+      if not stored.exists():
+        continued.train_processes(name, whole, continued.LAST)
+        _store(whole, stored)
       continued.put_back(name, again)
-      continued.train_together(name, again, continued.LAST)
+      continued.train_processes(name, again, continued.LAST)
       digest = continued.digest(again, continued.LAST)
       if whole.exists():
         assert digest == continued.digest(whole, continued.LAST)
@@ -37,7 +37,7 @@ def main(names):
       sys.stdout.flush()
 
 
-def _keep(train_dir, folder):
+def _store(train_dir, folder):
   """The first checkpoint of a run, and a list that names it alone."""
   folder.mkdir(parents=True)
   name = f'model.ckpt-{continued.FIRST}'

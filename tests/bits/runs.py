@@ -1,8 +1,8 @@
-"""Takes the trainings of `cases`; what the code under test offers is used here.
+"""Runs the trainings of `cases`; only this module calls the code under test.
 
-Where an interface changes, this module is adapted and nothing else: `bits`
-gives a case's bits in this process, `bits_by_servers` those by parameter
-servers, both as `of_processes` has them called in others.
+If an interface changes, only this module is adapted. `bits` returns a case's
+bits in this process, `bits_by_servers` those with parameter servers;
+`of_processes` calls both in other processes.
 """
 
 import json
@@ -47,7 +47,7 @@ def bits(case, members=None):
     )
   training = _training(case, layout.devices, exchange)
   training.run(cases.STEPS, rate=_RATE)
-  return [training.values(place) for place in range(layout.devices)]
+  return [training.values(index) for index in range(layout.devices)]
 
 
 def bits_by_servers(case, cluster):
@@ -89,10 +89,10 @@ def bits_by_servers(case, cluster):
 
   @tf.function
   def step(number, *batches):
-    own, *others = zip(batches[::2], batches[1::2], strict=True)
+    first, *others = zip(batches[::2], batches[1::2], strict=True)
     served.feeds[:] = [server.Given(*other) for other in others]
     numbers = number, tf.constant(_RATE), tf.constant(_DECAY)
-    return train_step.take(*own, *numbers).entropy
+    return train_step.take(*first, *numbers).entropy
 
   for number in range(cases.STEPS):
     batches = []
@@ -132,7 +132,7 @@ def _training(case, devices, exchange=None):
 
 
 def of_processes(group, folder):
-  """Runs the cases of a group in processes of their own.
+  """Runs the cases of a group in new processes.
 
   Args:
     group: `cases.Group`.
@@ -155,11 +155,11 @@ def of_processes(group, folder):
       for index in range(len(those)):
         words = json.dumps(request | {'job': job, 'index': index})
         running.start(script, words, **native)
-    # Workers of collectives, or the chief of the servers, who is started first.
+    # Workers of collectives, or the chief of the servers, which starts first.
     ending = running.processes[: 1 if layout.servers else None]
-    for place, process in enumerate(ending):
+    for index, process in enumerate(ending):
       code = process.wait(timeout=_LIMIT)
-      assert code == 0, running.log(place)[-5000:]
+      assert code == 0, running.log(index)[-5000:]
   found = [[] for _ in group.cases()]
   for path in sorted(pathlib.Path(folder).glob('*.npz')):
     with np.load(path) as arrays:

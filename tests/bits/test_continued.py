@@ -1,4 +1,4 @@
-"""Checkpoints of an older version go on to the bits that it ended at."""
+"""Checkpoints of an older version continue to the bits that were recorded."""
 
 import pytest
 
@@ -12,13 +12,13 @@ def check(name, train_dir):
     pytest.skip(f'{name} is not recorded on this kind of machine')
   continued.put_back(name, train_dir)
   before = continued.digest(train_dir, continued.FIRST)
-  continued.train_together(name, train_dir, continued.LAST)
-  # The checkpoint was continued, not written anew.
+  continued.train_processes(name, train_dir, continued.LAST)
+  # The checkpoint was continued, not written again.
   assert continued.digest(train_dir, continued.FIRST) == before
   assert continued.digest(train_dir, continued.LAST) == expected
 
 
-def test_an_older_run_goes_on_to_the_same_bits(tmp_path):
+def test_an_older_run_continues_to_the_same_bits(tmp_path):
   check('momentum', tmp_path / 'train')
 
 
@@ -26,13 +26,13 @@ def test_an_older_run_goes_on_to_the_same_bits(tmp_path):
 @pytest.mark.parametrize(
   'name', ['both_ways_of_one', 'adam', 'float16', 'per_device', 'save_tower']
 )
-def test_every_kind_of_older_run_goes_on_to_the_same_bits(name, tmp_path):
+def test_every_kind_of_older_run_continues_to_the_same_bits(name, tmp_path):
   check(name, tmp_path / 'train')
 
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_an_older_run_of_two_processes_goes_on_to_the_same_bits(tmp_path):
+def test_an_older_run_of_two_processes_continues_to_the_same_bits(tmp_path):
   check('both_ways_of_two', tmp_path / 'train')
 
 

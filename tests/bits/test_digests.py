@@ -25,14 +25,14 @@ def check(case, found):
 
 @pytest.mark.parametrize('case', cases.QUICK, ids=str)
 @pytest.mark.gate_every(3)
-def test_a_training_ends_at_the_recorded_bits(case):
+def test_training_reproduces_the_recorded_bits(case):
   recorded.of_this_machine('digests')
   check(case, runs.bits(case))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('case', REST, ids=str)
-def test_trainings_of_one_process_end_at_the_recorded_bits(case):
+def test_training_in_one_process_reproduces_the_recorded_bits(case):
   recorded.of_this_machine('digests')
   check(case, runs.bits(case))
 
@@ -40,7 +40,7 @@ def test_trainings_of_one_process_end_at_the_recorded_bits(case):
 @pytest.mark.cluster
 @pytest.mark.slow
 @pytest.mark.parametrize('group', cases.groups(alone=False), ids=str)
-def test_trainings_of_processes_end_at_the_recorded_bits(group, tmp_path):
+def test_training_in_processes_reproduces_the_recorded_bits(group, tmp_path):
   recorded.of_this_machine('digests')
   found = runs.of_processes(group, tmp_path)
   for case, replicas in zip(group.cases(), found, strict=True):
@@ -55,7 +55,7 @@ def test_every_case_is_recorded():
     assert set(digests) == names
 
 
-def test_a_machine_is_known_by_its_processor():
+def test_a_machine_is_identified_by_its_processor():
   text = 'vendor_id\t: A\ncpu family\t: 6\nmodel\t: 85\nflags\t: fma avx2 x\n'
   kind = machine.kind(f'{text}\n\nvendor_id: B')
   assert kind.startswith('A 6/85 avx2 fma, tensorflow ')

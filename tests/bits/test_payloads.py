@@ -1,4 +1,4 @@
-"""Codes of fixed gradients are the recorded words."""
+"""Payloads of fixed gradients equal the recorded words."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from tests.bits import recorded
   ],
 )
 @pytest.mark.parametrize('name', payloads.KINDS)
-def test_payloads_are_the_recorded_words(name, how):
+def test_payloads_equal_the_recorded_words(name, how):
   expected = recorded.read('payloads')[name]
   probes = payloads.probes_of(expected)
   found = payloads.coded(payloads.KINDS[name], probes, how)
@@ -25,5 +25,5 @@ def test_payloads_are_the_recorded_words(name, how):
   assert payloads.summary(found._replace(probes=probes)) == expected
 
 
-def test_what_is_recorded_is_tested():
+def test_every_recorded_payload_is_tested():
   assert set(recorded.read('payloads')) == set(payloads.KINDS)

@@ -1,9 +1,9 @@
-"""Runs the cells of a notebook in a process of their own, as a kernel does.
+"""Runs the cells of a notebook in a separate process, as a kernel does.
 
     python -m tests.examples.notebook NOTEBOOK FOLDER
 
-Pictures that it shows go to FOLDER, as 0.png, 1.png, ...; what stands above
-their parts is printed, each with its colour.
+Figures that it shows are saved in FOLDER, as 0.png, 1.png, ...; the titles of
+their axes are printed, each with its colour.
 """
 
 import json

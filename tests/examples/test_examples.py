@@ -36,7 +36,7 @@ def test_there_are_examples():
 
 
 @pytest.mark.parametrize('path', EXAMPLES, ids=lambda path: path.name)
-def test_an_example_is_short_and_uses_public_names_alone(path):
+def test_an_example_is_short_and_uses_only_public_names(path):
   text = path.read_text(encoding='utf-8')
   assert len(text.splitlines()) < 80
   assert not re.search(r'(from|import) terngrad\.(?!keras$)', text, re.M)
@@ -51,7 +51,7 @@ class TestRun:
     assert last(r'test accuracy ([\d.]+)%', text) > 85
     assert 1.6 < last(r'bits_per_element: ([\d.]+)', text) < 1.7
 
-  def test_a_text_model_learns_and_says_what_is_not_compressed(self):
+  def test_a_text_model_learns_and_logs_uncompressed_gradients(self):
     text = run('text_embedding.py')
     assert last(r'test accuracy ([\d.]+)%', text) > 95
     assert text.count('embeddings. Sparse gradients') == 1

@@ -22,14 +22,14 @@ def cells():
   ]
 
 
-def test_it_is_stored_without_output():
+def test_the_notebook_is_stored_without_output():
   stored = json.loads(NOTEBOOK.read_text(encoding='utf-8'))['cells']
   assert all(not cell.get('outputs') for cell in stored)
   assert len({cell['id'] for cell in stored}) == len(stored)
 
 
 @pytest.mark.slow
-def test_its_cells_run_from_top_to_bottom(capsys, monkeypatch):
+def test_cells_run_from_top_to_bottom(capsys, monkeypatch):
   plt.switch_backend('agg')
   monkeypatch.setattr(plt, 'show', lambda: None)
   names = {}

@@ -1,4 +1,4 @@
-"""The notebook for several devices runs in a process of its own, and learns."""
+"""The notebooks for several devices run in a separate process, and learn."""
 
 import json
 import pathlib
@@ -19,7 +19,7 @@ of_each = pytest.mark.parametrize(
 
 
 @of_each
-def test_it_is_stored_without_output(path):
+def test_the_notebook_is_stored_without_output(path):
   stored = json.loads(path.read_text(encoding='utf-8'))
   assert (stored['nbformat'], stored['nbformat_minor']) == (4, 5)
   cells = stored['cells']
@@ -28,20 +28,20 @@ def test_it_is_stored_without_output(path):
 
 
 @of_each
-def test_it_uses_public_names_alone(path):
+def test_the_notebook_uses_only_public_names(path):
   code = '\n'.join(notebook.code_of(path))
   used = set(re.findall(r'terngrad\.(\w+)', code))
   assert used == {'parallelize'} and used <= set(terngrad.__all__)
 
 
 @of_each
-def test_a_page_leads_to_it(path):
+def test_a_page_links_to_the_notebook(path):
   pages = pathlib.Path(path.parent).glob('*.md')
   assert any(f']({path.name})' in page.read_text() for page in pages)
 
 
 def log_of(path, folder):
-  """What a notebook says, which ends well; its pictures go to a folder."""
+  """Returns the output of a notebook; its figures go to a folder."""
   with processes.Processes() as started:
     started.start('-m', 'tests.examples.notebook', path, folder)
     (ended,) = started.wait()
@@ -50,11 +50,11 @@ def log_of(path, folder):
 
 
 @pytest.mark.slow
-def test_a_batch_of_four_is_split_and_its_step_is_the_same_on_both(tmp_path):
+def test_a_batch_of_four_is_split_and_both_devices_step_alike(tmp_path):
   log = log_of(SPLIT, tmp_path)
   for device, labels in enumerate(('[0 1]', '[2 3]')):
-    told = f'/CPU:{device}: images (2, 28, 28, 1), labels {labels}'
-    assert told in log
+    line = f'/CPU:{device}: images (2, 28, 28, 1), labels {labels}'
+    assert line in log
     assert f'device:CPU:{device}: logits (2, 10)' in log
   assert '[2, 1, 1]' in log
   assert 'Training on: 2 devices' in log
@@ -66,7 +66,7 @@ def test_a_batch_of_four_is_split_and_its_step_is_the_same_on_both(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_its_cells_run_from_top_to_bottom(tmp_path):
+def test_cells_run_from_top_to_bottom(tmp_path):
   log = log_of(TUTORIAL, tmp_path)
   assert 'train: 1280 images' in log and 'test: 96 images' in log
   speeds = re.findall(r'(\d+) images/s on (\d) device', log)

@@ -1,4 +1,4 @@
-"""Every flag file in experiments: read by its program; a step of every net."""
+"""Every flag file in experiments is valid, and every net takes a step."""
 
 import pathlib
 import re
@@ -45,7 +45,7 @@ def test_flag_file_is_read_and_valid(folder, variant):
 
 
 @pytest.mark.parametrize('folder', FOLDERS, ids=lambda folder: folder.name)
-def test_evaluator_is_given_the_trained_net(folder):
+def test_evaluator_uses_the_trained_net(folder):
   file = folder / 'eval.flags'
   words = [f'--flagfile={file}'] if file.exists() else []
   scored = options.by_name(parse(folder, words, 'eval'))
@@ -57,9 +57,9 @@ def test_evaluator_is_given_the_trained_net(folder):
 @pytest.mark.slow
 @pytest.mark.parametrize('folder', FOLDERS, ids=lambda folder: folder.name)
 def test_one_step_is_trained(folder, worker, tmp_path):
-  """On two devices with an example each, constant images and no data.
+  """Trains on two devices with one constant image each, without data.
 
-  With the last variant: the others differ from it in numbers and codes.
+  Uses the last variant: the others differ from it in numbers and codecs only.
   """
   words = files(folder, variants(folder)[-1])
   done = worker.run(

@@ -1,4 +1,4 @@
-"""Scripts of experiments: their figures, and the tables beside them."""
+"""Scripts of experiments compute the right figures and committed tables."""
 
 import os
 import pathlib
@@ -32,7 +32,7 @@ def run(script, *words):
     ('plan_validation/validate.py', 'planned.csv'),
   ],
 )
-def test_script_writes_the_table_that_is_committed(script, table, tmp_path):
+def test_script_writes_the_committed_table(script, table, tmp_path):
   committed = (ROOT / 'experiments' / script).parent
   copy = shutil.copytree(committed, tmp_path / committed.name)
   (copy / table).unlink()
@@ -42,7 +42,7 @@ def test_script_writes_the_table_that_is_committed(script, table, tmp_path):
   pd.testing.assert_frame_equal(received, expected, rtol=1e-3, atol=2e-4)
 
 
-def test_shared_scalers_are_those_by_hand(tmp_path):
+def test_shared_scalers_match_those_by_hand(tmp_path):
   # Nothing is beyond 2.5 deviations. Scalers are 1 and 3: 3 over their mean 2.
   signs = np.float32([1, 1, -1, -1])
   path = tmp_path / 'two.npz'

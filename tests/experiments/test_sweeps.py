@@ -1,4 +1,4 @@
-"""Every sweep in experiments: its runs are read as their programs will."""
+"""Every sweep in experiments has valid runs and matches its results."""
 
 import pathlib
 
@@ -32,7 +32,7 @@ def test_runs_are_valid_and_scored_with_their_net(folder):
         assert scored[name] == trained[name]
 
 
-def test_finished_runs_are_of_the_sweep(folder, tmp_path):
+def test_finished_runs_belong_to_the_sweep(folder, tmp_path):
   found = definition.read(folder)
   table = folder / runs.TABLE
   if not table.exists():
@@ -44,7 +44,7 @@ def test_finished_runs_are_of_the_sweep(folder, tmp_path):
 
 
 @pytest.mark.gate_every(3)
-def test_tables_are_those_of_the_runs(folder, tmp_path):
+def test_committed_tables_match_the_runs(folder, tmp_path):
   if not (folder / 'sweep.csv').exists():
     pytest.skip('no tables')
   sweep_cli.render(folder, tmp_path)
@@ -53,6 +53,6 @@ def test_tables_are_those_of_the_runs(folder, tmp_path):
   assert {'sweep.png', 'sweep.html'} <= {p.name for p in tmp_path.iterdir()}
 
 
-def test_how_to_run_it_is_said(folder):
+def test_the_readme_shows_the_command(folder):
   text = (folder / 'README.md').read_text(encoding='utf-8')
   assert f'terngrad sweep experiments/{folder.name}' in text

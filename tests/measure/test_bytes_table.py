@@ -16,7 +16,7 @@ def row(text, workers):
 
 
 @pytest.mark.parametrize('workers', [1, 2, 8, 64])
-def test_float32_in_slices_takes_what_a_ring_does(workers):
+def test_float32_in_slices_sends_as_much_as_a_ring(workers):
   found = row('identity', workers)
   assert found['gather'] == 4 * SIZE * (workers - 1) / MEGABYTE
   ring = 2 * (workers - 1) / workers * 4 * SIZE / MEGABYTE
@@ -24,7 +24,7 @@ def test_float32_in_slices_takes_what_a_ring_does(workers):
   assert found['auto'] <= ring * 1.0001 or workers == 2
 
 
-def test_ternary_is_gathered_by_few_and_summed_by_many():
+def test_few_workers_gather_ternary_and_many_sum_it():
   two, many = row('ternary', 2), row('ternary', 64)
   assert two['auto'] == pytest.approx(0.2 * SIZE / MEGABYTE, rel=1e-3)
   assert (two['by'], many['by']) == ('gather', 'two_shot')
@@ -33,14 +33,14 @@ def test_ternary_is_gathered_by_few_and_summed_by_many():
   assert many['gather'] > 12 * MEGABYTE / MEGABYTE
 
 
-def test_servers_are_pushed_words_and_pulled_sums():
+def test_workers_push_words_to_servers_and_pull_sums():
   found = row('ternary', 2)
   assert found['push'] == pytest.approx(0.2 * SIZE / MEGABYTE, rel=1e-3)
   # Five levels: 13 a word.
   assert found['pull'] == pytest.approx(4 / 13 * SIZE / MEGABYTE, rel=1e-3)
 
 
-def test_a_method_of_several_messages_counts_them_all():
+def test_all_messages_of_a_method_are_counted():
   found = row('powersgd', 2)
   assert found['gather'] == 4 * (1000 + 10_000 + 1000) / MEGABYTE
   assert set(found['by'].split(', ')) <= {*algorithms.NAMES}

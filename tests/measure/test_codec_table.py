@@ -17,12 +17,12 @@ def test_cases_are_single_gradients_and_the_variables_of_nets():
 
 
 @pytest.mark.parametrize('size', ['1.5', '0', '-3', 'inf', 'nan'])
-def test_sizes_are_whole_numbers(size):
+def test_sizes_that_are_not_whole_numbers_are_refused(size):
   with pytest.raises(errors.ConfigError, match='whole numbers >= 1, received'):
     codec_table.cases([size], [])
 
 
-def test_what_is_not_known_is_refused():
+def test_unknown_sizes_nets_and_codecs_are_refused():
   with pytest.raises(errors.ConfigError, match='many'):
     codec_table.cases(['many'], [])
   with pytest.raises(data_errors.UnknownNameError, match="'lenet'"):

@@ -1,4 +1,4 @@
-"""The measurements of codecs find what is known, and what is spoilt."""
+"""Measured quality of codecs matches formulas and detects a biased codec."""
 
 import logging
 
@@ -28,7 +28,7 @@ def test_quality_of_plain_floats_is_perfect():
 
 
 @pytest.mark.statistical
-def test_quality_of_ternary_codes_is_that_of_the_formulas():
+def test_quality_of_ternary_codes_matches_the_formulas():
   gradients = gaussian()
   codec = registry.parse('ternary:clip_factor=0')
   quality = measures.quality(codec, gradients, 64)
@@ -46,7 +46,7 @@ def test_quality_of_ternary_codes_is_that_of_the_formulas():
   assert abs(quality.bias) < 5
 
 
-def test_a_biased_codec_shows_in_its_score():
+def test_the_bias_score_detects_a_biased_codec():
   codec = registry.parse('ternary')
 
   class Shrunk(chain.Chain):
@@ -76,7 +76,7 @@ def test_jobs_run(fast):
 
 
 @pytest.mark.parametrize('fast', [False, True], ids=['twin', 'native'])
-def test_the_sum_is_of_eight_payloads(fast):
+def test_decode_sum_adds_eight_payloads(fast):
   codec = registry.parse('identity')
   if fast:
     if not native.available():
@@ -87,7 +87,7 @@ def test_the_sum_is_of_eight_payloads(fast):
   assert several == pytest.approx(8 * one, rel=1e-5)
 
 
-def test_codes_of_many_sizes_are_no_retraced_function(caplog):
+def test_codecs_of_many_sizes_cause_no_retracing_warning(caplog):
   codec = registry.parse('identity')
   with caplog.at_level(logging.WARNING, 'tensorflow'):
     for size in range(1, 7):
@@ -97,7 +97,7 @@ def test_codes_of_many_sizes_are_no_retraced_function(caplog):
   assert 'retracing' not in caplog.text
 
 
-def test_rivals_run_and_numpy_sends_what_it_decodes():
+def test_rivals_run_and_numpy_decodes_ternary_values():
   (gradient, _) = gaussian()
   found = {rival.name: rival for rival in rivals.rivals(gradient, 1)}
   assert list(found) == ['numpy', 'naive TensorFlow', 'int8, as GRACE']

@@ -1,4 +1,4 @@
-"""Runs of more and more devices and processes, and their table."""
+"""Runs with increasing numbers of devices and processes, and their table."""
 
 import math
 import os
@@ -22,18 +22,18 @@ def words(over, count, kind):
   return scaling.words(point, COMMAND, 16, 5, 'T')
 
 
-def test_every_code_is_run_with_every_number_both_ways():
+def test_points_cover_codecs_counts_and_kinds_of_scaling():
   assert len(POINTS) == len(set(POINTS)) == 2 * 2 * (2 + 2)
   assert {p.count for p in POINTS if p.over == scaling.PROCESSES} == {1, 4}
 
 
-def test_weak_runs_grow_the_batch_and_strong_ones_share_it():
+def test_weak_scaling_grows_the_batch_and_strong_splits_it():
   assert '--batch_size=32' in words('devices', 2, 'weak')
   assert '--batch_size=16' in words('devices', 2, 'strong')
   assert '--num_gpus=2' in words('devices', 2, 'strong')
 
 
-def test_processes_are_launched_with_a_device_each():
+def test_each_launched_process_has_one_device():
   several = words('processes', 4, 'weak')
   assert several[:3] == ['launch', '--num_workers=4', '--']
   assert several[3:7] == list(COMMAND)
@@ -41,7 +41,7 @@ def test_processes_are_launched_with_a_device_each():
   assert words('processes', 1, 'weak')[:1] == ['train']
 
 
-def test_speed_ups_are_those_of_a_code_and_a_kind():
+def test_speed_up_compares_the_same_codec_and_scaling():
   speeds = {
     point: [100.0 * point.count, 50.0 * point.count] for point in POINTS
   }
@@ -52,13 +52,13 @@ def test_speed_ups_are_those_of_a_code_and_a_kind():
   assert (one['least'], one['most']) == (200, 400)
 
 
-def test_without_one_device_nothing_is_compared():
+def test_speed_up_is_nan_without_a_run_on_one_device():
   point = scaling.Point('devices', 2, 'weak', 'ternary')
   (row,) = scaling.table({point: [7.0]}).to_dict('records')
   assert math.isnan(row['speed-up'])
 
 
-def test_chart_has_a_panel_for_each_and_an_ideal_line():
+def test_chart_has_two_panels_with_an_ideal_line():
   rows = scaling.table({point: [100.0 * point.count] for point in POINTS})
   left, right = scaling.chart(rows, 'title').axes
   assert (left.get_xlabel(), right.get_xlabel()) == ('devices', 'processes')
@@ -66,17 +66,17 @@ def test_chart_has_a_panel_for_each_and_an_ideal_line():
   assert len(left.lines) == len(right.lines) == 6
 
 
-def test_a_run_that_fails_is_told_with_its_last_lines():
+def test_error_of_a_failed_run_shows_its_last_lines():
   point = scaling.Point('devices', 1, 'weak', 'no_such_code')
-  with pytest.raises(errors.TrainingError, match='no_such_code') as told:
+  with pytest.raises(errors.TrainingError, match='no_such_code') as raised:
     scaling.measure([point], COMMAND, 8, 2, 1)
-  assert 'received 2. It said' in str(told.value)
-  assert 'codec: expected' in str(told.value)
+  assert 'received 2 after these lines' in str(raised.value)
+  assert 'codec: expected' in str(raised.value)
 
 
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_devices_and_processes_are_really_run(tmp_path, capsys):
+def test_devices_and_processes_are_measured(tmp_path, capsys):
   command.act(
     command.Flags(
       batch_size=8,
@@ -103,15 +103,15 @@ def test_devices_and_processes_are_really_run(tmp_path, capsys):
     ({'processes': ('two',)}, 'whole numbers from 1'),
   ],
 )
-def test_what_cannot_be_is_refused(change, said):
-  given = {'command': COMMAND} | change
+def test_invalid_flags_are_refused(change, said):
+  values = {'command': COMMAND} | change
   with pytest.raises(flags.UsageError, match=said):
-    command.act(command.Flags(**given))
+    command.act(command.Flags(**values))
 
 
-def test_a_signal_ends_the_run_that_is_measured(tmp_path, monkeypatch):
-  there, never = tmp_path / 'there', tmp_path / 'never'
-  os.mkfifo(there)
+def test_a_signal_ends_the_measured_run(tmp_path, monkeypatch):
+  started, never = tmp_path / 'started', tmp_path / 'never'
+  os.mkfifo(started)
   os.mkfifo(never)
   script = tmp_path / 'python'
   # The signal comes when the run is at work, which would take minutes. It
@@ -120,13 +120,13 @@ def test_a_signal_ends_the_run_that_is_measured(tmp_path, monkeypatch):
   # the second, in programs the thread of `signal_guard` ends that.
   outlived = tmp_path / 'outlived'
   script.write_text(
-    f'#!/usr/bin/env bash\necho $$ >{there}\nprintf %200000s\n'
+    f'#!/usr/bin/env bash\necho $$ >{started}\nprintf %200000s\n'
     f'for _ in {{1..200}}; do kill -TERM $PPID; read -r -t 1 <>{never}; done\n'
     f'touch {outlived}\n'
   )
   script.chmod(0o755)
   monkeypatch.setattr(sys, 'executable', str(script))
-  with open(there, 'r+b', buffering=0) as pipe:
+  with open(started, 'r+b', buffering=0) as pipe:
 
     def interrupt(number, frame):
       del frame

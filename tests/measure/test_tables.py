@@ -18,7 +18,7 @@ def test_table_and_chart_are_written_into_a_new_folder(tmp_path):
   assert (folder / 'speed.png').read_bytes().startswith(b'\x89PNG')
 
 
-def test_names_of_rows_are_a_column_where_they_count(tmp_path):
+def test_the_index_is_written_as_a_column_on_request(tmp_path):
   table = pd.DataFrame({'ms': {'a': 1.0}})
   tables.write(tmp_path, 'speed', table, index=True)
   assert names(tmp_path) == ['speed.csv']

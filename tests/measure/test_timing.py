@@ -4,10 +4,10 @@ import tensorflow as tf
 from terngrad.measure import timing
 
 
-def test_jobs_take_turns_and_warm_up_is_not_counted():
+def test_jobs_alternate_and_warm_up_is_not_timed():
   order = []
   jobs = {name: (lambda n=name: order.append(n), 5) for name in 'abc'}
-  seconds = timing.in_turns(jobs, rounds=3, warm_up=2)
+  seconds = timing.alternate(jobs, rounds=3, warm_up=2)
   # Every job goes once for nothing before it is timed.
   assert order == list('aabbcc') * 5
   assert {name: len(values) for name, values in seconds.items()} == {
@@ -23,25 +23,25 @@ def test_ratio_is_the_median_of_the_ratios_within_rounds():
   assert timing.ratio(seconds, 'work', 'base') == 3.0
 
 
-def test_repeated_work_is_done_as_often_as_said():
+def test_repeat_runs_the_work_the_given_number_of_times():
   counter = tf.Variable(0)
 
   def work(i, value):
     counter.assign_add(i)
     return [value + 1.0, tf.zeros([0])]
 
-  run = timing.repeated(work, 5, tf.constant([2.0, 3.0]))
+  run = timing.repeat(work, 5, tf.constant([2.0, 3.0]))
   assert run() == 5 * 4.0
   assert counter.numpy() == 0 + 1 + 2 + 3 + 4
 
 
-def test_copy_of_any_size_is_done():
+def test_memory_copy_works_for_any_size():
   for size in (0, 1, 1001):
     timing.memory_copy(size, 3)()
 
 
-def test_seconds_are_those_of_the_work_once(monkeypatch):
+def test_seconds_are_per_repetition(monkeypatch):
   clock = iter(np.arange(0.0, 100.0, 6.0))
   monkeypatch.setattr(timing.time, 'perf_counter', lambda: next(clock))
-  seconds = timing.in_turns({'a': (lambda: None, 3)}, rounds=1, warm_up=0)
+  seconds = timing.alternate({'a': (lambda: None, 3)}, rounds=1, warm_up=0)
   assert seconds == {'a': [2.0]}

@@ -7,23 +7,28 @@ from terngrad.measure import variance
 @pytest.mark.parametrize(
   ('arrays', 'message'),
   [
-    ({'a': np.zeros((2, 3)), 'b': np.zeros((3, 3))}, 'of the same workers'),
-    ({'a': np.array([{}], object)}, 'a file that dump_gradients wrote'),
-    ({'a': np.float32(1)}, 'of the same workers'),
-    ({'a': np.zeros((0, 3))}, 'of the same workers'),
-    ({}, 'of the same workers'),
+    (
+      {'a': np.zeros((2, 3)), 'b': np.zeros((3, 3))},
+      'the same number of workers',
+    ),
+    ({'a': np.array([{}], object)}, 'a file of `terngrad report gradients`'),
+    ({'a': np.float32(1)}, 'the same number of workers'),
+    ({'a': np.zeros((0, 3))}, 'the same number of workers'),
+    ({}, 'the same number of workers'),
   ],
 )
-def test_other_arrays_are_refused(tmp_path, arrays, message):
+def test_arrays_of_other_shapes_or_types_are_refused(tmp_path, arrays, message):
   np.savez(tmp_path / 'g.npz', **arrays)
   with pytest.raises(ValueError, match=message):
     variance.read(tmp_path / 'g.npz')
 
 
-def test_other_files_are_refused(tmp_path):
+def test_missing_and_invalid_files_are_refused(tmp_path):
   (tmp_path / 'g.npz').write_bytes(b'no archive')
   for name in ('g.npz', 'absent.npz'):
-    with pytest.raises(ValueError, match='a file that dump_gradients wrote'):
+    with pytest.raises(
+      ValueError, match='a file of `terngrad report gradients`'
+    ):
       variance.read(tmp_path / name)
 
 
@@ -37,12 +42,12 @@ def gradients_of(workers):
 @pytest.mark.parametrize(
   'text', ['ternary:packing=huffman243', 'sign', 'topk', 'error_feedback+topk']
 )
-def test_the_error_of_one_worker_is_that_of_the_mean(text):
+def test_error_of_one_worker_equals_the_error_of_the_mean(text):
   found = variance.errors(text, gradients_of(1), 2)
   assert found.one == pytest.approx(found.mean, rel=1e-5)
 
 
-def test_methods_of_two_rounds_say_nothing_of_one_worker():
+def test_error_of_one_worker_is_nan_with_two_rounds():
   found = variance.errors('powersgd', gradients_of(2), 1)
   assert np.isnan(found.one)
   assert 0 < found.mean < 1
@@ -50,7 +55,7 @@ def test_methods_of_two_rounds_say_nothing_of_one_worker():
   assert found.bits * 3007 == 32 * (60 + 50 + 7 + 2)
 
 
-def test_bits_are_those_of_the_words_that_are_used():
+def test_bits_count_only_the_used_words():
   huffman, base3, zeros = (
     variance.errors(text, gradients, 1).bits
     for text, gradients in (
@@ -63,7 +68,7 @@ def test_bits_are_those_of_the_words_that_are_used():
   assert zeros * 3007 == 32 * (1 + 2)
 
 
-def test_what_draws_leave_is_told_apart_from_what_is_the_same_in_all():
+def test_bias_is_separated_from_variance():
   values = gradients_of(2)
   sign = variance.errors('sign', values, 2)
   assert sign.bias == pytest.approx(sign.mean)

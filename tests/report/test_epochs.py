@@ -38,11 +38,11 @@ def test_a_new_log_has_the_time_in_its_name(tmp_path):
   assert path == tmp_path / f'{STEM}_20170411_141617.log'
 
 
-def test_a_run_that_continues_finds_its_own_log(tmp_path):
-  own = tmp_path / f'{STEM}_20170411_141617.log'
-  own.write_text('')
+def test_a_continued_run_finds_its_log(tmp_path):
+  log = tmp_path / f'{STEM}_20170411_141617.log'
+  log.write_text('')
   (tmp_path / 'resnet50_gpu1_b64_L1000_lr0.10_v2_20160101_000000.log').touch()
-  assert epochs.path_in(tmp_path, STEM) == own
+  assert epochs.path_in(tmp_path, STEM) == log
 
 
 def test_every_epoch_is_a_row():
@@ -66,7 +66,7 @@ def test_every_epoch_is_a_row():
   assert second['test_accuracy'] == -1
 
 
-def test_pandas_reads_what_is_written(tmp_path):
+def test_pandas_reads_the_written_log(tmp_path):
   path = tmp_path / 'a.log'
   rows = epochs.rows(FOUND, 64, 'test')
   epochs.write(path, {'net': 'a,b\n"c"', 'batch': 64}, rows)

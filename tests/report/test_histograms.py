@@ -16,11 +16,11 @@ GRADIENTS = {
 
 
 def table(text, factor=2.5):
-  arrived = histograms.coded(text, GRADIENTS)
-  return histograms.table(GRADIENTS, arrived, factor).set_index('variable')
+  decoded = histograms.coded(text, GRADIENTS)
+  return histograms.table(GRADIENTS, decoded, factor).set_index('variable')
 
 
-def test_a_code_without_loss_changes_neither_length_nor_angle():
+def test_a_lossless_code_changes_neither_length_nor_angle():
   found = table('identity')
   assert list(found.index) == list(GRADIENTS)
   for name in ('fc/kernel', 'fc/bias'):
@@ -31,7 +31,7 @@ def test_a_code_without_loss_changes_neither_length_nor_angle():
   assert np.isnan(found.loc['still', 'angle, coded'])
 
 
-def test_ternary_codes_are_as_long_and_as_far_as_their_law_says():
+def test_length_and_angle_of_ternary_codes_match_the_formulas():
   row = table('ternary:clip_factor=0').loc['fc/kernel']
   values = np.abs(GRADIENTS['fc/kernel'].astype(np.float64))
   fires = (values / values.max()).sum()
@@ -47,7 +47,7 @@ def test_ternary_codes_are_as_long_and_as_far_as_their_law_says():
   )
 
 
-def test_clipping_shortens_by_what_it_cuts():
+def test_clipping_shortens_the_gradient_as_computed_by_hand():
   found = table('identity', 1.0)
   # Standard deviation 3.5 about the mean -0.5: only -4 is cut.
   row = found.loc['fc/bias']
@@ -73,7 +73,7 @@ def test_table_and_chart_are_written(tmp_path, capsys):
     assert (tmp_path / 'made' / name).stat().st_size
 
 
-def test_workers_and_codes_that_are_not_there_are_refused(tmp_path):
+def test_unknown_workers_and_codecs_are_refused(tmp_path):
   path = tmp_path / 'g.npz'
   np.savez(path, a=np.zeros([2, 3]))
   with pytest.raises(errors.ConfigError, match='worker: expected .* 0 to 1'):

@@ -20,7 +20,7 @@ def small_net():
   return keras.Model(images, keras.layers.Dense(5, name='logits')(x))
 
 
-def test_layers_are_counted_by_hand():
+def test_counts_of_layers_match_those_by_hand():
   found = {row.name: row for row in net_summary.rows(small_net())}
   counts = {n: (r.parameters, r.multiply_adds) for n, r in found.items()}
   assert counts == {
@@ -37,7 +37,7 @@ def test_layers_are_counted_by_hand():
   assert found['depthwise'].shape == (3, 2, 4)
 
 
-def test_the_table_ends_with_the_sums():
+def test_the_table_ends_with_the_totals():
   lines = net_summary.text(small_net()).splitlines()
   assert len(lines) == 1 + 8 + 1
   assert lines[0].split() == [
@@ -45,7 +45,7 @@ def test_the_table_ends_with_the_sums():
   ]
   assert lines[2].split() == ['conv', 'Conv2D', '8x6x4', '112', '5,184']
   assert lines[-1] == (
-    '8 layers, 293 parameters, 5,904 multiply-adds an example'
+    '8 layers, 293 parameters, 5,904 multiply-adds per example'
   )
 
 
@@ -59,7 +59,7 @@ def test_the_table_ends_with_the_sums():
   ],
 )
 @pytest.mark.slow
-def test_published_figures(name, parameters, billions):
+def test_totals_match_published_figures(name, parameters, billions):
   model = nets.build(name, num_classes=1000)
   found = net_summary.rows(keras.Model(model.inputs, model.outputs[0]))
   assert 0.9 * parameters < sum(r.parameters for r in found) < parameters
@@ -67,7 +67,7 @@ def test_published_figures(name, parameters, billions):
   assert billions[0] < total < billions[1]
 
 
-def test_auxiliary_logits_are_counted_apart():
+def test_auxiliary_logits_are_counted_separately():
   images = keras.Input((4,), name='images')
   heads = [keras.layers.Dense(3, name=n)(images) for n in ('logits', 'other')]
   lines = net_summary.text(keras.Model(images, heads)).splitlines()

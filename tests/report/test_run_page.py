@@ -1,4 +1,4 @@
-"""The page of a run: what it shows, and that nothing in it can act."""
+"""The page of a run: its contents, and that it contains no scripts."""
 
 import base64
 import io
@@ -31,15 +31,15 @@ def examples(names=None):
   images = np.zeros([2, 4, 5, 3], np.float32)
   images[:, 0] = -1.0
   images[:, 1] = 1.0
-  believed = np.float32([[0.1, 0.9], [0.75, 0.25]])
-  return run_page.shown(images, np.array([1, 1]), believed, names)
+  probabilities = np.float32([[0.1, 0.9], [0.75, 0.25]])
+  return run_page.shown(images, np.array([1, 1]), probabilities, names)
 
 
 def page(title='run', facts=None, shown=()):
   return run_page.page(title, facts or {}, TRAINED, SCORED, list(shown))
 
 
-def test_every_curve_that_has_numbers_is_drawn():
+def test_every_curve_with_finite_values_is_drawn():
   found = {plot.title: plot for plot in curves.plots(TRAINED, SCORED)}
   assert list(found) == [
     'loss',
@@ -77,7 +77,7 @@ def test_many_variables_become_three_curves():
   }
 
 
-def test_plots_are_svg_and_the_same_each_time():
+def test_plots_are_svg_and_reproducible():
   for plot in curves.plots(TRAINED, SCORED):
     drawn = curves.svg(plot)
     assert xml.etree.ElementTree.fromstring(drawn).tag.endswith('svg')
@@ -85,7 +85,7 @@ def test_plots_are_svg_and_the_same_each_time():
   assert page().count('<svg') == 5
 
 
-def test_right_is_green_and_wrong_is_red_and_says_the_truth():
+def test_wrong_predictions_are_red_and_show_the_true_class():
   text = page(shown=examples({0: 'cat', 1: 'dog'}))
   right, wrong = re.findall(r'<figure class="(\w+)">.*?</figure>', text)
   assert (right, wrong) == ('RIGHT', 'WRONG')
@@ -96,7 +96,7 @@ def test_right_is_green_and_wrong_is_red_and_says_the_truth():
   assert '1 of 2 right' in text
 
 
-def test_images_are_in_the_page_from_black_to_white():
+def test_images_are_scaled_from_black_to_white():
   text = page(shown=examples())
   found = re.findall(r'src="data:image/png;base64,([^"]+)"', text)
   for content in found:
@@ -106,14 +106,14 @@ def test_images_are_in_the_page_from_black_to_white():
   assert len(found) == 2
 
 
-def test_page_needs_nothing_else():
+def test_page_loads_no_other_files():
   text = page(shown=examples())
   assert '<script' not in text
   loaded = re.findall(r'(?:src|href)="([^"]*)"', text)
   assert all(a.startswith(('data:', '#')) for a in loaded)
 
 
-def test_names_cannot_be_code():
+def test_names_are_escaped():
   bad = '<script>alert(1)</script>'
   text = page(bad, {bad: bad}, examples({0: bad, 1: bad}))
   assert '<script' not in text

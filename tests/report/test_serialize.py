@@ -76,7 +76,7 @@ def test_every_kind_is_written_and_listed(logdir, tmp_path):
   assert (entry['step'], entry['value']) == (1, None)
 
 
-def test_names_of_files_stay_within_and_do_not_collide():
+def test_file_names_stay_in_the_folder_and_do_not_collide():
   tags = ['a/b', 'a_b', 'a.b', '..', '.', '', '/', 'a' * 500, 'a' * 501, 'é']
   names = [serialize.file_name(tag) for tag in tags]
   assert len(set(names)) == len(tags)

@@ -1,4 +1,4 @@
-"""The report of an experiment: its numbers by hand, and a page of its own."""
+"""The report of a sweep: its numbers against those by hand, and its page."""
 
 import itertools
 import math
@@ -51,16 +51,16 @@ def against(runs, baseline):
   return dict.fromkeys(runs['variant'], baseline)
 
 
-def test_means_spreads_and_paired_differences_are_those_by_hand(runs):
+def test_means_spreads_and_paired_differences_match_those_by_hand(runs):
   table = sweep.summary(runs, against(runs, 'float32')).set_index('variant')
   assert list(table.index) == ['float32', 'ternary', 'once <b>']
-  own = [98.0, 98.3, 98.1]
+  ternary = [98.0, 98.3, 98.1]
   row = table.loc['ternary']
   assert row['seeds'] == 3
-  assert row['accuracy %'] == pytest.approx(statistics.mean(own))
-  assert row['sd'] == pytest.approx(statistics.stdev(own))
+  assert row['accuracy %'] == pytest.approx(statistics.mean(ternary))
+  assert row['sd'] == pytest.approx(statistics.stdev(ternary))
   # Student's t of two degrees of freedom.
-  half = 4.303 * statistics.stdev(own) / math.sqrt(3)
+  half = 4.303 * statistics.stdev(ternary) / math.sqrt(3)
   assert row['95 %'] == pytest.approx(half)
   pairs = [-1.0, -0.9, -1.0]
   assert row['to float32'] == pytest.approx(statistics.mean(pairs))
@@ -70,7 +70,7 @@ def test_means_spreads_and_paired_differences_are_those_by_hand(runs):
   assert table.loc['float32', 'to float32'] == 0
 
 
-def test_one_seed_has_no_spread_and_is_paired_with_its_own(runs):
+def test_one_seed_has_no_spread_and_is_compared_by_seed(runs):
   row = (
     sweep.summary(runs, against(runs, 'float32'))
     .set_index('variant')
@@ -80,7 +80,7 @@ def test_one_seed_has_no_spread_and_is_paired_with_its_own(runs):
   assert row['to float32'] == pytest.approx(50.0 - 99.2)
 
 
-def test_variants_with_baselines_of_their_own_are_paired_with_them(runs):
+def test_variants_are_compared_with_their_baselines(runs):
   baselines = {'ternary': 'float32', 'once <b>': 'ternary', 'none': 'ternary'}
   table = sweep.summary(runs, baselines).set_index('variant')
   found = table['to its baseline']
@@ -92,7 +92,7 @@ def test_variants_with_baselines_of_their_own_are_paired_with_them(runs):
   assert 'nan' not in first
 
 
-def test_intervals_of_many_seeds_are_of_students_t():
+def test_intervals_of_many_seeds_use_students_t():
   # Student's t as tabulated: 11, 20 and 100 degrees of freedom.
   for freedom, quantile in ((11, 2.201), (20, 2.086), (100, 1.984)):
     values = pd.Series(range(freedom + 1)) * 1.0
@@ -101,7 +101,7 @@ def test_intervals_of_many_seeds_are_of_students_t():
     assert received == pytest.approx(quantile, abs=0.001)
 
 
-def test_commits_and_variants_that_look_like_numbers_stay_what_they_are(
+def test_commits_and_variants_that_look_like_numbers_stay_text(
   tmp_path,
 ):
   path = tmp_path / 'results.csv'
@@ -124,7 +124,7 @@ def test_further_scores_are_means_of_the_runs_that_have_them(runs):
   assert math.isnan(table.loc['ternary', 'raw %'])
 
 
-def test_steps_are_told_where_runs_differ_in_them(runs):
+def test_steps_are_shown_if_runs_differ_in_them(runs):
   assert 'steps' not in sweep.summary(runs)
   runs.loc[runs['variant'] == 'ternary', 'steps'] = 133
   table = sweep.summary(runs).set_index('variant')
@@ -140,9 +140,7 @@ def test_steps_are_told_where_runs_differ_in_them(runs):
   assert labels[1:] == ['bits/element', 'steps', 'seconds']
 
 
-def test_curves_are_means_over_the_seeds_at_the_steps_that_variants_have(
-  tmp_path, runs
-):
+def test_curves_are_means_over_the_seeds_at_each_variants_steps(tmp_path, runs):
   (tmp_path / 'curves.csv').write_text(
     'variant,seed,step,accuracy\n'
     'float32,1,50,0.5\nfloat32,1,100,0.75\n'
@@ -167,7 +165,7 @@ def test_without_scored_epochs_there_are_no_curves(tmp_path, runs):
   assert [a.get_xlabel() for a in axes[1:]] == ['bits/element', 'seconds']
 
 
-def test_page_needs_nothing_else_and_says_all(runs):
+def test_page_is_self_contained_and_complete(runs):
   table = sweep.summary(runs, against(runs, 'float32'))
   page = sweep.page('lenet & more', table, runs, NO_CURVES, NO_FAILURES)
   assert 'lenet &amp; more' in page and 'once &lt;b&gt;' in page
@@ -192,17 +190,17 @@ def test_failures_are_counted_and_shown_and_change_no_mean(runs, tmp_path):
   sweep.write(tmp_path, 'all', runs, against(runs, 'float32'))
   assert '| never | 0 | 1 |  |' in (tmp_path / 'sweep.md').read_text()
   page = (tmp_path / 'sweep.html').read_text()
-  assert 'Runs that failed' in page and 'numbers, &lt;b&gt;' in page
+  assert 'Failed runs' in page and 'numbers, &lt;b&gt;' in page
 
 
-def test_where_nothing_failed_nothing_is_said_of_it(runs, tmp_path):
+def test_failures_are_omitted_if_no_run_failed(runs, tmp_path):
   assert not len(sweep.read_failures(tmp_path))
   table = sweep.summary(runs, failures=sweep.read_failures(tmp_path))
   assert 'failed' not in table
   assert 'failed' not in sweep.page('', table, runs, NO_CURVES, NO_FAILURES)
 
 
-def test_curves_and_failures_are_those_beside_the_results(runs, tmp_path):
+def test_failures_are_read_from_the_source_folder(runs, tmp_path):
   (tmp_path / sweep.FAILURES).write_text(FAILURES, encoding='utf-8')
   output = tmp_path / 'output'
   sweep.write(output, 'all', runs, source=tmp_path)
@@ -231,13 +229,13 @@ def test_markdown_is_a_table(runs):
   assert lines[2].startswith('| float32 | 3 | 99.1 |')
 
 
-def test_what_is_no_table_of_runs_is_refused(tmp_path, runs):
+def test_missing_tables_columns_and_baselines_are_refused(tmp_path, runs):
   with pytest.raises(errors.ConfigError, match='expected a readable'):
     sweep.read(tmp_path / 'none.csv')
   (tmp_path / 'other.csv').write_text('a,b\n1,2\n')
-  with pytest.raises(errors.ConfigError, match='received 1 rows without acc'):
+  with pytest.raises(errors.ConfigError, match='1 rows; missing columns: acc'):
     sweep.read(tmp_path / 'other.csv')
-  with pytest.raises(errors.ConfigError, match="variant of float32, .*'flaot'"):
+  with pytest.raises(errors.ConfigError, match="one of float32, .*'flaot'"):
     sweep.summary(runs, against(runs, 'flaot'))
 
 
@@ -249,7 +247,7 @@ def drawn_of(rows):
   return drawn
 
 
-def test_names_of_points_in_one_place_are_not_over_each_other():
+def test_labels_of_close_points_do_not_overlap():
   rows = [(f'variant_{i}', 1, 10, 0.98 + 1e-5 * i, 1.6, 5.0) for i in range(12)]
   drawn = drawn_of(rows)
   for axes in drawn.axes[1:]:
@@ -260,7 +258,7 @@ def test_names_of_points_in_one_place_are_not_over_each_other():
     assert min(gaps) > 7 * drawn.dpi / 72
 
 
-def test_names_of_points_are_inside_the_axes():
+def test_labels_of_points_are_inside_the_axes():
   rows = [
     ('a_long_name_of_a_variant', 1, 10, 0.98, 1.6, 5.0),
     ('a_longer_name_of_another_variant', 1, 10, 0.99, 32.0, 9.0),
@@ -272,7 +270,7 @@ def test_names_of_points_are_inside_the_axes():
       assert axes.bbox.x0 < box.x0 < box.x1 < axes.bbox.x1
 
 
-def test_axes_are_in_places_without_the_noise_of_a_solver(runs):
+def test_positions_of_axes_are_rounded(runs):
   for axes in sweep_plot.chart(sweep.summary(runs), NO_CURVES).axes:
     for side in axes.get_position().bounds:
       assert side == pytest.approx(round(side, 6), abs=1e-12)

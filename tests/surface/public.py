@@ -1,4 +1,4 @@
-"""What users and their files hold by name: the project's public surface.
+"""The public surface: all names that users and their files depend on.
 
 `python -m tests.surface.public FILE` writes it as JSON.
 """

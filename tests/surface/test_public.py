@@ -34,7 +34,7 @@ def test_every_difference_to_the_release_is_in_the_changelog(since_release):
   assert not missing
 
 
-def test_what_was_added_is_seen(since_release):
+def test_an_added_flag_is_detected(since_release):
   assert since_release['commands: train mnist threads'] == 'added'
 
 

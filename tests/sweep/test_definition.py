@@ -92,7 +92,7 @@ def test_variants_are_all_combinations_seed_by_seed(read):
   )
 
 
-def test_a_flag_file_is_looked_for_beside_the_definition(read, tmp_path):
+def test_flag_files_are_relative_to_the_definition(read, tmp_path):
   found = read()
   assert found.words(
     ['--flagfile=a/b.flags', '--x=flagfile=c', '--flagfile']
@@ -103,7 +103,7 @@ def test_a_flag_file_is_looked_for_beside_the_definition(read, tmp_path):
   ]
 
 
-def test_the_command_line_says_other_seeds_and_fewer_variants(read):
+def test_arguments_replace_seeds_and_select_variants(read):
   found = read(seeds=(5,), only=('ternary*', 'no*'), more=('--max_steps=3',))
   assert [cell.name for cell in found.cells] == [
     'ternary_2_seed5',
@@ -122,9 +122,7 @@ def test_the_command_line_says_other_seeds_and_fewer_variants(read):
     ('baseline = float32_2', 'baseline = a', '[baselines]\n* = float32_2'),
   ],
 )
-def test_what_is_wrong_is_refused_where_nothing_uses_it(
-  read, line, wrong, section
-):
+def test_unused_invalid_values_are_refused(read, line, wrong, section):
   name = section.splitlines()[0]
   text = TEXT.replace(name, section)
   assert read(text).cells
@@ -143,18 +141,21 @@ def test_what_is_wrong_is_refused_where_nothing_uses_it(
     ),
     (('--max_steps = 20', 'max_steps = 20'), "`--name = value`, received 'max"),
     (('seeds = 1 2', 'seeds = 1 two'), "seeds as integers, received '1 two'"),
-    (('*_64 =', '*_16 ='), r"for the seeds of '\*_16', received none"),
+    (('*_64 =', '*_16 ='), r"in \[seeds\] that .* received '\*_16', which"),
     (
       ('ternary_64 = float32_64', 'b = a'),
-      "for the baselines of 'b', received",
+      r"in \[baselines\] that match a variant, received 'b'",
     ),
-    (('= float32_64', '= a'), "as baseline, received 'a'. There are float"),
-    (('2 = --num', '../2 = --num'), 'that can be folders'),
-    (('[eval values]', '[eval ../x]'), r'digits and _, once, received \[eval'),
-    (('[eval values]', '[eval a]\n[eval  a]'), 'once, received'),
+    (('= float32_64', '= a'), "as baseline, received 'a'. Choose one of float"),
+    (('2 = --num', '../2 = --num'), 'that are valid folder names'),
+    (('[eval values]', '[eval ../x]'), r'digits and _, received \[eval'),
+    (
+      ('[eval values]', '[eval a]\n[eval  a]'),
+      'different names of .*, received',
+    ),
     (
       ('2 = --num_nodes=2', "2 = --x='1"),
-      'for float32_2, received "No closing',
+      'for float32_2, quoted as in a shell, received "No closing',
     ),
     (
       ('float32 =', 'ternary =\nfloat32 ='),
@@ -167,34 +168,36 @@ def test_what_is_wrong_is_refused_where_nothing_uses_it(
     ),
   ],
 )
-def test_what_cannot_be_is_refused(read, change, message):
+def test_invalid_definitions_are_refused(read, change, message):
   with pytest.raises(errors.ConfigError, match=message):
     read(TEXT.replace(*change, 1))
 
 
-def test_names_that_meet_are_refused(read):
+def test_equal_names_of_variants_are_refused(read):
   text = '[a]\nx =\nx_y =\n[b]\ny_z =\nz =\n'
   with pytest.raises(errors.ConfigError, match='received x_y_z twice'):
     read(text)
 
 
-def test_nothing_to_run_is_said(read):
-  with pytest.raises(errors.ConfigError, match='received none of float32_2, '):
+def test_a_sweep_without_runs_is_refused(read):
+  with pytest.raises(
+    errors.ConfigError, match='--only=gamma.* seeds to one of float32_2, '
+  ):
     read(only=('gamma',))
 
 
-def test_no_axis_is_refused(read):
+def test_a_sweep_without_an_axis_is_refused(read):
   with pytest.raises(errors.ConfigError, match='received sweep, flags'):
     read('[sweep]\nseeds = 1\n[flags]\n--max_steps = 1\n')
 
 
-def test_a_missing_file_is_one_line(tmp_path):
+def test_error_of_a_missing_file_is_one_line(tmp_path):
   with pytest.raises(errors.ConfigError, match='No such file') as raised:
     definition.read(tmp_path / 'none.ini')
   assert '\n' not in str(raised.value)
 
 
-def test_the_file_of_the_document_is_one(read):
+def test_the_definition_in_the_document_is_valid(read):
   text = (ROOT / 'docs' / 'sweeps.md').read_text(encoding='utf-8')
   (shown,) = re.findall(r'```ini\n(.*?)```', text, re.DOTALL)
   found = read(shown)
@@ -230,7 +233,7 @@ def test_a_run_of_several_processes_is_launched_with_its_flags(read):
   ]
 
 
-def test_flags_of_several_processes_are_read_as_the_chief_does(read):
+def test_flags_of_launched_runs_are_parsed_as_by_the_chief(read):
   (config,) = sweep_cli.configurations(read(LAUNCHED)).values()
   assert config.cluster.sync is False
   equal = LAUNCHED.replace('--num_ps=1 ', '').replace('--sync=false', '')
@@ -243,9 +246,12 @@ def test_flags_of_several_processes_are_read_as_the_chief_does(read):
   [
     (('--num_ps=1', '--num_pss=1'), 'alone: .*num_pss'),
     (('--num_ps=1 ', ''), 'alone: .*sync'),
-    (('--num_ps=1', "'--num_ps=1"), 'for launch, received "No closing'),
+    (
+      ('--num_ps=1', "'--num_ps=1"),
+      'for launch, quoted .*, received "No closing',
+    ),
   ],
 )
-def test_what_cannot_be_launched_is_refused(read, change, message):
+def test_invalid_launch_flags_are_refused(read, change, message):
   with pytest.raises(errors.ConfigError, match=message):
     sweep_cli.configurations(read(LAUNCHED.replace(*change)))

@@ -1,4 +1,4 @@
-"""What a row says of a run that failed: its cause, in its own words."""
+"""The row of a failed run quotes the error from its log."""
 
 import pytest
 

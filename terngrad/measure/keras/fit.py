@@ -65,7 +65,7 @@ def table(
   strategy = _strategy(devices)
   fits = {codec: _Fit(strategy, codec, plan) for codec in (PLAIN, *codecs)}
   jobs = {codec: (fit, plan.steps) for codec, fit in fits.items()}
-  seconds = pd.DataFrame(timing.in_turns(jobs, plan.rounds))
+  seconds = pd.DataFrame(timing.alternate(jobs, plan.rounds))
   ratios = seconds.div(seconds[PLAIN], axis=0)
   least = seconds.min()
   sent = {codec: statistics.median(fit.sent) for codec, fit in fits.items()}
@@ -122,7 +122,7 @@ class _Fit:
       equal = equal and len(set(local)) == 1
       digest.update(local[0])
     row = [int(equal), *np.frombuffer(digest.digest(), np.int64)]
-    rows = _of_all_replicas(self._strategy, tf.constant([row], tf.int64))
+    rows = _gather_rows(self._strategy, tf.constant([row], tf.int64))
     return bool(rows[:, 0].all() and (rows == rows[0]).all())
 
 
@@ -133,7 +133,7 @@ def _optimizer(name: str) -> keras.Optimizer:
   except (ValueError, KeyError, TypeError) as error:
     raise errors.ConfigError(
       'optimizer: expected a name that keras.optimizers.get takes, such as '
-      f'adam or sgd, received {name!r}.'
+      f'adam or sgd, received {name!r}. Correct --optimizer.'
     ) from error
 
 
@@ -146,18 +146,18 @@ def _strategy(devices: Sequence[str]) -> tf.distribute.Strategy:
   return strategy
 
 
-def _of_all_replicas(
+def _gather_rows(
   strategy: tf.distribute.Strategy, row: tf.Tensor
 ) -> np.ndarray:
   """Gathers `row` of the replicas of all processes, one row per replica."""
 
   @tf.function
-  def gathered() -> tf.Tensor:
+  def gather() -> tf.Tensor:
     return strategy.run(
       lambda: tf.distribute.get_replica_context().all_gather(row, axis=0)
     )
 
-  return strategy.experimental_local_results(gathered())[0].numpy()
+  return strategy.experimental_local_results(gather())[0].numpy()
 
 
 def _data(model: keras.Model, batch_size: int) -> tf.data.Dataset:

@@ -31,8 +31,8 @@ def draw(
       ).step
 
     left.plot(
-      [rate / 1e6 for rate in _BANDWIDTHS],
-      [seconds(model.faster(network, rate)) for rate in _BANDWIDTHS],
+      [value / 1e6 for value in _BANDWIDTHS],
+      [seconds(model.set_bandwidth(network, value)) for value in _BANDWIDTHS],
       label=text,
     )
     right.plot(
@@ -46,6 +46,6 @@ def draw(
   ):
     axes.axhline(computing, color='black', linewidth=0.5, linestyle='--')
     axes.set(xscale='log', yscale='log', xlabel=label)
-  left.set_ylabel('seconds a step; dashed: computing alone')
+  left.set_ylabel('seconds per step; dashed: computing only')
   right.legend(fontsize='small')
   return drawn

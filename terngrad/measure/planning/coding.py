@@ -31,7 +31,7 @@ def measure(text: str, rounds: int = 5) -> model.Coding:
   size = math.prod(_SAMPLE)
   seconds = {
     name: statistics.median(values) / size
-    for name, values in timing.in_turns(jobs, rounds).items()
+    for name, values in timing.alternate(jobs, rounds).items()
   }
   two, eight = seconds['receive', 2], seconds['receive', 8]
   return model.Coding(seconds['send', 2], two, max(0.0, eight - two) / 6)
@@ -39,7 +39,7 @@ def measure(text: str, rounds: int = 5) -> model.Coding:
 
 def _jobs(text: str, workers: int) -> tuple[timing.Job, timing.Job]:
   """Returns jobs that send and that receive a gradient of shape `_SAMPLE`."""
-  codec = gradient_codecs.of_text(text, [_SAMPLE], workers)
+  codec = gradient_codecs.build(text, [_SAMPLE], workers)
   codec = bucketing.on_kernels(codec)
   both = halves.Halves(codec, workers)
   gradient = tf.random.stateless_normal(_SAMPLE, [1, 2])
@@ -48,7 +48,7 @@ def _jobs(text: str, workers: int) -> tuple[timing.Job, timing.Job]:
     for n in range(codec.num_rounds)
   ]
   words, shared = both.send([gradient], zeros)
-  rows = [tf.tile(own[tf.newaxis], [workers, 1]) for own in words]
+  rows = [tf.tile(row[tf.newaxis], [workers, 1]) for row in words]
   return lambda: both.send([gradient], rows)[1].numpy(), lambda: [
     mean.numpy() for mean in both.receive(rows, shared)
   ]

@@ -24,8 +24,8 @@ from terngrad.exchange import algorithms
 from terngrad.measure import gradient_codecs
 
 FLOAT32 = 'identity'
-# The number of rates that `break_even` searches, each 0.06 % above the last.
-_RATES = 2**15 + 1
+# Bandwidths that `break_even` searches, each 0.06 % above the last.
+_NUM_BANDWIDTHS = 2**15 + 1
 # Codecs to compare with: common elsewhere, and the smallest in PyTorch.
 RIVALS = {'fp16': 'fp16', 'PowerSGD': 'error_feedback+powersgd:rank=1'}
 
@@ -98,7 +98,7 @@ def plan(
     overlap: fraction of the computing during which messages may be transferred,
       in [0, 1].
   """
-  num_bytes, hops, gathers = _wire(text, tuple(shapes), network)
+  num_bytes, hops, gathers = _traffic(text, tuple(shapes), network)
   size = sum(methods.sizes_of(shapes))
   others = max(0, network.workers - 2) if gathers else 0
   coded = (cost.send + cost.receive + others * cost.more) * size
@@ -107,13 +107,13 @@ def plan(
 
 
 @functools.cache
-def _wire(
+def _traffic(
   text: str, shapes: tuple[tuple[int, ...], ...], network: Network
 ) -> tuple[float, int, bool]:
   """Returns (bytes that a process sends, sequential hops, uses a gather)."""
   workers = network.workers
   between = algorithms.Network(network.bandwidth, network.latency)
-  codec = gradient_codecs.of_text(text, shapes, workers)
+  codec = gradient_codecs.build(text, shapes, workers)
   messages = [
     message
     for number in range(codec.num_rounds)
@@ -160,32 +160,32 @@ def table(
     for text in dict.fromkeys([FLOAT32, *texts])
   }
 
-  def even(text: str) -> float:
-    return break_even(
-      lambda rate: (
-        plan(name, shapes, computing, faster(network, rate), costs[name]).step
-        for name in (text, FLOAT32)
-      )
-    )
+  def limit(text: str) -> float:
+    def steps(bandwidth: float) -> list[float]:
+      changed = set_bandwidth(network, bandwidth)
+      pair = (text, FLOAT32)
+      return [plan(n, shapes, computing, changed, costs[n]).step for n in pair]
+
+    return break_even(steps)
 
   rows = [
     {
       'codec': text,
-      **own._asdict(),
-      'step': own.step,
+      **planned._asdict(),
+      'step': planned.step,
       **{
-        f'over {name}': plans[base].step / own.step
+        f'over {name}': plans[base].step / planned.step
         for name, base in {'float32': FLOAT32, **RIVALS}.items()
         if base in plans
       },
-      'pays below Mbit/s': math.nan if text == FLOAT32 else even(text) / 1e6,
+      'pays below Mbit/s': math.nan if text == FLOAT32 else limit(text) / 1e6,
     }
-    for text, own in plans.items()
+    for text, planned in plans.items()
   ]
   return pd.DataFrame(rows).sort_values('step', kind='stable')
 
 
-def faster(network: Network, bandwidth: float) -> Network:
+def set_bandwidth(network: Network, bandwidth: float) -> Network:
   """Returns the network with another bandwidth."""
   return network._replace(bandwidth=bandwidth)
 
@@ -208,14 +208,14 @@ def break_even(
     it is not shorter at `low`.
   """
 
-  def loses(rate: float) -> bool:
-    own, other = times(rate)
-    return own >= other
+  def is_slower(bandwidth: float) -> bool:
+    first, second = times(bandwidth)
+    return first >= second
 
-  if not loses(high):
+  if not is_slower(high):
     return math.inf
-  if loses(low):
+  if is_slower(low):
     return 0.0
-  rates = np.geomspace(low, high, _RATES)
-  index = bisect.bisect_left(rates, True, key=loses)
-  return float(rates[index - 1])
+  bandwidths = np.geomspace(low, high, _NUM_BANDWIDTHS)
+  index = bisect.bisect_left(bandwidths, True, key=is_slower)
+  return float(bandwidths[index - 1])

@@ -117,7 +117,7 @@ def read(path: str | os.PathLike[str]) -> Parameters:
     numbers = {name: _number(value) for name, value in fields.items()}
     found = Parameters(source=source, codes=codes, **numbers)
     if not 0 < found.efficiency <= 1 or found.overlap > 1:
-      raise ValueError('efficiency or overlap above 1')
+      raise ValueError('expected efficiency in (0, 1] and overlap in [0, 1]')
   except (
     AttributeError,
     KeyError,
@@ -127,9 +127,8 @@ def read(path: str | os.PathLike[str]) -> Parameters:
     ValueError,
   ) as error:
     raise errors.ConfigError(
-      'parameters: expected a file as plan --output writes it, received '
-      f'{path} ({error}). Write one: plan ... --output=FOLDER makes '
-      'parameters.json.'
+      'parameters: expected the parameters.json of a plan, received '
+      f'{path} ({error}). `terngrad plan --output=FOLDER` writes one to FOLDER.'
     ) from error
   return found
 
@@ -156,34 +155,35 @@ def read_measured(
   Raises:
     errors.ConfigError: there is no such table, or it is of another net.
   """
-  path, _, rate = text.rpartition('@')
+  path, _, bits = text.rpartition('@')
   try:
-    bandwidth = float(rate)
+    bandwidth = float(bits)
     if not 1 <= bandwidth < math.inf:
-      raise ValueError(f'{rate} bits a second')
+      raise ValueError(f'{bits} bits per second')
     table = pd.read_csv(path)[[*_COLUMNS]].astype(_COLUMNS)
   except (KeyError, OSError, OverflowError, ValueError) as error:
     raise errors.ConfigError(
       'measured steps: expected FILE@BITS with the CSV file of measure '
-      f'exchange and its bits a second, such as runs/exchange.csv@1e9, '
-      f'received {text} ({error}). Mend the path or the rate.'
+      'exchange and the bits per second of its network, such as '
+      f'runs/exchange.csv@1e9, received {text} ({error}). Correct the path or '
+      'the bandwidth.'
     ) from error
   size = sum(methods.sizes_of(shapes))
-  strange = table[table['elements'] != size]
-  if len(strange):
-    case, elements = strange.iloc[0][['case', 'elements']]
+  mismatched = table[table['elements'] != size]
+  if len(mismatched):
+    case, elements = mismatched.iloc[0][['case', 'elements']]
     raise errors.ConfigError(
-      f'measured steps: expected those of {size:,} parameters, received '
-      f' {case} of {path} with {elements:,}. Name its --net.'
+      f'measured steps: expected a net of {size:,} parameters, received '
+      f'{case} in {path} with {elements:,}. Set --net to the measured net.'
     )
-  left_out = [
+  excluded = [
     case for case in table['case'] if '@' in case or peers.is_peer(case)
   ]
   found = [
     Measured(row.case, row.processes, bandwidth, row.milliseconds / 1e3)
-    for row in table[~table['case'].isin(left_out)].itertuples()
+    for row in table[~table['case'].isin(excluded)].itertuples()
   ]
-  return found, left_out
+  return found, excluded
 
 
 def fit(
@@ -207,7 +207,7 @@ def fit(
   if len(measured) < _FITTED:
     raise errors.ConfigError(
       f'fitted_to: expected at least {_FITTED} steps, received '
-      f'{len(measured)}. Measure more codes, or at another rate.'
+      f'{len(measured)}. Measure more codecs, or at another bandwidth.'
     )
   bare = parameters._replace(computing=0.0, efficiency=1.0, coding=1.0)
   plans = [bare.plan(m.text, shapes, m.bandwidth, m.workers) for m in measured]
@@ -249,14 +249,14 @@ def _search(
   )
   factor = np.full_like(factor, 1.0) if free else np.maximum(factor, 0)
   error = ((rest / seconds - factor * part) ** 2).sum(-1)
-  place = np.unravel_index(error.argmin(), error.shape)
+  best_index = np.unravel_index(error.argmin(), error.shape)
   best, narrower = {}, {}
   for (name, (low, high)), axis, index in zip(
-    ranges.items(), axes, place, strict=True
+    ranges.items(), axes, best_index, strict=True
   ):
     best[name], step = float(axis[index]), 2 * (axis[1] - axis[0])
     narrower[name] = max(low, best[name] - step), min(high, best[name] + step)
-  return best | {'coding': float(factor[place][0])}, narrower
+  return best | {'coding': float(factor[best_index][0])}, narrower
 
 
 def beside(

@@ -29,5 +29,5 @@ class DrawnGradients(passes.Pass):
   ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
     """Returns the fixed gradients, as `passes.Pass.gradients`."""
     del parameters, held, labels, key, scale
-    nothing = tf.fill([passes.NUM_SCORES], 0.0 * images[0, 0, 0, 0])
-    return [tf.identity(v) for v in self._drawn], nothing, []
+    zeros = tf.fill([passes.NUM_SCORES], 0.0 * images[0, 0, 0, 0])
+    return [tf.identity(v) for v in self._drawn], zeros, []

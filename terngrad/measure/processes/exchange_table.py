@@ -79,9 +79,8 @@ def parse(text: str, part_bytes: int) -> Case:
   known = (algorithms.AUTO, *algorithms.NAMES)
   if algorithm not in known or not size.isdecimal() or len(more) > 2:
     raise errors.ConfigError(
-      'case: expected CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES with an '
-      'algorithm of '
-      f'{", ".join(known)}, received {text!r}. Write it as '
+      'case: expected CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES with one '
+      f'of the algorithms {", ".join(known)}, received {text!r}. An example is '
       'ternary@gather@0.'
     )
   return Case(text, codec, algorithm, int(size))
@@ -133,7 +132,7 @@ def _measure_collectives(
       else exchanges.case(
         what,
         group,
-        _for(case.codec, group.size),
+        _set_workers(case.codec, group.size),
         case.algorithm,
         plan.batch,
         case.part_bytes,
@@ -141,7 +140,7 @@ def _measure_collectives(
       )
       for case in cases
     }
-  return _measure(built, what, group.size, plan, both_ways=False)
+  return _measure(built, what, group.size, plan, count_received=False)
 
 
 def _measure_servers(
@@ -150,8 +149,8 @@ def _measure_servers(
   for case in cases:
     if peers.is_peer(case.codec):
       raise errors.ConfigError(
-        f'case: expected a code with parameter servers, received {case.text}, '
-        'which has none. Leave the servers or the case out.'
+        'case: expected a codec to measure with parameter servers, received '
+        f'{case.text}, which cannot use them. Remove the servers or the case.'
       )
   servers.join(cluster, _TIMEOUT)
   try:
@@ -160,16 +159,17 @@ def _measure_servers(
       what = exchanges.subject(plan.net, plan.real)
       built = {
         case.text: servers.case(
-          what, cluster, _for(case.codec, count), plan.batch, case.part_bytes
+          *(what, cluster, _set_workers(case.codec, count), plan.batch),
+          case.part_bytes,
         )
         for case in cases
       }
-    return _measure(built, what, count, plan, both_ways=True)
+    return _measure(built, what, count, plan, count_received=True)
   finally:
     tasks.end(tasks.servers_of(cluster))
 
 
-def _for(codec: str, workers: int) -> str:
+def _set_workers(codec: str, workers: int) -> str:
   return codec.replace('workers=N', f'workers={workers}')
 
 
@@ -178,14 +178,14 @@ def _measure(
   what: exchanges.Subject,
   count: int,
   plan: Plan,
-  both_ways: bool,
+  count_received: bool,
 ) -> pd.DataFrame:
   """Returns the table of cases, by their texts."""
   sent = {
-    text: _bytes_a_step(one, count, plan, both_ways)
+    text: _bytes_a_step(one, count, plan, count_received)
     for text, one in built.items()
   }
-  seconds = timing.in_turns(
+  seconds = timing.alternate(
     {text: (one.step, 1) for text, one in built.items()},
     plan.rounds,
     # Real steps are long, up to minutes on slow networks.
@@ -214,7 +214,7 @@ def _measure(
 
 
 def _bytes_a_step(
-  one: exchanges.Case, count: int, plan: Plan, both_ways: bool
+  one: exchanges.Case, count: int, plan: Plan, count_received: bool
 ) -> float:
   """Counts the bytes per step and process: sent, or sent and received."""
   is_loopback = plan.interface == 'lo'
@@ -222,7 +222,7 @@ def _bytes_a_step(
   def total() -> int:
     received, sent = exchanges.interface_bytes(plan.interface)
     # The loopback receives what it sends.
-    return sent + received if both_ways and not is_loopback else sent
+    return sent + received if count_received and not is_loopback else sent
 
   one.step()  # traces the step
   before = total()
@@ -237,8 +237,8 @@ def chart(table: pd.DataFrame, title: str) -> figure.Figure:
   page = figure.Figure(figsize=(8, 4), layout='constrained')
   left, right = page.subplots(1, 2, sharey=True)
   left.barh(table['case'], table['milliseconds'])
-  left.set_xlabel('milliseconds a step')
+  left.set_xlabel('milliseconds per step')
   right.barh(table['case'], table['interface_bytes'] / 1e6)
-  right.set_xlabel('MB sent a step and process')
+  right.set_xlabel('MB sent per step and process')
   page.suptitle(title)
   return page

@@ -143,7 +143,7 @@ def case(
   codec = parts.cut(codec_of(what, codec_text, group.size), part_bytes)
   copies = replicas_of(what, (device,), codec)
   train_step = step_of(what, exchange, copies, codec)
-  values = *examples(what, batch, group.rank), *numbers()
+  values = *examples(what, batch, group.rank), *schedule_values()
   messages = list(itertools.chain(*messages_of(codec)))
   chosen = algorithms.choices(
     messages, group.size, group.size, algorithm, network
@@ -153,7 +153,7 @@ def case(
     for message, name in zip(messages, chosen, strict=True)
   )
   # A worker's metadata row: probes, statistics, stop request and scores.
-  row = numbers_of_row(codec, copies) + passes.NUM_SCORES
+  row = row_size(codec, copies) + passes.NUM_SCORES
   return Case(
     lambda: train_step.take(*values).entropy.numpy(),
     4 * (words + (group.size - 1) * row),
@@ -172,7 +172,7 @@ def messages_of(
   ]
 
 
-def numbers_of_row(
+def row_size(
   codec: gradients.GradientCodec, copies: Sequence[replicas.Replica]
 ) -> int:
   """Counts probes, statistics and the stop request in a worker's row."""
@@ -209,7 +209,7 @@ def codec_of(
   what: Subject, text: str, num_workers: int
 ) -> gradients.GradientCodec:
   """Builds a codec from a text in the syntax of `--codec`."""
-  codec = gradient_codecs.of_text(text, what.shapes, num_workers)
+  codec = gradient_codecs.build(text, what.shapes, num_workers)
   return bucketing.on_kernels(codec)
 
 
@@ -225,7 +225,7 @@ def examples(
   )
 
 
-def numbers() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def schedule_values() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
   """Returns the step number, learning rate and averaging decay of a step."""
   return tf.constant(0, tf.int64), tf.constant(1e-6), tf.constant(0.0)
 
@@ -287,7 +287,7 @@ def interface_bytes(name: str, text: str | None = None) -> tuple[int, int]:
   if name and name not in counts:
     raise errors.ConfigError(
       f'interface: expected one of {", ".join(counts)}, received {name!r}. '
-      'Name the one that the other hosts are behind.'
+      'Use the one that connects this host to the others.'
     )
   wanted = [name] if name else [n for n in counts if n != 'lo']
   totals = [sum(counts[n][i] for n in wanted) for i in (0, 1)]

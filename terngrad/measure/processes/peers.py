@@ -28,7 +28,7 @@ from terngrad.measure.processes import exchanges
 from terngrad.measure.processes import peer_nets
 
 NAME = 'ddp'
-_RATE = 1e-6
+_LEARNING_RATE = 1e-6
 _FLOAT_STEPS = 2
 _PLAIN, _POWERSGD = 'none', 'powersgd'
 # Bytes per element, for hooks that send every element.
@@ -73,7 +73,7 @@ def case(
     errors.ConfigError: PyTorch is not installed or lacks the hook.
   """
   with errors.as_config_error():
-    hook, rank = spelling.make('case', text, {NAME: _choice})
+    hook, rank = spelling.make('case', text, {NAME: _validate})
   torch = _torch()
   _join(torch, group, host, interface)
   torch.set_num_threads(tf.config.threading.get_intra_op_parallelism_threads())
@@ -88,10 +88,10 @@ def case(
     _register(torch, parallel, hook, rank)
   except TypeError as error:
     raise errors.ConfigError(
-      f'case: expected a hook that PyTorch has here, received {text}: {error}. '
-      'Use another.'
+      'case: expected a hook that this PyTorch supports, received '
+      f'{text}: {error}. Use another hook.'
     ) from error
-  optimizer = torch.optim.SGD(parallel.parameters(), _RATE)
+  optimizer = torch.optim.SGD(parallel.parameters(), _LEARNING_RATE)
 
   def step() -> None:
     optimizer.zero_grad(set_to_none=False)
@@ -108,12 +108,12 @@ def case(
   )
 
 
-def _choice(hook: str = _PLAIN, rank: int = 1) -> tuple[str, int]:
+def _validate(hook: str = _PLAIN, rank: int = 1) -> tuple[str, int]:
   """Returns the validated (hook, rank)."""
   spelling.check_name('hook', hook, _HOOKS)
   if not 1 <= rank <= 1024:
     raise ValueError(
-      f'rank: expected one from 1 to 1024, received {rank}. Use rank=1.'
+      f'rank: expected a number from 1 to 1024, received {rank}. Use rank=1.'
     )
   return hook, rank
 
@@ -124,8 +124,8 @@ def _torch() -> types.ModuleType:
     return importlib.import_module('torch')
   except ImportError as error:
     raise errors.ConfigError(
-      f'case: expected PyTorch for {NAME}, received "{error}". Install it: '
-      'pip install torch, or leave the case out.'
+      f'case: expected PyTorch for {NAME}, received "{error}". Install it with '
+      '`pip install torch`, or remove the case.'
     ) from error
 
 
@@ -173,12 +173,12 @@ def _model(
 ) -> tuple[Any, Callable[[Any], Any]]:
   """Returns (a module, a function that maps the module to its loss)."""
   if what.model is None:
-    return _given_gradients(what.shapes), lambda model: model()
+    return _fixed_gradients(what.shapes), lambda model: model()
   if what.model.name not in _NETS:
     raise errors.ConfigError(
-      f'case: expected --net of {", ".join(_NETS)} for {NAME} with --real, '
-      f'those that are written for both, received {what.model.name}. Choose '
-      'one of them, or leave --real out.'
+      f'case: expected --net={" or ".join(_NETS)} for {NAME} with --real, '
+      'the nets that are written for PyTorch too, received '
+      f'{what.model.name}. Choose one of them, or remove --real.'
     )
   generator = torch.Generator().manual_seed(worker)
   images = torch.randn(
@@ -190,11 +190,11 @@ def _model(
   return model, lambda model: entropy(model(images), labels)
 
 
-def _given_gradients(shapes: Sequence[Sequence[int]]) -> Any:
+def _fixed_gradients(shapes: Sequence[Sequence[int]]) -> Any:
   """Returns a module whose backward pass gives fixed Gaussian gradients."""
   import torch
 
-  class Given(torch.autograd.Function):
+  class FixedGradients(torch.autograd.Function):
     """Computes zero, with fixed gradients."""
 
     @staticmethod
@@ -215,7 +215,7 @@ def _given_gradients(shapes: Sequence[Sequence[int]]) -> Any:
       self.drawn = [torch.randn(s) for s in shapes]
 
     def forward(self) -> Any:
-      return Given.apply(self.drawn, *self.variables)
+      return FixedGradients.apply(self.drawn, *self.variables)
 
   return Module()
 

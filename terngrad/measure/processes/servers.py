@@ -47,9 +47,9 @@ def join(cluster: spec.Cluster, timeout: float) -> None:
   absent = [str(task) for task in others if task not in states]
   if absent:
     raise tasks.LostError(
-      f'Cluster: expected all tasks within {timeout:g} seconds, received no '
-      f'answer from {", ".join(absent)}. Start them with the same flags, and '
-      'look into their logs.'
+      f'Cluster: expected all tasks to answer within {timeout:g} seconds, '
+      f'received no answer from {", ".join(absent)}. Start them with the same '
+      'flags, and check their logs.'
     )
   tasks.connect(cluster)
 
@@ -88,12 +88,12 @@ def case(
     feeds=[server.Given(*pair) for pair in examples[1:]],
   )
   train_step = exchanges.step_of(what, layout, copies, codec)
-  values = *examples[0], *exchanges.numbers(), tf.constant(0.0)
+  values = *examples[0], *exchanges.schedule_values(), tf.constant(0.0)
   rounds = exchanges.messages_of(codec)
   pushed = sum(m.expected_words for messages in rounds for m in messages)
   pulled = sum(layout.totals(messages).bits() for messages in rounds)
   # Push a row with scores; pull the agreed probe and the stop request.
-  row = 2 * exchanges.numbers_of_row(codec, copies) + passes.NUM_SCORES
+  row = 2 * exchanges.row_size(codec, copies) + passes.NUM_SCORES
   return exchanges.Case(
     lambda: train_step.take(*values).entropy.numpy(),
     4 * (pushed + row) + pulled / 8,

@@ -12,7 +12,7 @@ PROGRAM = 'import sys; from terngrad.cli import main; sys.exit(main.run())'
 
 
 @pytest.mark.slow
-def test_a_row_a_codec_and_plain_keras_is_1(tmp_path):
+def test_table_has_a_row_per_codec_relative_to_plain_keras(tmp_path):
   done = forked.run(
     *(None, PROGRAM, 'measure', 'fit', '--codec=ternary', '--num_gpus=1'),
     *('--batch_size=8', '--rounds=2', '--steps=2', f'--output={tmp_path}'),
@@ -28,7 +28,7 @@ def test_a_row_a_codec_and_plain_keras_is_1(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.cluster
-def test_processes_send_codes_and_end_at_equal_bits(tmp_path):
+def test_processes_send_codes_and_have_equal_replicas(tmp_path):
   done = subprocess.run(
     [
       *(sys.executable, '-c', PROGRAM, 'measure', 'fit', '--processes=2'),
@@ -46,7 +46,7 @@ def test_processes_send_codes_and_end_at_equal_bits(tmp_path):
   assert coded < plain / 15
 
 
-def test_an_optimizer_that_keras_does_not_know_ends_in_one_line():
+def test_an_unknown_optimizer_is_refused_in_one_line():
   done = forked.run(
     *(None, PROGRAM, 'measure', 'fit', '--optimizer=nonsense'),
     *('--num_gpus=1', '--batch_size=8', '--rounds=1', '--steps=1'),

@@ -24,11 +24,11 @@ def test_wire_is_bytes_over_bandwidth():
   # 4 MB and a probe to one other.
   assert plan('identity').wire == pytest.approx(8 * 4e6 / 1e9, rel=1e-4)
   assert plan('ternary').wire == pytest.approx(1.6e6 / 1e9, rel=1e-3)
-  slow = model.faster(GIGABIT, 1e7)
+  slow = model.set_bandwidth(GIGABIT, 1e7)
   assert plan('ternary', slow).wire == pytest.approx(0.16, rel=1e-3)
 
 
-def test_every_hop_waits():
+def test_every_hop_adds_latency():
   far = GIGABIT._replace(latency=1.0, workers=5)
   # The row of probes, and a gather: four hops each.
   assert round(plan('eden3', far).wire) == 8
@@ -37,7 +37,7 @@ def test_every_hop_waits():
   assert plan('identity', slow).wire == pytest.approx(9 + 51.2, rel=1e-3)
 
 
-def test_what_is_gathered_costs_for_every_worker():
+def test_gathered_messages_cost_decoding_for_every_worker():
   many = GIGABIT._replace(workers=10)
   assert plan('eden3', many, COST).coding == pytest.approx(
     (1e-9 + 2e-9 + 8 * 3e-9) * SIZE
@@ -45,14 +45,14 @@ def test_what_is_gathered_costs_for_every_worker():
   assert plan('identity', many, COST).coding == pytest.approx(3e-9 * SIZE)
 
 
-def test_overlap_hides_no_more_than_there_is():
+def test_overlap_hides_at_most_the_transfer():
   assert plan('identity', overlap=1.0).step == pytest.approx(0.1)
   part = plan('identity', overlap=0.1)
   assert part.hidden == pytest.approx(0.01)
   assert part.step == pytest.approx(0.1 + part.wire - 0.01)
 
 
-def test_table_names_the_fastest_first_and_where_a_code_pays():
+def test_table_is_sorted_by_step_and_has_break_even_bandwidths():
   costs = {'identity': FREE, 'ternary': COST, 'fp16': FREE}
   table = model.table(['ternary', 'fp16'], SHAPES, 0.1, GIGABIT, costs)
   assert list(table['codec']) == ['ternary', 'fp16', 'identity']
@@ -65,7 +65,7 @@ def test_table_names_the_fastest_first_and_where_a_code_pays():
   assert rows['pays below Mbit/s']['fp16'] == math.inf
 
 
-def test_break_even_is_0_for_what_never_pays():
+def test_break_even_is_0_if_the_codec_never_pays():
   assert model.break_even(lambda rate: (2.0, 1.0)) == 0
 
 
@@ -87,7 +87,7 @@ def test_coding_is_timed_for_every_kind_of_method(text):
   assert registry.method(text, 2)
 
 
-def test_chart_has_a_line_for_every_code():
+def test_chart_has_a_line_for_every_codec():
   costs = {'identity': FREE, 'ternary': COST}
   chart = charts.draw(['ternary'], SHAPES, 0.1, GIGABIT, costs)
   for axes in chart.axes:
@@ -95,13 +95,13 @@ def test_chart_has_a_line_for_every_code():
     assert labels[:2] == ['identity', 'ternary']
 
 
-def test_a_code_that_wins_at_high_bandwidth_alone_pays_at_none():
+def test_break_even_depends_on_the_winner_at_high_bandwidth():
   assert model.break_even(lambda rate: (1.0, rate / 1e9)) == math.inf
   assert model.break_even(lambda rate: (1.0, 2.0)) == math.inf
   assert model.break_even(lambda rate: (2.0, 1.0)) == 0
 
 
-def test_a_loss_between_two_gains_is_no_break_even():
+def test_break_even_ignores_a_loss_between_two_gains():
   def times(rate):
     return (2.0 if 1e8 < rate < 1e9 else 0.5), 1.0
 

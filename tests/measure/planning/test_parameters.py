@@ -1,4 +1,4 @@
-"""What is fitted made the steps; files hold it, and others are refused."""
+"""Parameters are fitted to steps, stored in files, and validated on reading."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def measured(text, workers, rate):
   return parameters_lib.Measured(text, workers, rate, seconds)
 
 
-def test_fit_finds_what_made_the_steps():
+def test_fit_recovers_the_parameters_of_the_steps():
   steps = [measured(*case) for case in CASES]
   found = parameters_lib.fit(UNKNOWN, steps, SHAPES)
   assert found.computing == pytest.approx(0.05, rel=0.02)
@@ -45,20 +45,20 @@ def test_fit_finds_what_made_the_steps():
   assert errors_of.max() < 0.01
 
 
-def test_fit_of_codes_that_cost_nothing_leaves_their_factor():
+def test_fit_with_free_codecs_keeps_the_coding_factor():
   free = dict.fromkeys(TRUE.codes, model.Coding(0.0, 0.0, 0.0))
   steps = [measured('identity', 2, rate) for rate in (1e6, 1e7, 1e8, 1e9)]
   found = parameters_lib.fit(UNKNOWN._replace(codes=free), steps, SHAPES)
   assert found.coding == 1.0
 
 
-def test_fit_needs_as_many_steps_as_it_finds_numbers():
+def test_fit_needs_a_step_per_fitted_parameter():
   steps = [measured(*case) for case in CASES[:3]]
   with pytest.raises(errors.ConfigError, match='at least 4 steps, received 3'):
     parameters_lib.fit(UNKNOWN, steps, SHAPES)
 
 
-def test_errors_are_those_of_the_plan_relative_to_the_measurement():
+def test_errors_are_relative_to_the_measurement():
   step = measured('ternary', 2, 1e8)
   half = step._replace(seconds=step.seconds / 2)
   (row,) = parameters_lib.beside(TRUE, [half], SHAPES).to_dict('records')
@@ -66,7 +66,7 @@ def test_errors_are_those_of_the_plan_relative_to_the_measurement():
   assert (row['workers'], row['Mbit/s']) == (2, 100)
 
 
-def test_a_file_holds_them_to_the_bit(tmp_path):
+def test_written_parameters_are_read_back_exactly(tmp_path):
   path = tmp_path / 'parameters.json'
   parameters_lib.write(path, TRUE)
   assert parameters_lib.read(path) == TRUE
@@ -87,7 +87,7 @@ def test_a_file_holds_them_to_the_bit(tmp_path):
     ('{', '\udcff{'),
   ],
 )
-def test_another_file_is_refused_by_name(tmp_path, old, new):
+def test_error_names_an_invalid_parameters_file(tmp_path, old, new):
   path = tmp_path / 'parameters.json'
   parameters_lib.write(path, TRUE)
   text = path.read_text().replace(old, new, 1)
@@ -103,7 +103,7 @@ def table_of(tmp_path, *rows):
   return path
 
 
-def test_measured_steps_are_those_of_our_codes(tmp_path):
+def test_measured_steps_exclude_peers_and_explicit_algorithms(tmp_path):
   path = table_of(
     tmp_path,
     'ternary,3,1000000,250.0',
@@ -116,7 +116,7 @@ def test_measured_steps_are_those_of_our_codes(tmp_path):
 
 
 @pytest.mark.parametrize('rate', ['', 'fast', '0', 'inf', 'nan'])
-def test_measured_steps_need_their_rate(tmp_path, rate):
+def test_measured_steps_need_a_bandwidth(tmp_path, rate):
   path = table_of(tmp_path, 'ternary,3,1000000,250.0')
   with pytest.raises(errors.ConfigError, match='FILE@BITS'):
     parameters_lib.read_measured(f'{path}@{rate}', SHAPES)

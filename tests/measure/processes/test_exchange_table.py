@@ -14,14 +14,14 @@ from terngrad.measure.processes import exchange_table
     ('eden3:a=1,b=2@gather@0', ('eden3:a=1,b=2', 'gather', 0)),
   ],
 )
-def test_a_case_is_a_codec_a_way_and_bytes(text, case):
+def test_a_case_has_a_codec_an_algorithm_and_bytes(text, case):
   assert exchange_table.parse(text, 7) == (text, *case)
 
 
 @pytest.mark.parametrize(
   'text', ['ternary@all', 'ternary@gather@-1', 'ternary@gather@0@0']
 )
-def test_cases_that_cannot_be_are_refused(text):
+def test_invalid_cases_are_refused(text):
   with pytest.raises(
     errors.ConfigError, match='expected CODEC, CODEC@ALGORITHM or'
   ):

@@ -13,12 +13,12 @@ eth1:5 7 0 0 0 0 0 0 6 7 0 0 0 0 0 0
 """
 
 
-def test_bytes_are_those_received_and_sent():
+def test_interface_bytes_are_received_and_sent_bytes():
   assert exchanges.interface_bytes('eth0', DEV) == (300, 40)
   assert exchanges.interface_bytes('lo', DEV) == (1000, 2000)
 
 
-def test_without_a_name_all_but_the_loopback_count():
+def test_without_a_name_all_interfaces_but_the_loopback_count():
   assert exchanges.interface_bytes('', DEV) == (305, 46)
 
 
@@ -27,7 +27,7 @@ def test_an_unknown_interface_is_refused():
     exchanges.interface_bytes('wlan0', DEV)
 
 
-def test_the_net_of_the_race_is_of_its_size():
+def test_single_column_alexnet_has_61_100_840_parameters():
   shapes = exchanges.subject(exchanges.RACE, real=False).shapes
   sizes = []
   for shape in shapes:
@@ -48,7 +48,7 @@ def test_the_net_of_the_race_is_of_its_size():
     pytest.param('dgc', marks=pytest.mark.slow),
   ],
 )
-def test_a_case_of_every_kind_of_method_steps(codec, real):
+def test_a_step_runs_with_every_kind_of_method(codec, real):
   alone = group.Group(spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
   what = exchanges.subject('lenet', real)
   exchanges.case(what, alone, codec, 'auto', batch=2).step()

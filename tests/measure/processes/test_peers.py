@@ -1,4 +1,4 @@
-"""PyTorch's steps beside ours, where PyTorch is installed."""
+"""Steps of PyTorch as measured beside ours, if PyTorch is installed."""
 
 import importlib
 import importlib.util
@@ -15,7 +15,7 @@ from tests.bin import programs
 
 
 @pytest.mark.parametrize('text', ['ddp', 'ddp:hook=fp16'])
-def test_peers_are_known_by_their_name(text):
+def test_peers_are_recognized_by_name(text):
   assert peers.is_peer(text)
   assert not peers.is_peer(f'no_{text}')
 
@@ -24,12 +24,12 @@ def test_peers_are_known_by_their_name(text):
   ('text', 'match'),
   [
     ('ddp:hook=fp15', "hook: expected one of .*Did you mean 'fp16'"),
-    ('ddp:rank=0', 'rank: expected one from 1'),
+    ('ddp:rank=0', 'rank: expected a number from 1'),
     ('ddp:bits=3', 'an option of hook, rank'),
     ('ddp', 'expected PyTorch for ddp'),
   ],
 )
-def test_what_is_not_there_is_refused(text, match, monkeypatch):
+def test_invalid_peers_are_refused(text, match, monkeypatch):
   monkeypatch.setitem(sys.modules, 'torch', None)
   with pytest.raises(errors.ConfigError, match=match):
     peers.case(None, None, '', text, 1, '')
@@ -55,7 +55,7 @@ def test_powersgd_sends_two_factors_of_a_matrix(shape, rank, elements):
 @pytest.mark.skipif(
   importlib.util.find_spec('torch') is None, reason='no PyTorch'
 )
-def test_peers_stand_in_the_table_and_send_what_the_formula_says():
+def test_measured_bytes_of_peers_match_the_formula():
   finished = programs.run(
     'measure_exchange',
     *('--processes=2', '--rounds=3', '--net=alexnet', '--case=ddp'),
@@ -82,7 +82,7 @@ def test_peers_stand_in_the_table_and_send_what_the_formula_says():
   importlib.util.find_spec('torch') is None, reason='no PyTorch'
 )
 @pytest.mark.parametrize('net', [exchanges.RACE, 'resnet_v1_50'])
-def test_nets_of_the_race_have_the_parameters_of_ours(net):
+def test_peer_nets_have_the_parameters_of_our_nets(net):
   torch = importlib.import_module('torch')
   what = exchanges.subject(net, real=True)
   model, loss = peers._model(torch, what, 2, 0)
