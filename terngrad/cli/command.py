@@ -156,6 +156,11 @@ def _use_flag_names(command: Command, error: Exception) -> str:
   )
 
 
+def line_of(*words: str) -> list[str]:
+  """Returns the command line that runs `terngrad` with arguments."""
+  return [sys.executable, '-m', 'terngrad.cli.main', *words]
+
+
 def say(line: object) -> None:
   """Prints a line and flushes, so that a log can be followed."""
   sys.stdout.write(f'{line}\n')

@@ -283,6 +283,40 @@ def join_booleans(words: Iterable[str], booleans: Collection[str]) -> list[str]:
   return [*joined, *rest]
 
 
+def to_words(values: Any) -> list[str]:
+  """Returns the arguments that give options their values, without defaults.
+
+  Examples:
+    >>> import dataclasses
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Flags:
+    ...   codec: tuple[str, ...] = options.option((), 'Codecs.', 'codes')
+    ...   steps: int = options.option(40, 'Steps.', 'run')
+    >>> to_words(Flags(codec=('topk', 'a,b')))
+    ['--codec=topk,"a,b"']
+  """
+  words: list[str] = []
+  for field in options.fields(values):
+    value = getattr(values, field.name)
+    if value == field.default:
+      continue
+    if field.repeated:
+      words += [f'--{field.name}={item}' for item in value]
+    elif isinstance(value, tuple):
+      words.append(f'--{field.name}={",".join(map(_quote, value))}')
+    else:
+      words.append(f'--{field.name}={value}')
+  return words
+
+
+def _quote(item: str) -> str:
+  """Quotes an item of a list if the parser would change it."""
+  if item == item.strip() and not set(item) & {',', '"'}:
+    return item
+  doubled = item.replace('"', '""')
+  return f'"{doubled}"'
+
+
 def help_text(
   config_class: type, defaults: Mapping[str, Any], usage: str
 ) -> str:

@@ -8,6 +8,8 @@ import tempfile
 import pytest
 
 from terngrad.cli import flags
+from terngrad.cli import launch
+from terngrad.cli.measure import fit
 from terngrad.config import options
 from terngrad.config import training as configs
 from tests.cli import starters
@@ -533,3 +535,25 @@ def test_every_flag_reaches_its_field(program):
   ]
   config = parse_for(program, arguments)
   assert options.by_name(config) == expected
+
+
+def test_words_of_options_give_the_options_back():
+  """As processes get them that a command starts."""
+  values = options.build(
+    fit.Flags,
+    codec=('ternary', 'topk:ratio=0.1,seed=2'),
+    net='lenet',
+    processes=2,
+    output=' a "quoted" folder',
+  )
+  words = flags.to_words(values)
+  assert '--codec=topk:ratio=0.1,seed=2' in words
+  assert not [word for word in words if word.startswith('--rounds')]
+  assert flags.parse(fit.Flags, {}, words).values == values
+
+
+@pytest.mark.parametrize('items', [('a', 'b,c'), ('a "b"', ' c')])
+def test_words_of_a_list_give_the_list_back(items):
+  values = options.build(launch.Flags, hosts=items)
+  words = flags.to_words(values)
+  assert flags.parse(launch.Flags, {}, words).values.hosts == items

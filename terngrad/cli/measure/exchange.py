@@ -10,6 +10,7 @@ from terngrad import errors
 from terngrad import lazy
 from terngrad.cli import children
 from terngrad.cli import command
+from terngrad.cli import flags
 from terngrad.cli import ports
 from terngrad.cluster import spec as clusters
 from terngrad.config import cluster
@@ -146,9 +147,13 @@ def _start_all(values: Flags) -> int:
   """Starts all processes on this machine; returns the exit code."""
   count = values.processes
   hosts = [f'127.0.0.1:{port}' for port in ports.free(count + values.servers)]
-  words = [sys.executable, *sys.orig_argv[1:], '--interface=lo']
-  words += [f'--worker_hosts={",".join(hosts[:count])}']
-  words += [f'--ps_hosts={",".join(hosts[count:])}']
+  given = dataclasses.replace(
+    values,
+    interface='lo',
+    worker_hosts=','.join(hosts[:count]),
+    ps_hosts=','.join(hosts[count:]),
+  )
+  words = command.line_of('measure', 'exchange', *flags.to_words(given))
   counts = {'worker': count, 'ps': values.servers}
   return children.run(
     [

@@ -3,12 +3,12 @@
 import dataclasses
 import json
 import os
-import sys
 
 from terngrad import errors
 from terngrad import lazy
 from terngrad.cli import children
 from terngrad.cli import command
+from terngrad.cli import flags
 from terngrad.cli import ports
 from terngrad.config import options
 
@@ -82,7 +82,7 @@ def act(values: Flags) -> int:
     options.choice('net', values.net, exchanges.NETS)
   config = os.environ.get('TF_CONFIG')
   if values.processes and not config:
-    return _start_all(values.processes)
+    return _start_all(values)
   with errors.as_config_error():
     cluster = resolvers.from_tf_config(config) if config else None
   if values.threads:
@@ -107,10 +107,12 @@ def act(values: Flags) -> int:
   return command.DONE
 
 
-def _start_all(count: int) -> int:
+def _start_all(values: Flags) -> int:
   """Starts all processes on this machine; returns the exit code."""
+  count = values.processes
   hosts = [f'127.0.0.1:{port}' for port in ports.free(count)]
-  words = [sys.executable, *sys.orig_argv[1:], '--interface=lo']
+  given = flags.to_words(dataclasses.replace(values, interface='lo'))
+  words = command.line_of('measure', 'fit', *given)
   tasks = [{'type': 'worker', 'index': index} for index in range(count)]
   configs = [{'cluster': {'worker': hosts}, 'task': task} for task in tasks]
   return children.run(
