@@ -32,10 +32,14 @@ from terngrad import signals
 from terngrad.cli import extras
 from terngrad.cli import flags
 from terngrad.cli import quiet
+from terngrad.codec.methods import registry
 from terngrad.config import options
 from terngrad.launching import exit_codes
 
 DONE, FAILED, REFUSED = 0, 1, 2
+# Options whose values are codecs, and values of them that name none.
+_CODEC_OPTIONS = ('codec', 'codecs')
+_NO_CODEC = ('', 'all')
 SIGNALLED = exit_codes.SIGNALLED
 SETTLE = exit_codes.SETTLE
 
@@ -123,6 +127,7 @@ def _act(command: Command, program: str, arguments: Sequence[str]) -> int:
       command.rest,
     )
     require(parsed.values, *command.required)
+    _check_codecs(parsed.values)
     if command.needs_tensorflow:
       # Keep signals away from TensorFlow's threads; see `signals.joining`.
       with signals.importing():
@@ -154,6 +159,21 @@ def _use_flag_names(command: Command, error: Exception) -> str:
   return re.sub(
     r'\w+', lambda found: command.flag_names.get(found[0], found[0]), str(error)
   )
+
+
+def _check_codecs(values: Any) -> None:
+  """Refuses unknown codecs before TensorFlow is imported, which takes seconds.
+
+  Raises:
+    terngrad.errors.ConfigError: a name is unknown.
+  """
+  given = options.by_name(values)
+  for name in _CODEC_OPTIONS:
+    texts = given.get(name, ())
+    for text in (texts,) if isinstance(texts, str) else texts:
+      if text not in _NO_CODEC:
+        with errors.as_config_error():
+          registry.check_names(text)
 
 
 def line_of(*words: str) -> list[str]:

@@ -49,7 +49,8 @@ class Codes(options.Part):
     '',
     'Gradient code, NAME[:option=value,...]. NAME is one of '
     f'{", ".join(sorted(registry.CODECS))}, or of the methods with several '
-    f'messages, {", ".join(sorted(registry.METHODS))}. '
+    f'messages, {", ".join(sorted(registry.METHODS))}, or an alias, '
+    f'{", ".join(sorted(registry.ALIASES))}. '
     f'{"+NAME:..., ".join(sorted(registry.WRAPPERS))}+NAME:... also send later '
     'what NAME leaves out. Empty: set by --grad_bits. For an all-reduce of '
     'integers: ternary:packing=radix,workers=N.',

@@ -1,6 +1,8 @@
 """How a command is run: what is refused, and when."""
 
 import dataclasses
+import subprocess
+import sys
 
 import pytest
 
@@ -106,3 +108,18 @@ def test_an_unexpected_error_ends_the_process_without_an_abort(
 )
 def test_the_exit_code_of_the_cause_is_decisive(codes, code):
   assert exit_codes.decisive(codes) == code
+
+
+def test_a_misspelled_codec_is_refused_before_tensorflow_is_imported():
+  program = (
+    'import sys\n'
+    'from terngrad.cli import main\n'
+    "code = main.run(['measure', 'fit', '--codec=tenary'])\n"
+    "import types; loaded = type(sys.modules.get('tensorflow'))\n"
+    'sys.exit(90 if loaded is types.ModuleType else code)\n'
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', program], capture_output=True, text=True, check=False
+  )
+  assert done.returncode == 2, done.stderr
+  assert "Did you mean 'ternary'?" in done.stderr

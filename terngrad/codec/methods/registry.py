@@ -257,6 +257,7 @@ def method(text: str, workers: int = 0) -> 'methods.Method':
       sign.
     workers: number of workers, unless the text sets it.
   """
+  check_names(text)
   *wrappers, text = _expand_alias(text).split('+')
   name, _ = spelling.split(text)
   makers = CODECS | METHODS | _external_codecs(name)
@@ -266,13 +267,37 @@ def method(text: str, workers: int = 0) -> 'methods.Method':
   return made
 
 
+def check_names(text: str) -> None:
+  """Refuses an unknown codec or wrapper, without importing TensorFlow.
+
+  Args:
+    text: as for `method`.
+
+  Raises:
+    ValueError: a name is unknown, or a wrapper occurs twice. The message lists
+      the known names, with aliases and those of other packages.
+  """
+  *wrappers, last = (
+    spelling.split(part)[0] for part in _expand_alias(text).split('+')
+  )
+  spelling.check_name(
+    'codec', last, CODECS | METHODS | ALIASES | _external_codecs(last)
+  )
+  for name in wrappers:
+    if name not in WRAPPERS:
+      raise ValueError(
+        f'codec: expected one of {", ".join(WRAPPERS)} before +, received '
+        f'{name!r}.{errors.did_you_mean(name, WRAPPERS)}'
+      )
+    if wrappers.count(name) > 1:
+      raise ValueError(
+        f'codec: expected {name} once, received it twice in {text!r}. Leave '
+        'one out.'
+      )
+
+
 def _wrap(text: str, made: 'methods.Method', workers: int) -> 'methods.Method':
   name, _ = spelling.split(text)
-  if name not in WRAPPERS:
-    raise ValueError(
-      f'codec: expected one of {", ".join(WRAPPERS)} before +, received '
-      f'{name!r}.{errors.did_you_mean(name, WRAPPERS)}'
-    )
   wrap = functools.partial(spelling.resolved(WRAPPERS[name]), made)
   return spelling.make('codec', text, {name: wrap}, workers=workers)
 

@@ -1,6 +1,7 @@
 """Codecs by name."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -250,3 +251,26 @@ def test_building_a_codec_does_not_initialize_tensorflow():
   subprocess.run(
     [sys.executable, '-c', MAKE_ALL, json.dumps(texts)], check=True, timeout=120
   )
+
+
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    ('tenary', "received 'tenary'. Did you mean 'ternary'"),
+    ('dcg', "received 'dcg'. Did you mean 'dgc'"),
+    ('error_feedbck+topk', "Did you mean 'error_feedback'"),
+    ('error_feedback+ef_signsgd', 'expected error_feedback once'),
+    ('momentum+error_feedback+momentum+topk', 'expected momentum once'),
+  ],
+)
+def test_wrong_names_are_refused_with_the_known_ones(text, message):
+  for function in (registry.check_names, registry.method):
+    with pytest.raises(ValueError, match=re.escape(message)):
+      function(text)
+
+
+@pytest.mark.parametrize('alias', registry.ALIASES)
+def test_aliases_are_known_names(alias):
+  registry.check_names(alias)
+  with pytest.raises(ValueError, match=rf'expected one of .*\b{alias}\b'):
+    registry.check_names('no such codec')
