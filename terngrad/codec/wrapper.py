@@ -21,7 +21,7 @@ class Wrapper(methods.Method):
     for name in methods.Method.__annotations__:
       setattr(self, name, getattr(method, name))
 
-  def around(self, method: methods.Method) -> methods.Method:
+  def wrap(self, method: methods.Method) -> methods.Method:
     """Applies this wrapper to another method; here it returns that method."""
     return method
 
@@ -86,16 +86,16 @@ class Wrapper(methods.Method):
 
   def in_float(self, plain: methods.Method) -> methods.Method:
     """Wraps the method of float32 steps."""
-    return self.around(self.method.in_float(plain))
+    return self.wrap(self.method.in_float(plain))
 
   def _rewrap(self, method: methods.Method) -> methods.Method:
     if method is self.method:
       return self
-    rebuilt = self.around(method)
+    rebuilt = self.wrap(method)
     if not isinstance(self, type(rebuilt)):
       return rebuilt
     # Keep what a subclass defines and what `_replace` changed.
-    defaults, copied = vars(self.around(self.method)), copy.copy(self)
+    defaults, copied = vars(self.wrap(self.method)), copy.copy(self)
     for name, value in vars(rebuilt).items():
       if name not in vars(self) or vars(self)[name] == defaults[name]:
         setattr(copied, name, value)
@@ -114,7 +114,7 @@ class UnchangedStates(Wrapper):
     super().__init__(method)
     self.stateful = stateful
 
-  def around(self, method: methods.Method) -> methods.Method:
+  def wrap(self, method: methods.Method) -> methods.Method:
     """Wraps another method with the same states."""
     return type(self)(method, self.stateful)
 

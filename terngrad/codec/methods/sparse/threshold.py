@@ -129,7 +129,7 @@ class _Pairs(wire.VariablePacking):
 
 def _encode(values: tf.Tensor, number: int, above: float) -> tf.Tensor:
   """Computes `sparse_ops.encode_threshold` on any device."""
-  indices, sent = topk.in_order(values, number)
+  indices, sent = topk.largest_by_index(values, number)
   bits = tf.bitcast(sent, tf.int32)
   # As integers, magnitudes compare alike on all devices. Zeros are not sent.
   least = max(int(np.float32(above).view(np.int32)), 1)

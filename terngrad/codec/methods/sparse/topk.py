@@ -49,8 +49,8 @@ class TopK(by_variable.FewElements):
   def find(
     self, elements: tf.Tensor, number: int
   ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Finds the largest elements; see `in_order`."""
-    return in_order(elements, number)
+    """Finds the largest elements; see `largest_by_index`."""
+    return largest_by_index(elements, number)
 
   def num_words(self, num_elements: int) -> int:
     """Returns two words for each element sent."""
@@ -140,7 +140,9 @@ def largest(values: tf.Tensor, number: int) -> tf.Tensor:
   return tf.cond(is_enough, search_candidates, search_all)
 
 
-def in_order(values: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.Tensor]:
+def largest_by_index(
+  values: tf.Tensor, number: int
+) -> tuple[tf.Tensor, tf.Tensor]:
   """Finds the largest magnitudes, in rising order of their indices.
 
   Of equal magnitudes the first are taken.

@@ -91,7 +91,7 @@ class Bidirectional(wrapper.Wrapper):
       # Random bits depend on the position in a range, and so on all variables.
       self.scope = contract.BUCKET
 
-  def around(self, method: methods.Method) -> methods.Method:
+  def wrap(self, method: methods.Method) -> methods.Method:
     """Wraps another method with the same options."""
     return Bidirectional(method, self.workers, self.residual)
 

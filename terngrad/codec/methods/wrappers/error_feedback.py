@@ -62,7 +62,7 @@ class ErrorFeedback(around.StateWrapper):
     self.finishes = method.finishes or not method.estimates
     self.decay = decay
 
-  def around(self, method: methods.Method) -> methods.Method:
+  def wrap(self, method: methods.Method) -> methods.Method:
     """Wraps another method with the same decay."""
     return ErrorFeedback(method, self.decay)
 

@@ -81,7 +81,7 @@ class Momentum(around.StateWrapper):
     if clip_norm:
       self.scope = contract.BUCKET
 
-  def around(self, method: methods.Method) -> methods.Method:
+  def wrap(self, method: methods.Method) -> methods.Method:
     """Wraps another method with the same options."""
     # The wrapped method is always an `ErrorFeedback`.
     corrected = cast(error_feedback.ErrorFeedback, method)

@@ -92,9 +92,9 @@ class FusedUpdate : public Decoding {
     OP_REQUIRES_OK(context, context->GetAttr("count", &words_));
     OP_REQUIRES(context, first_ >= 0 && words_ >= 0 &&
                              words_ <= num_words_ - first_,
-                InvalidArgument("piece: expected some of ", num_words_,
-                                " words, received ", words_, " from ", first_,
-                                " on"));
+                InvalidArgument("piece: expected a range of ", num_words_,
+                                " words, received ", words_, " from index ",
+                                first_));
   }
 
   void Compute(OpKernelContext* context) override {

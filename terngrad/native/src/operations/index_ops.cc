@@ -73,8 +73,9 @@ class PackIndices : public Indices {
       rising = rising && indices[i - 1] < indices[i];
     }
     OP_REQUIRES(context, rising,
-                InvalidArgument("indices: expected rising ones from 0 to ",
-                                to.num_elements - 1));
+                InvalidArgument("indices: expected distinct ones in rising ",
+                                "order from 0 to ", to.num_elements - 1,
+                                ", received others"));
     Tensor* words = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(
                                 0, TensorShape({to.num_words()}), &words));
@@ -158,7 +159,9 @@ absl::Status PackedShape(InferenceContext* context) {
   int32_t number, num_elements;
   TF_RETURN_IF_ERROR(context->GetAttr("number", &number));
   TF_RETURN_IF_ERROR(context->GetAttr("num_elements", &num_elements));
-  if (number < 1) return InvalidArgument("number: expected 1 or more");
+  if (number < 1) {
+    return InvalidArgument("number: expected 1 or more, received ", number);
+  }
   context->set_output(
       0, context->Vector(Layout(number, num_elements).num_words()));
   return absl::OkStatus();

@@ -29,7 +29,8 @@ class Variables {
       TF_RETURN_IF_ERROR(context->input_list(name, &handles));
       for (const Tensor& handle : handles) {
         if (handle.NumElements() != 1) {
-          return InvalidArgument(name, ": expected handles of a variable each");
+          return InvalidArgument(name, ": expected one handle per tensor, ",
+                                 "received ", handle.NumElements());
         }
         tensorflow::core::RefCountPtr<tensorflow::Var> variable;
         TF_RETURN_IF_ERROR(tensorflow::LookupResource(
@@ -42,8 +43,8 @@ class Variables {
     for (const auto& variable : variables_) order.push_back(variable->mu());
     std::sort(order.begin(), order.end());
     if (std::adjacent_find(order.begin(), order.end()) != order.end()) {
-      return InvalidArgument("variables: expected each once, received one ",
-                             "twice");
+      return InvalidArgument("variables: expected distinct ones, received ",
+                             "one twice");
     }
     for (tensorflow::mutex* each : order) locks_.emplace_back(*each);
     return absl::OkStatus();

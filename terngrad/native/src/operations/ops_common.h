@@ -61,7 +61,7 @@ inline absl::Status ReadDigits(OpKernelConstruction* context, Digits* digits) {
     fits = largest <= uint64_t{1} << 32;
   }
   if (!fits) {
-    return InvalidArgument("expected places >= 1 of a radix >= 3 that fit in ",
+    return InvalidArgument("expected radix >= 3 and places >= 1 that fit in ",
                            "32 bits, received radix ", digits->radix,
                            " and places ", digits->places);
   }

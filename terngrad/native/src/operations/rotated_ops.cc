@@ -44,9 +44,9 @@ class Rotated : public Kernel {
                                  : false);
     fits = fits && base >= (code_.with_zero ? 3 : 2 * count);
     OP_REQUIRES(context, fits,
-                InvalidArgument("expected 1, 2, 4 or 8 levels that rise, a ",
-                                "base of 2, 3, 4 or 16 that holds them and ",
-                                "their signs, and as many digits as fit in 32 ",
+                InvalidArgument("expected 1, 2, 4 or 8 rising levels, a base ",
+                                "of 2, 3, 4 or 16 that encodes them and their ",
+                                "signs, and as many digits as fit in 32 ",
                                 "bits, received ", count, " levels, base ",
                                 base, " and places ", code_.places));
     code_.base = static_cast<uint32_t>(base);

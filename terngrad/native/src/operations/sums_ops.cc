@@ -95,9 +95,9 @@ class FusedUpdateOfSums : public OnSums {
     OP_REQUIRES_OK(context, context->GetAttr("count", &count_));
     OP_REQUIRES(context,
                 first_ >= 0 && count_ >= 0 && count_ <= total_ - first_,
-                InvalidArgument("piece: expected some of ", total_,
-                                " sums, received ", count_, " from ", first_,
-                                " on"));
+                InvalidArgument("piece: expected a range of ", total_,
+                                " sums, received ", count_, " from index ",
+                                first_));
   }
 
   void Compute(OpKernelContext* context) override {
