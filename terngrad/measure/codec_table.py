@@ -58,8 +58,10 @@ def cases(sizes: Sequence[str], names: Sequence[str]) -> dict[str, Shapes]:
   """
   found: dict[str, Shapes] = {}
   for text in sizes:
-    with errors.as_config_error():
+    try:
       size = float(text)
+    except ValueError:
+      size = 0.0  # Refused below.
     if size < 1 or size % 1:
       raise errors.ConfigError(
         f'sizes: expected whole numbers >= 1, received {text!r}. An example is '
