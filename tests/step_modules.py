@@ -97,7 +97,7 @@ def of_towers(codec):
   )
   calls = Calls()
 
-  context = assembly.of_this_process(config)
+  context = assembly.process_context(config)
   make_step = context.make_step
 
   def noting(*arguments):

@@ -27,7 +27,7 @@ from terngrad import signal_guard
 _LATER_SECONDS = 1.0
 # Seconds of margin, so that the thread ends the process first if it can.
 _AFTER_THREAD_SECONDS = 2.0
-_LOOK_EVERY = 0.2
+_POLL_SECONDS = 0.2
 THREAD = 2  # SIGEV_THREAD
 
 
@@ -76,7 +76,7 @@ def library(*functions: str) -> ctypes.CDLL | None:
   return None
 
 
-def exits_with(code: int) -> Event:
+def exit_event(code: int) -> Event:
   """Returns an event whose C thread ends this process with a code."""
   event = Event(value=Value(number=code), notify=THREAD)
   event.function = ctypes.cast(ctypes.CDLL(None)._exit, ctypes.c_void_p)
@@ -84,7 +84,7 @@ def exits_with(code: int) -> Event:
 
 
 # The C library's buffers and the pipes' reading ends, which are never freed.
-_kept: list[tuple[_Read, ctypes.Array[ctypes.c_char], int]] = []
+_never_freed: list[tuple[_Read, ctypes.Array[ctypes.c_char], int]] = []
 
 
 def exit_pipe(code: int) -> int | None:
@@ -105,13 +105,13 @@ def exit_pipe(code: int) -> int | None:
     descriptor=receiving,
     buffer=ctypes.addressof(buffer),
     size=1,
-    event=exits_with(code),
+    event=exit_event(code),
   )
   if found.aio_read(ctypes.byref(request)):
     os.close(receiving)
     os.close(sending)
     return None
-  _kept.append((request, buffer, receiving))
+  _never_freed.append((request, buffer, receiving))
   return sending
 
 
@@ -121,7 +121,7 @@ class Bystander:
   Attributes:
     blocked: whether the other process blocks signals, as while it joins. It has
       nothing to save then.
-    requests: the requests that `look` found last.
+    requests: the requests that `poll` found last.
   """
 
   def __init__(
@@ -150,11 +150,11 @@ class Bystander:
     self._seen: list[tuple[float, int]] = []
 
   @property
-  def within(self) -> float:
+  def seconds_to_end(self) -> float:
     """Seconds between the first signal and the end of the process."""
     return _LATER_SECONDS if self.blocked else self._seconds
 
-  def take(self, number: int) -> None:
+  def record_first(self, number: int) -> None:
     """Records that the process's thread has read the first signal."""
     self._taken, self._took_at = number, time.monotonic()
 
@@ -165,12 +165,12 @@ class Bystander:
 
   @property
   def patience(self) -> float:
-    """Seconds until the next call of `look`, or less if `sources` is ready."""
+    """Seconds until the next call of `poll`, or less if `sources` is ready."""
     if self._seen or self.blocked:
-      return _LOOK_EVERY
+      return _POLL_SECONDS
     return math.inf if self._taken is None else _AFTER_THREAD_SECONDS
 
-  def look(self) -> int | None:
+  def poll(self) -> int | None:
     """Returns the signal by which the process has to end now, or None."""
     now = time.monotonic()
     waiting = signal_guard.unread(self._reader) + self._pending()

@@ -45,7 +45,7 @@ class Replica(Protocol):
     """Returns for each variable whether it is local to this device."""
 
 
-class Joining(Protocol):
+class JoinOptions(Protocol):
   """The part of a `config.cluster.Cluster` that `join` needs."""
 
   @property
@@ -74,7 +74,7 @@ class Joining(Protocol):
 
 
 def join(
-  cluster: Joining,
+  cluster: JoinOptions,
   num_gpus: int,
   num_workers: int,
   names: tuple[str, ...] = (),
@@ -98,10 +98,10 @@ def join(
   tasks = cluster.tasks
   if tasks is None:
     names = names or devices.tower_devices(min(num_gpus, num_workers))
-    devices.check_there(names)
+    devices.check_exist(names)
     return towers.Towers(names, num_workers)
-  own = num_workers // len(tasks.jobs['worker'])
-  count = min(num_gpus, own)
+  num_local = num_workers // len(tasks.jobs['worker'])
+  count = min(num_gpus, num_local)
   check_port(tasks)
   gpus = devices.configure(count)
   if cluster.communication == groups.NCCL and not gpus:
@@ -111,7 +111,7 @@ def join(
     )
   group = groups.Group(tasks, cluster.step_timeout, cluster.communication)
   names = names or devices.tower_devices(count)
-  devices.check_there(names)
+  devices.check_exist(names)
   network = algorithms.Network(cluster.bandwidth, cluster.latency)
   return collective.Collective(
     group, names, num_workers, cluster.collective, network
@@ -138,23 +138,23 @@ def assert_same(
   """
   if exchange.group is None:
     return
-  choices |= {name: _short(value) for name, value in options.items()}
-  own = fingerprint.to_bytes(
+  choices |= {name: _shorten(value) for name, value in options.items()}
+  encoded = fingerprint.to_bytes(
     fingerprint.fingerprint(**choices), _FINGERPRINT_BYTES
   )
-  everyone = exchange.group.all_gather_now(
-    np.frombuffer(own, np.int32)[np.newaxis]
+  gathered = exchange.group.all_gather_now(
+    np.frombuffer(encoded, np.int32)[np.newaxis]
   )
   with errors.as_config_error():
     fields = [
       fingerprint.from_bytes(row.tobytes(), f'worker {rank}')
-      for rank, row in enumerate(everyone)
+      for rank, row in enumerate(gathered)
     ]
     for rank, received in enumerate(fields):
       fingerprint.check_equal(fields[0], received, f'worker {rank}')
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
   text = str(value)
   return (
     text
@@ -206,17 +206,17 @@ def assert_equal(
   """
   if exchange.group is None:
     return
-  same = [
+  compared = [
     (name, equality.digest(variable.numpy()))
-    for name, variable, own in zip(
+    for name, variable, is_local in zip(
       names, replica.variables(), replica.own(), strict=True
     )
-    if not own
+    if not is_local
   ]
-  shared, digests = zip(*same, strict=True)
-  everyone = exchange.group.all_gather_now(np.stack(digests)[np.newaxis])
-  workers = [f'worker {rank}' for rank in range(len(everyone))]
-  equality.check(list(everyone), shared, workers)
+  shared, digests = zip(*compared, strict=True)
+  gathered = exchange.group.all_gather_now(np.stack(digests)[np.newaxis])
+  workers = [f'worker {rank}' for rank in range(len(gathered))]
+  equality.check(list(gathered), shared, workers)
 
 
 def barrier(exchange: protocol.Exchange, step: int) -> None:
@@ -248,12 +248,12 @@ def time_limit(
   try:
     with limit(cluster, seconds, what):
       yield
-  except _LOST as error:
-    watchdog.end(f'{what}: {watchdog.explain(cluster, error.message)}')
+  except _LOST_TASK_ERRORS as error:
+    watchdog.end(f'{what}: {watchdog.loss_report(cluster, error.message)}')
 
 
 # Errors that TensorFlow's runtime raises if a task is lost or late.
-_LOST = (
+_LOST_TASK_ERRORS = (
   tf.errors.AbortedError,
   tf.errors.CancelledError,
   tf.errors.DeadlineExceededError,

@@ -47,7 +47,7 @@ def named(devices: Sequence[int | str]) -> tuple[str, ...]:
   """Returns full device names; splits the CPU if needed.
 
   If it has to split the CPU, it must run before anything else uses TensorFlow.
-  `check_there` verifies that the devices exist.
+  `check_exist` verifies that the devices exist.
 
   Args:
     devices: numbers of GPUs, or of logical CPU devices on a machine without
@@ -60,7 +60,7 @@ def named(devices: Sequence[int | str]) -> tuple[str, ...]:
     errors.ConfigError: the list is empty or an entry is not a device.
   """
   listed = () if isinstance(devices, str) else tuple(devices)
-  parts = [part for part in map(_part, listed) if part]
+  parts = [part for part in map(_parse, listed) if part]
   if not parts or len(parts) < len(listed):
     raise errors.ConfigError(
       'devices: expected a list of numbers such as [0, 1] or of names such as '
@@ -72,7 +72,7 @@ def named(devices: Sequence[int | str]) -> tuple[str, ...]:
   return tuple(f'/{kind or default}:{index}' for kind, index in parts)
 
 
-def _part(device: int | str) -> tuple[str, int] | None:
+def _parse(device: int | str) -> tuple[str, int] | None:
   """Parses a device to (kind or '', number); None if it is not valid."""
   if isinstance(device, int) and device >= 0:
     return '', device
@@ -85,7 +85,7 @@ def _part(device: int | str) -> tuple[str, int] | None:
   return spec.device_type, spec.device_index or 0
 
 
-def check_there(names: Iterable[str]) -> None:
+def check_exist(names: Iterable[str]) -> None:
   """Starts TensorFlow; raises `errors.ConfigError` for a missing device."""
   for name in names:
     spec = tf.DeviceSpec.from_string(name)
@@ -172,10 +172,10 @@ def keep_order_of_sums() -> None:
   process = context.context()
   # `tf.config.optimizer` cannot name this optimizer, and a context accepts a
   # whole configuration only when it is created.
-  given = process._config
+  current = process._config
   config = tf.compat.v1.ConfigProto()
-  if given is not None:
-    config.CopyFrom(given)
+  if current is not None:
+    config.CopyFrom(current)
   rewriting = config.graph_options.rewrite_options
   rewriting.memory_optimization = rewriting.NO_MEM_OPT
   # Finds the devices first: an earlier configuration would limit them.

@@ -10,17 +10,17 @@ from terngrad.cluster import spec as clusters
 _RUN_ID = re.compile(r'[\w.+-]{1,100}', re.ASCII)
 # Seconds after the last access until an entry expires: a run of yesterday is
 # gone, and a run that restarts within the hour finds its addresses.
-_KEPT = 24 * 3600
+_EXPIRY = 24 * 3600
 _SOCKET_SECONDS = 5
 # Addresses per reply: at full length they fit into the largest reply.
-_SLICE = 200
+_ADDRESSES_PER_REPLY = 200
 
 # Writes an address and reads some, in one script, so that two processes cannot
 # take the same index. KEYS: the run. ARGV: number of processes, index, address,
 # seconds to expiry, most bytes of an address, first and last index to read.
 # Returns a list: the stored number of processes; if it is this run's number,
 # the addresses follow, '' for a missing one.
-_LOOK = """
+_SCRIPT = """
 local there = redis.call('HGET', KEYS[1], 'processes')
 if there and there ~= ARGV[1] then return {string.sub(there, 1, 20)} end
 redis.call('HSET', KEYS[1], 'processes', ARGV[1])
@@ -40,15 +40,15 @@ class Server:
 
   Attributes:
     name: the server's address, without password, and the run.
-    another: advice for messages: how to use another entry.
+    remedy: advice for messages: how to use another entry.
   """
 
-  another = 'Give this run another --run_id.'
+  remedy = 'Give this run another --run_id.'
 
   def __init__(
     self, url: str, run_id: str, password: str | None = None
   ) -> None:
-    """Checks the arguments; the first `look` connects.
+    """Checks the arguments; the first `sync` connects.
 
     Args:
       url: redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], rediss:// for TLS.
@@ -63,11 +63,11 @@ class Server:
     if not _RUN_ID.fullmatch(run_id):
       raise clusters.ClusterError(
         'run_id: expected 1 to 100 letters, digits and . + - _, received '
-        f'{clusters.shown(run_id)}. Give all processes of a run the '
+        f'{clusters.quote(run_id)}. Give all processes of a run the '
         'same --run_id.'
       )
     # Messages about the URL never show its password.
-    shown = _without_password(url)
+    safe_url = _without_password(url)
     try:
       import redis
       from redis import backoff
@@ -93,16 +93,16 @@ class Server:
     except ValueError:
       raise clusters.ClusterError(
         'cluster: expected redis:redis://HOST:PORT/DATABASE, or rediss:// for '
-        f'TLS, received redis:{clusters.shown(shown)}. Correct the URL.'
+        f'TLS, received redis:{clusters.quote(safe_url)}. Correct the URL.'
       ) from None
     # Options in the URL must not override these.
     pool.connection_kwargs.update(settings)
     self._client = redis.Redis(connection_pool=pool)
     self._errors = redis.exceptions
     self._key = f'terngrad:rendezvous:{run_id}'
-    self.name = f'run {run_id} at {shown}'
+    self.name = f'run {run_id} at {safe_url}'
 
-  def look(self, index: int, count: int, address: str) -> dict[int, str | None]:
+  def sync(self, index: int, count: int, address: str) -> dict[int, str | None]:
     """Writes this process's address, and reads those of all processes.
 
     Returns:
@@ -114,8 +114,8 @@ class Server:
       ConnectionError: the server cannot be reached at the moment.
     """
     texts: list[bytes] = []
-    for first in range(0, count, _SLICE):
-      last = min(first + _SLICE, count) - 1
+    for first in range(0, count, _ADDRESSES_PER_REPLY):
+      last = min(first + _ADDRESSES_PER_REPLY, count) - 1
       texts += self._ask(index, count, address, first, last)
     return {
       i: text.decode('ascii', 'replace') or None for i, text in enumerate(texts)
@@ -125,43 +125,43 @@ class Server:
     self, index: int, count: int, address: str, first: int, last: int
   ) -> list[bytes]:
     """Returns the stored addresses, from the first index to the last."""
-    words = count, index, address, _KEPT, rendezvous.MAX_BYTES, first, last
+    values = count, index, address, _EXPIRY, rendezvous.MAX_BYTES, first, last
     try:
-      reply = self._client.eval(_LOOK, 1, self._key, *words)
+      reply = self._client.eval(_SCRIPT, 1, self._key, *values)
     except (
       self._errors.AuthenticationError,
       self._errors.ResponseError,
     ) as error:
       raise clusters.ClusterError(
         f'{self.name}: expected to store an address there, received: '
-        f'{clusters.shown(str(error))}. Check the password, the permissions of '
+        f'{clusters.quote(str(error))}. Check the password, the permissions of '
         f'the user and the value of the key {self._key}.'
       ) from error
     except self._errors.InvalidResponse as error:
-      raise self._strange(str(error)) from error
+      raise self._unexpected_reply(str(error)) from error
     except self._errors.RedisError as error:
       raise ConnectionError(str(error)) from error
     if not isinstance(reply, list) or not all(type(t) is bytes for t in reply):
-      raise self._strange(reply)
-    there = reply[:1]
-    if there and there != [b'%d' % count]:
+      raise self._unexpected_reply(reply)
+    stored = reply[:1]
+    if stored and stored != [b'%d' % count]:
       raise clusters.ClusterError(
         f'{self.name}: expected a run of {count} processes, received one of '
-        f'{clusters.shown(there[0].decode("ascii", "replace"))}: another run '
-        f'used this entry. {self.another}'
+        f'{clusters.quote(stored[0].decode("ascii", "replace"))}: another run '
+        f'used this entry. {self.remedy}'
       )
     if len(reply) != 2 + last - first:
-      raise self._strange(reply)
+      raise self._unexpected_reply(reply)
     return reply[1:]
 
-  def _strange(self, received: Any) -> clusters.ClusterError:
+  def _unexpected_reply(self, received: Any) -> clusters.ClusterError:
     return clusters.ClusterError(
       f'{self.name}: expected the addresses of processes from a Redis server, '
-      f'received {clusters.shown(received)}. Check which program listens at '
+      f'received {clusters.quote(received)}. Check which program listens at '
       'this address, and give the address of a Redis server.'
     )
 
-  def where(self, index: int, count: int) -> str:
+  def entry_name(self, index: int, count: int) -> str:
     """Returns the name of a process's entry for messages."""
     del count
     return f'{self.name}, process {index}'
@@ -172,5 +172,5 @@ def _without_password(url: str) -> str:
     parts = urllib.parse.urlsplit(url)
   except ValueError:
     return '?'
-  place = parts.netloc.rpartition('@')[2]
-  return f'{parts.scheme}://{place}{parts.path}'
+  host = parts.netloc.rpartition('@')[2]
+  return f'{parts.scheme}://{host}{parts.path}'

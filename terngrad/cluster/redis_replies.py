@@ -66,10 +66,10 @@ class Parser:
       exceptions.TimeoutError: no complete reply arrived in time.
     """
     del disable_decoding, more
-    self._left, self._end = MAX_BYTES, time.monotonic() + SECONDS
+    self._bytes_left, self._end = MAX_BYTES, time.monotonic() + SECONDS
     return self._reply()
 
-  def _reply(self, inside: bool = False) -> Reply:
+  def _reply(self, nested: bool = False) -> Reply:
     line = self._line()
     kind, rest = line[:1], line[1:]
     if kind == b'+':
@@ -88,8 +88,8 @@ class Parser:
         return None
       if kind == b'$' and number >= 0:
         return self._text(number)
-      if kind == b'*' and number >= 0 and not inside:
-        return [self._reply(inside=True) for _ in range(number)]
+      if kind == b'*' and number >= 0 and not nested:
+        return [self._reply(nested=True) for _ in range(number)]
     raise exceptions.InvalidResponse(f'not a Redis reply: {line[:100]!r}')
 
   def _line(self) -> bytes:
@@ -110,12 +110,12 @@ class Parser:
         f'a string that does not have the stated length: {taken[-100:]!r}'
       )
     del self._received[:end]
-    self._left -= end
+    self._bytes_left -= end
     return taken
 
   def _wait_for(self, size: int) -> None:
     """Receives until `size` bytes are available."""
-    if size > self._left:
+    if size > self._bytes_left:
       raise exceptions.InvalidResponse(
         f'a reply of more than {MAX_BYTES} bytes'
       )

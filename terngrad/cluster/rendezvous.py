@@ -18,25 +18,25 @@ from typing import TypeVar
 
 from terngrad.cluster import spec as clusters
 
-_LOOK_EVERY = 0.2  # seconds
+_POLL_SECONDS = 0.2  # seconds
 # Time limit of a look in seconds, even if the time to wait is over.
-_LEAST = 5.0
+_MIN_READ_SECONDS = 5.0
 # A name has 253 characters at most, a port five.
 MAX_BYTES = 300
 _T = TypeVar('_T')
 
 
-class Place(Protocol):
+class Location(Protocol):
   """A shared location where the processes of a run write their addresses."""
 
   # For messages: the location, and advice on how to use another one.
   name: str
-  another: str
+  remedy: str
 
-  def where(self, index: int, count: int) -> str:
+  def entry_name(self, index: int, count: int) -> str:
     """Returns the name of a process's entry for messages."""
 
-  def look(
+  def sync(
     self, index: int, count: int, address: str
   ) -> Mapping[int, str | None]:
     """Writes an address under an index, unless there is one; returns all.
@@ -51,7 +51,7 @@ class Place(Protocol):
 
 
 def meet(
-  place: Place, index: int, count: int, address: str, timeout: float
+  location: Location, index: int, count: int, address: str, timeout: float
 ) -> clusters.Cluster:
   """Publishes this process's address and waits for all others.
 
@@ -59,7 +59,7 @@ def meet(
   entries and continues.
 
   Args:
-    place: the location of this run.
+    location: the location of this run.
     index: index of this process, from 0; process 0 is the chief.
     count: number of processes.
     address: address of this process, 'host:port', as the others reach it.
@@ -82,42 +82,42 @@ def meet(
   clusters.parse_address(address, 'own_address')
   end = time.monotonic() + timeout
   found: Mapping[int, str | None] = {}
-  unreached: ConnectionError | None = None
+  last_error: ConnectionError | None = None
   while True:
     try:
-      left = max(_LEAST, end - time.monotonic())
-      found, unreached = _look(left, place, index, count, address), None
+      left = max(_MIN_READ_SECONDS, end - time.monotonic())
+      found, last_error = _read(left, location, index, count, address), None
     except ConnectionError as error:
-      unreached = error
+      last_error = error
     addresses = [there for i in range(count) if (there := found.get(i))]
     if len(addresses) == count:
       return clusters.make({'worker': addresses}, 'worker', index)
     if time.monotonic() > end:
       missing = [i for i in range(count) if not found.get(i)]
       raise clusters.ClusterError(
-        _who_is_missing(place, missing, count, timeout, unreached)
-      ) from unreached
-    time.sleep(_LOOK_EVERY)
+        _timeout_report(location, missing, count, timeout, last_error)
+      ) from last_error
+    time.sleep(_POLL_SECONDS)
 
 
-def _look(
-  seconds: float, place: Place, index: int, count: int, address: str
+def _read(
+  seconds: float, location: Location, index: int, count: int, address: str
 ) -> Mapping[int, str | None]:
   """Reads and checks the published addresses."""
-  found = _within(seconds, place.look, index, count, address)
+  found = _limit(seconds, location.sync, index, count, address)
   for i, text in found.items():
     if text is not None:
-      clusters.parse_address(text, place.where(i, count))
+      clusters.parse_address(text, location.entry_name(i, count))
   if found[index] != address:
     raise clusters.ClusterError(
-      f'{place.where(index, count)}: expected {address}, the address of this '
-      f'process, received {found[index]}: an earlier run wrote it, or two '
-      f'processes have the same --task_id. {place.another}'
+      f'{location.entry_name(index, count)}: expected {address}, the address '
+      f'of this process, received {found[index]}: an earlier run wrote it, or '
+      f'two processes have the same --task_id. {location.remedy}'
     )
   return found
 
 
-def _within(seconds: float, function: Callable[..., _T], *arguments: Any) -> _T:
+def _limit(seconds: float, function: Callable[..., _T], *arguments: Any) -> _T:
   """Calls a function with a time limit; returns or raises what it does.
 
   After `seconds` it raises ConnectionError. Otherwise a server that answers
@@ -139,23 +139,23 @@ def _within(seconds: float, function: Callable[..., _T], *arguments: Any) -> _T:
   return ended.result()
 
 
-def _who_is_missing(
-  place: Place,
+def _timeout_report(
+  location: Location,
   missing: Sequence[int],
   count: int,
   timeout: float,
-  unreached: ConnectionError | None,
+  last_error: ConnectionError | None,
 ) -> str:
-  within = f'within --start_timeout={timeout:g} seconds'
-  if unreached:
+  limit = f'within --start_timeout={timeout:g} seconds'
+  if last_error:
     return (
-      f'Rendezvous: expected to reach {place.name} {within}, received: '
-      f'{unreached}. Check that it is available and that this machine may use '
+      f'Rendezvous: expected to reach {location.name} {limit}, received: '
+      f'{last_error}. Check that it is available and that this machine may use '
       'it.'
     )
   shown = ', '.join(map(str, missing[:20]))
   return (
-    f'Rendezvous: expected {count} processes in {place.name} {within}, '
+    f'Rendezvous: expected {count} processes in {location.name} {limit}, '
     f'received {count - len(missing)}; missing: {shown}'
     f'{" and more" if len(missing) > 20 else ""}. Start the process with '
     f'--task_id={missing[0]}, and check that it uses the same --cluster and '

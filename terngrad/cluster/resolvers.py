@@ -51,12 +51,12 @@ def from_tf_config(text: str) -> spec.Cluster:
     raise spec.ClusterError(
       'TF_CONFIG: expected JSON like {"cluster": {"worker": ["host:2222"]}, '
       '"task": {"type": "worker", "index": 0}}, received '
-      f'{spec.shown(text)}. Correct the variable, or unset it.'
+      f'{spec.quote(text)}. Correct the variable, or unset it.'
     ) from error
   if any(not isinstance(a, str) for some in jobs.values() for a in some):
     raise spec.ClusterError(
       'TF_CONFIG: expected lists of addresses, received something else in '
-      f'{spec.shown(text)}. Write every address as "host:port".'
+      f'{spec.quote(text)}. Write every address as "host:port".'
     )
   jobs.pop('evaluator', None)
   chiefs = [*jobs.pop('chief', []), *jobs.pop('master', [])]
@@ -98,7 +98,7 @@ def from_hosts_text(text: str, job_name: str, task_id: int) -> spec.Cluster:
     if len(words) > 2 or (len(words) == 2 and words[0] not in spec.JOBS):
       raise spec.ClusterError(
         f'Hosts file, line {number}: expected host:port, worker host:port or '
-        f'ps host:port, received {spec.shown(line)}. Write one task a line.'
+        f'ps host:port, received {spec.quote(line)}. Write one task a line.'
       )
     job = words[0] if len(words) == 2 else 'worker'
     address = spec.parse_address(words[-1], f'Hosts file, line {number}')
@@ -118,9 +118,9 @@ def from_slurm(num_ps: int, port: int) -> spec.Cluster:
   """
   try:
     rank, tasks = (int(os.environ[name]) for name in _SLURM_NUMBERS)
-    own = os.environ['SLURMD_NODENAME']
-    listed = os.environ['SLURM_STEP_NODELIST']
-    hosts = slurm.hosts(listed)
+    this_host = os.environ['SLURMD_NODENAME']
+    node_list = os.environ['SLURM_STEP_NODELIST']
+    hosts = slurm.hosts(node_list)
     counts = slurm.tasks_per_host(os.environ['SLURM_STEP_TASKS_PER_NODE'])
   except (KeyError, ValueError) as error:
     if isinstance(error, spec.ClusterError):
@@ -132,7 +132,7 @@ def from_slurm(num_ps: int, port: int) -> spec.Cluster:
     ) from error
   if len(hosts) != len(counts) or sum(counts) != tasks or rank >= tasks:
     raise spec.ClusterError(
-      f'Slurm: expected {tasks} tasks on the hosts {spec.shown(listed)}, '
+      f'Slurm: expected {tasks} tasks on the hosts {spec.quote(node_list)}, '
       f'received {sum(counts)} on {len(counts)} hosts; this is task {rank}. '
       'Start the program with srun.'
     )
@@ -143,15 +143,15 @@ def from_slurm(num_ps: int, port: int) -> spec.Cluster:
   ]
   jobs = {'ps': addresses[:num_ps], 'worker': addresses[num_ps:]}
   job, index = ('ps', rank) if rank < num_ps else ('worker', rank - num_ps)
-  made = spec.make(jobs, job, index)
-  if spec.host_of(made.address) != own:
+  cluster = spec.make(jobs, job, index)
+  if spec.host_of(cluster.address) != this_host:
     raise spec.ClusterError(
-      f'Slurm: expected task {rank} on {spec.host_of(made.address)}, because '
-      f'the first tasks run on the first host, received {own}. Start the '
+      f'Slurm: expected task {rank} on {spec.host_of(cluster.address)}, as the '
+      f'first tasks run on the first host, received {this_host}. Start the '
       'program with `srun --distribution=block`, or list the hosts in a file, '
       '--cluster=FILE.'
     )
-  return made
+  return cluster
 
 
 def mpi_ranks(environment: Mapping[str, str]) -> tuple[int, int, int]:
@@ -180,7 +180,7 @@ def mpi_ranks(environment: Mapping[str, str]) -> tuple[int, int, int]:
 
 
 def from_kubernetes(
-  labels: Mapping[str, str], port: int, own_host: str, client: Any = None
+  labels: Mapping[str, str], port: int, node_address: str, client: Any = None
 ) -> spec.Cluster:
   """Finds the cluster of running pods with TensorFlow's resolver.
 
@@ -190,7 +190,7 @@ def from_kubernetes(
   Args:
     labels: for each job the label that selects its pods, 'app=train'.
     port: port of every task.
-    own_host: address of the node that this pod runs on.
+    node_address: address of the node that this pod runs on.
     client: Kubernetes client; None for the package's, from its configuration.
 
   Raises:
@@ -209,12 +209,12 @@ def from_kubernetes(
       'Kubernetes: expected running pods and the package kubernetes, received: '
       f'{error}. Wait until all pods run, or use TF_CONFIG.'
     ) from error
-  own = f'{own_host}:{port}'
+  this_address = f'{node_address}:{port}'
   for job, addresses in found.items():
-    if own in addresses:
-      return spec.make(found, job, addresses.index(own))
+    if this_address in addresses:
+      return spec.make(found, job, addresses.index(this_address))
   raise spec.ClusterError(
-    f'Kubernetes: expected a pod on {spec.shown(own)}, where this pod runs, '
-    f'received {spec.shown(found)}. Set hostNetwork for the pods, and run '
-    'each on a separate node.'
+    f'Kubernetes: expected a pod on {spec.quote(this_address)}, where this pod '
+    f'runs, received {spec.quote(found)}. Set hostNetwork for the pods, and '
+    'run each on a separate node.'
   )

@@ -75,7 +75,7 @@ class Service:
       self._dequeue = tasks.orders_queue().dequeue()
       self._session = tf.compat.v1.Session(self._server.target, config=config)
     self._orders: queue.Queue[dict[str, Any]] = queue.Queue()
-    threading.Thread(target=self._take_orders, daemon=True).start()
+    threading.Thread(target=self._receive_orders, daemon=True).start()
     self._publish()
 
   def fail(self, trouble: str) -> None:
@@ -112,16 +112,18 @@ class Service:
     """
     first = next(batches)
     with self._graph.as_default(), tf.device(self.task.device()):
-      holders = [
+      placeholders = [
         tf.compat.v1.placeholder(part.dtype, part.shape) for part in first
       ]
-      handle = tasks.batch_queue(tag, [h.dtype for h in holders])
-      enqueue = tf.raw_ops.QueueEnqueueV2(handle=handle, components=holders)
+      handle = tasks.batch_queue(tag, [h.dtype for h in placeholders])
+      enqueue = tf.raw_ops.QueueEnqueueV2(
+        handle=handle, components=placeholders
+      )
     for batch in itertools.chain([first], batches):
       if stop.is_set():
         return
       values = [part.numpy() for part in batch]
-      self._session.run(enqueue, dict(zip(holders, values, strict=True)))
+      self._session.run(enqueue, dict(zip(placeholders, values, strict=True)))
 
   def progress(self, tag: str) -> Iterator[tuple[int, float]]:
     """Yields (step, loss) of every step in this task's queue `tag`.
@@ -153,7 +155,7 @@ class Service:
     text = json.dumps(self._state._asdict())
     self._session.run(self._assign, {self._text: text})
 
-  def _take_orders(self) -> None:
+  def _receive_orders(self) -> None:
     while True:
       try:
         value = json.loads(self._session.run(self._dequeue))

@@ -65,15 +65,15 @@ def expand(text: str) -> list[str]:
   words = _HOST.findall(text)
   # Only commas and spaces may remain between hosts.
   if not words or re.sub(r'[,\s]', '', _HOST.sub('', text)):
-    raise _no_list(text)
+    raise _host_list_error(text)
   found: list[str] = []
   for word in words:
     parts = [
-      [name] if name else _numbers(inside, text)
-      for inside, name in _PART.findall(word)
+      [name] if name else _numbers(ranges, text)
+      for ranges, name in _PART.findall(word)
     ]
     if len(found) + math.prod(map(len, parts)) > spec.MAX_TASKS:
-      raise _no_list(text)
+      raise _host_list_error(text)
     found += map(''.join, itertools.product(*parts))
   return found
 
@@ -95,30 +95,30 @@ def tasks_per_host(text: str) -> list[int]:
     if not match or not 0 < hosts <= spec.MAX_TASKS - len(found):
       raise spec.ClusterError(
         'Slurm: expected numbers of tasks such as 2(x3),1 in '
-        f'SLURM_STEP_TASKS_PER_NODE, received {spec.shown(text)}. Start the '
+        f'SLURM_STEP_TASKS_PER_NODE, received {spec.quote(text)}. Start the '
         'program with srun.'
       )
     found += [int(match[1])] * hosts
   return found
 
 
-def _numbers(inside: str, text: str) -> list[str]:
+def _numbers(ranges: str, text: str) -> list[str]:
   """Expands the numbers in brackets, as texts."""
   found: list[str] = []
-  for word in inside.split(','):
+  for word in ranges.split(','):
     match = _RANGE.fullmatch(word)
     if not match:
-      raise _no_list(text)
+      raise _host_list_error(text)
     first, last = int(match[1]), int(match[2] or match[1])
     if not first <= last < first + spec.MAX_TASKS - len(found):
-      raise _no_list(text)
+      raise _host_list_error(text)
     found += [f'{n:0{len(match[1])}d}' for n in range(first, last + 1)]
   return found
 
 
-def _no_list(text: str) -> spec.ClusterError:
+def _host_list_error(text: str) -> spec.ClusterError:
   return spec.ClusterError(
     f'Slurm: expected a list of 1 to {spec.MAX_TASKS} hosts such as '
-    f'n1,gpu[08-10,12] in SLURM_STEP_NODELIST, received {spec.shown(text)}. '
+    f'n1,gpu[08-10,12] in SLURM_STEP_NODELIST, received {spec.quote(text)}. '
     'Start the program with srun, or list the hosts in a file, --cluster=FILE.'
   )

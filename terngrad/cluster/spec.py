@@ -61,35 +61,35 @@ def make(jobs: Mapping[str, Sequence[str]], job: Any, index: Any) -> Cluster:
     if name not in JOBS:
       raise ClusterError(
         f'Cluster: expected the jobs {" and ".join(JOBS)}, received '
-        f'{shown(name)}. Rename it or leave it out.'
+        f'{quote(name)}. Rename it or leave it out.'
       )
   found = {
     name: some
     for name in JOBS
     if (some := tuple(parse_address(a, name) for a in jobs.get(name, ())))
   }
-  everyone = [address for some in found.values() for address in some]
-  if len(everyone) > MAX_TASKS:
+  listed = [address for some in found.values() for address in some]
+  if len(listed) > MAX_TASKS:
     raise ClusterError(
       f'Cluster: expected at most {MAX_TASKS} tasks, received '
-      f'{len(everyone)}. List fewer hosts.'
+      f'{len(listed)}. List fewer hosts.'
     )
-  for address in everyone:
-    if everyone.count(address) > 1:
+  for address in listed:
+    if listed.count(address) > 1:
       raise ClusterError(
         f'Cluster: expected every address once, received {address} '
-        f'{everyone.count(address)} times. Give each task a different port.'
+        f'{listed.count(address)} times. Give each task a different port.'
       )
   if not isinstance(job, str) or job not in found:
     raise ClusterError(
       f'Cluster: expected this task in one of the jobs '
       f'{", ".join(found) or "(there are none)"}, received the job '
-      f'{shown(job)}. Set --job_name, or list the hosts of that job.'
+      f'{quote(job)}. Set --job_name, or list the hosts of that job.'
     )
   if type(index) is not int or not 0 <= index < len(found[job]):
     raise ClusterError(
       f'Cluster: expected a {job} task from 0 to {len(found[job]) - 1}, '
-      f'received {shown(index)}. Set --task_id to the index of this task in '
+      f'received {quote(index)}. Set --task_id to the index of this task in '
       'the list of its job, from 0.'
     )
   return Cluster(found, job, index)
@@ -116,7 +116,7 @@ def parse_address(text: Any, where: str = 'address') -> str:
   if not (good and _is_host(host)):
     raise ClusterError(
       f'{where}: expected host:port with a port from 1 to 65535, received '
-      f'{shown(text)}. Write host.example:2222, or [2001:db8::1]:2222 for '
+      f'{quote(text)}. Write host.example:2222, or [2001:db8::1]:2222 for '
       'IPv6.'
     )
   return text
@@ -156,8 +156,8 @@ def check_network(cluster: Cluster, allow_insecure_network: bool) -> str:
     ClusterError: an address is not of this machine, and the network is not
       declared safe.
   """
-  everyone = [a for addresses in cluster.jobs.values() for a in addresses]
-  outside = [a for a in everyone if not is_loopback(a)]
+  listed = [a for addresses in cluster.jobs.values() for a in addresses]
+  outside = [a for a in listed if not is_loopback(a)]
   if not outside:
     return (
       'warning: TensorFlow has no authentication and its server listens on all '
@@ -173,7 +173,7 @@ def check_network(cluster: Cluster, allow_insecure_network: bool) -> str:
       '--allow_insecure_network.'
     )
   return (
-    f'warning: {len(outside)} of {len(everyone)} tasks are on a network that '
+    f'warning: {len(outside)} of {len(listed)} tasks are on a network that '
     '--allow_insecure_network declares safe: its connections have no '
     'authentication and no encryption'
   )
@@ -224,7 +224,7 @@ def _is_host(text: str) -> bool:
   return _HOST.fullmatch(text) is not None
 
 
-def shown(value: Any) -> str:
+def quote(value: Any) -> str:
   """Formats a value for a message: one short line without control codes."""
   text = ascii(value)
   return text if len(text) <= 200 else f'{text[:200]}...'

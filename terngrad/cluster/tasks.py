@@ -137,21 +137,21 @@ def states_within(
   """
   end = time.monotonic() + seconds
   states: dict[Task, State] = {}
-  said = False
+  has_reported = False
   while True:
     for task in [task for task in others if task not in states]:
       # A short timeout each, so that a missing task does not delay the others.
       try:
         states[task] = state_of(task, timeout=3)
       except LostError:
-        if not said:
+        if not has_reported:
           waiting(task)
-          said = True
+          has_reported = True
     if len(states) == len(others) or time.monotonic() > end:
       return states
 
 
-def order(task: Task, timeout: float = CALL_TIMEOUT, **what: Any) -> None:
+def order(task: Task, timeout: float = CALL_TIMEOUT, **fields: Any) -> None:
   """Sends an order to a task, which reads it by `Service.next_order`.
 
   The timeout is in seconds. The order consists of values of JSON types.
@@ -161,7 +161,7 @@ def order(task: Task, timeout: float = CALL_TIMEOUT, **what: Any) -> None:
   """
   try:
     with tf.Graph().as_default(), tf.device(task.device()):
-      enqueue = orders_queue().enqueue([json.dumps(what)])
+      enqueue = orders_queue().enqueue([json.dumps(fields)])
       with session(task, timeout) as opened:
         opened.run(enqueue)
   except tf.errors.OpError as error:

@@ -46,10 +46,10 @@ from terngrad.cluster import spec as clusters
 LOST = 75
 _PING_SECONDS = 2.0
 # Exit code of a process that could not begin; see `cli.command`.
-_NOT_BEGUN = 1
+_START_FAILED = 1
 # Seconds after the time limit to ask all tasks and to print the message: first
 # for this process, then for the other one.
-_LAST_WORDS_SECONDS = 10.0
+_MESSAGE_SECONDS = 10.0
 # A block, described for another process: jobs, job, index, seconds, its name,
 # and in a `signals.stopping` block a list with the last saved step.
 _Request: TypeAlias = tuple[
@@ -78,32 +78,32 @@ def limit(
     code: exit code of the process.
   """
 
-  def over() -> None:
-    message = complaint(cluster, seconds, what)
+  def report_timeout() -> None:
+    message = timeout_report(cluster, seconds, what)
     end(message, code) if end_with is None else end_with(message)
 
-  timer = threading.Timer(seconds, over)
+  timer = threading.Timer(seconds, report_timeout)
   timer.daemon = True
   with signal_guard.blocked():
     timer.start()
-  later = seconds + _LAST_WORDS_SECONDS
-  watch = signals.guard()
+  delay = seconds + _MESSAGE_SECONDS
+  guard = signals.guard()
   request: _Request = (
     dict(cluster.jobs),
     cluster.job,
     cluster.index,
     seconds,
     what,
-    [watch.stop.saved] if watch and watch.stop else None,
+    [guard.stop.saved] if guard and guard.stop else None,
   )
   try:
     with contextlib.ExitStack() as stack:
       if end_with is None:
-        stack.enter_context(_speaker(os.getpid()).speaks(later, request))
-        stack.enter_context(_ends(later + _LAST_WORDS_SECONDS, code))
-      if watch:
-        watch.waits.append(what)
-        stack.callback(watch.waits.remove, what)
+        stack.enter_context(_printer(os.getpid()).print_after(delay, request))
+        stack.enter_context(_exit_after(delay + _MESSAGE_SECONDS, code))
+      if guard:
+        guard.waits.append(what)
+        stack.callback(guard.waits.remove, what)
       yield
   finally:
     timer.cancel()
@@ -112,16 +112,16 @@ def limit(
 def limit_start(
   cluster: clusters.Cluster, seconds: float, what: str
 ) -> AbstractContextManager[None]:
-  """Limits a block before the first step; its exit code is `_NOT_BEGUN`."""
-  return limit(cluster, seconds, what, code=_NOT_BEGUN)
+  """Limits a block before the first step; its exit code is `_START_FAILED`."""
+  return limit(cluster, seconds, what, code=_START_FAILED)
 
 
-class _Times(ctypes.Structure):
+class _TimerSpec(ctypes.Structure):
   """`struct itimerspec`."""
 
   _fields_ = [
     (name, ctypes.c_long)
-    for name in ('every', 'every_nanoseconds', 'in_seconds', 'nanoseconds')
+    for name in ('interval', 'interval_ns', 'seconds', 'nanoseconds')
   ]
 
 
@@ -134,7 +134,7 @@ def _timers() -> ctypes.CDLL | None:
   library.timer_settime.argtypes = [
     ctypes.c_void_p,
     ctypes.c_int,
-    ctypes.POINTER(_Times),
+    ctypes.POINTER(_TimerSpec),
     ctypes.c_void_p,
   ]
   library.timer_create.argtypes = [
@@ -146,7 +146,7 @@ def _timers() -> ctypes.CDLL | None:
 
 
 @contextlib.contextmanager
-def _ends(seconds: float, code: int) -> Iterator[None]:
+def _exit_after(seconds: float, code: int) -> Iterator[None]:
   """Ends this process, whatever it does, if a block takes longer.
 
   It uses timer_create(2): when the time is over, a new thread of the C library
@@ -154,14 +154,14 @@ def _ends(seconds: float, code: int) -> Iterator[None]:
   """
   library = _timers()
   timer = ctypes.c_void_p()
-  event = bystander.exits_with(code)
+  event = bystander.exit_event(code)
   if not library or library.timer_create(
     time.CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(timer)
   ):
     yield
     return
   whole, part = divmod(seconds, 1)
-  when = _Times(in_seconds=int(whole), nanoseconds=int(1e9 * part))
+  when = _TimerSpec(seconds=int(whole), nanoseconds=int(1e9 * part))
   library.timer_settime(timer, 0, ctypes.byref(when), None)
   try:
     yield
@@ -169,23 +169,23 @@ def _ends(seconds: float, code: int) -> Iterator[None]:
     library.timer_delete(timer)
 
 
-class _Speaker:
+class _MessagePrinter:
   """A process that prints messages that this process can no longer print."""
 
   def __init__(self) -> None:
     self._numbers = itertools.count()
     words: list[str] = []
     shared: list[int] = []
-    watch = signals.guard()
-    if watch:
+    guard = signals.guard()
+    if guard:
       exits = {
         number: bystander.exit_pipe(signal_guard.EXIT_CODE + number)
         for number in signals.NUMBERS
       }
-      reader = watch.reader
+      reader = guard.reader
       shared = [reader, *(n for n in exits.values() if n is not None)]
       words = [
-        json.dumps([os.getpid(), reader, watch.seconds, [*exits.items()]])
+        json.dumps([os.getpid(), reader, guard.seconds, [*exits.items()]])
       ]
     # It ends when its standard input closes, so with this process.
     self._process = subprocess.Popen(
@@ -198,21 +198,21 @@ class _Speaker:
     self._input = cast(IO[bytes], self._process.stdin)
     os.set_blocking(self._input.fileno(), False)
     atexit.register(self._process.communicate)
-    signal_guard.listen(lambda **news: self._tell(news))
+    signal_guard.listen(lambda **news: self._send(news))
     if number := signals.taken():
-      self._tell({'taken': number})
+      self._send({'taken': number})
 
   @contextlib.contextmanager
-  def speaks(self, seconds: float, request: _Request) -> Iterator[None]:
-    """Prints the `complaint` of `request` if a block takes longer."""
+  def print_after(self, seconds: float, request: _Request) -> Iterator[None]:
+    """Prints the `timeout_report` of `request` if a block takes longer."""
     number = next(self._numbers)
-    self._tell([number, seconds, request])
+    self._send([number, seconds, request])
     try:
       yield
     finally:
-      self._tell([number])
+      self._send([number])
 
-  def _tell(self, words: Sequence[Any] | Mapping[str, Any]) -> None:
+  def _send(self, words: Sequence[Any] | Mapping[str, Any]) -> None:
     # If the other process has ended or hangs, this process continues.
     # After `communicate` the pipe is closed: a ValueError.
     with contextlib.suppress(OSError, ValueError):
@@ -221,14 +221,14 @@ class _Speaker:
 
 
 @functools.cache
-def _speaker(process: int) -> _Speaker:
-  """Returns the `_Speaker` of a process; after a fork, the child's."""
+def _printer(process: int) -> _MessagePrinter:
+  """Returns the `_MessagePrinter` of a process; after a fork, the child's."""
   del process
-  return _Speaker()
+  return _MessagePrinter()
 
 
-def _speak(words: list[str]) -> None:
-  """Main loop of a `_Speaker`'s process, which is a `Bystander` too."""
+def _print_messages(words: list[str]) -> None:
+  """Main loop of a `_MessagePrinter`'s process, which is a `Bystander` too."""
   for ignored in signals.NUMBERS:
     # A terminal sends these signals to all processes of a program.
     signal.signal(ignored, signal.SIG_IGN)
@@ -240,9 +240,9 @@ def _speak(words: list[str]) -> None:
   waiting: _Waiting = {}
   rest = b''
   while True:
-    _complain(waiting)
-    if watch and (number := watch.look()):
-      _end_by(watch, number, waiting)
+    _print_due(waiting)
+    if watch and (number := watch.poll()):
+      _finish(watch, number, waiting)
       return
     patience = _patience(waiting, watch)
     sources = [requests, *(watch.sources if watch else ())]
@@ -253,17 +253,17 @@ def _speak(words: list[str]) -> None:
       return
     *lines, rest = (rest + block).split(b'\n')
     for line in map(json.loads, lines):
-      _hear(line, waiting, watch)
+      _handle(line, waiting, watch)
 
 
 def _patience(waiting: _Waiting, watch: bystander.Bystander | None) -> float:
-  """Returns the seconds for which a `_Speaker`'s process can wait for input."""
+  """Returns the seconds that the printing process can wait for input."""
   soonest = min((when for when, _ in waiting.values()), default=math.inf)
   patience = max(0.0, min(3600.0, soonest - time.monotonic()))
   return min(patience, watch.patience) if watch else patience
 
 
-def _hear(
+def _handle(
   line: dict[str, Any] | list[Any],
   waiting: _Waiting,
   watch: bystander.Bystander | None,
@@ -271,7 +271,7 @@ def _hear(
   """Handles one message of the watched process."""
   if isinstance(line, dict):
     if watch and 'taken' in line:
-      watch.take(line['taken'])
+      watch.record_first(line['taken'])
     elif watch:
       watch.blocked = line['blocked']
     return
@@ -282,22 +282,22 @@ def _hear(
     waiting[number] = time.monotonic() + seconds, request
 
 
-def _complain(waiting: _Waiting) -> None:
+def _print_due(waiting: _Waiting) -> None:
   """Prints the message of each block whose time is over."""
   now = time.monotonic()
   for number in [n for n, (when, _) in waiting.items() if when <= now]:
     _, (jobs, job, index, seconds, what, _) = waiting.pop(number)
     cluster = clusters.make(jobs, job, index)
-    sys.stderr.write(f'error: {complaint(cluster, seconds, what)}\n')
+    sys.stderr.write(f'error: {timeout_report(cluster, seconds, what)}\n')
 
 
-def _end_by(watch: bystander.Bystander, number: int, waiting: _Waiting) -> None:
+def _finish(watch: bystander.Bystander, number: int, waiting: _Waiting) -> None:
   """Ends the watched process after a signal, and prints what it did."""
   _, request = next(reversed(waiting.values()), (0, None))
-  what, kept = (request[4], request[5]) if request else ('', None)
-  saved = kept[0] if kept else None
+  what, last_saved = (request[4], request[5]) if request else ('', None)
+  saved = last_saved[0] if last_saved else None
   words = signal_guard.last_words(
-    watch.requests, watch.within, what, saved, kept is not None
+    watch.requests, watch.seconds_to_end, what, saved, last_saved is not None
   )
   sys.stderr.write(f'{words}\n')
   sys.stderr.flush()
@@ -315,18 +315,18 @@ def end(message: str, code: int = LOST) -> NoReturn:
   os._exit(code)
 
 
-def complaint(cluster: clusters.Cluster, seconds: float, what: str) -> str:
+def timeout_report(cluster: clusters.Cluster, seconds: float, what: str) -> str:
   """Returns the message for a block over its limit; asks every task."""
-  return f'{what}: {explain(cluster, f"it took more than {seconds:g} s")}'
+  return f'{what}: {loss_report(cluster, f"it took more than {seconds:g} s")}'
 
 
-def explain(cluster: clusters.Cluster, reason: str) -> str:
+def loss_report(cluster: clusters.Cluster, reason: str) -> str:
   """Returns the message for lost tasks; asks every task for a sign of life.
 
   Tasks that TensorFlow's `reason` mentions count as lost.
   """
-  mine = cluster.job, cluster.index
-  named = {
+  this_task = cluster.job, cluster.index
+  mentioned = {
     (job, int(index))
     for job, index in _TASK.findall(reason)
     if int(index) < len(cluster.jobs.get(job, ()))
@@ -335,14 +335,14 @@ def explain(cluster: clusters.Cluster, reason: str) -> str:
     (job, index): address
     for job, addresses in cluster.jobs.items()
     for index, address in enumerate(addresses)
-    if (job, index) != mine
+    if (job, index) != this_task
   }
   with concurrent.futures.ThreadPoolExecutor(64) as pool:
-    awake = dict(zip(others, pool.map(answers, others.values()), strict=True))
+    alive = dict(zip(others, pool.map(answers, others.values()), strict=True))
   lost = [
     f'{job} {index} ({address})'
     for (job, index), address in others.items()
-    if (job, index) in named or not awake[job, index]
+    if (job, index) in mentioned or not alive[job, index]
   ]
   answer = (
     f'no answer from {", ".join(lost)}'
@@ -373,4 +373,4 @@ def answers(address: str) -> bool:
 
 
 if __name__ == '__main__':
-  _speak(sys.argv[1:])
+  _print_messages(sys.argv[1:])

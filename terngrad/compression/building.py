@@ -95,7 +95,7 @@ class BuiltModel:
       return
     devices.keep_order_of_sums()
     methods = _methods(choices, exchange.num_workers)
-    codec = run_codecs.of(methods, 0, self._plan, exchange.devices).codec
+    codec = run_codecs.build(methods, 0, self._plan, exchange.devices).codec
     rule = optimizers.parse(choices.optimizer, 0.9)
     self.codec = codec
     self.replicas = replicas.create(

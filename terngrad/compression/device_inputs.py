@@ -70,7 +70,7 @@ class DeviceInputs:
     Returns:
       (images [devices of this process, b, ...], labels int32 [the same, b],
       number of examples in all processes). Images and labels are ragged tensors
-      where devices have different b, see `shares.deal`.
+      where devices have different b, see `shares.split_batch`.
 
     Raises:
       ValueError: an input is empty, shapes of batches differ, or two devices
@@ -97,7 +97,7 @@ class DeviceInputs:
     images, labels = zip(*batches, strict=True)
     with tf.device('/CPU:0'):
       joined = tf.concat(images, axis=0), tf.concat(labels, axis=0)
-      return *shares.deal(sizes, *joined), sum(self._sizes)
+      return *shares.split_batch(sizes, *joined), sum(self._sizes)
 
   def iterate_once(self) -> Iterator[list[_Batch | None]]:
     """Iterates over all examples, each once.

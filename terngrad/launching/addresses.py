@@ -5,16 +5,16 @@ import re
 _BYTE = '(25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])'
 # 127.999.0.1 is no IP address, so it may be the name of a host.
 _LOOPBACK = re.compile(rf'(localhost|127(\.{_BYTE}){{3}}|\[::1\]):')
-_FORM = re.compile(
+_ADDRESS = re.compile(
   r'([A-Za-z0-9_][A-Za-z0-9_.-]{0,252}|\[[0-9A-Fa-f:.]{2,45}\])'
   r':[1-9][0-9]{0,4}'
 )
-_MOST = 65535
+_MAX_PORT = 65535
 
 
-def is_one(text: str) -> bool:
+def is_valid(text: str) -> bool:
   """Checks whether a text is host:port, or [host]:port for IPv6."""
-  return bool(_FORM.fullmatch(text)) and int(port(text)) <= _MOST
+  return bool(_ADDRESS.fullmatch(text)) and int(port(text)) <= _MAX_PORT
 
 
 def host(address: str) -> str:

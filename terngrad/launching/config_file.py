@@ -99,7 +99,7 @@ class _Reader:
     if not begin:
       raise self._refusal(
         'NAME=word or NAME=(word ...)',
-        self._here(),
+        self._current_line(),
         'compare with scripts/config_dist.sh',
       )
     name = begin[1]
@@ -115,7 +115,7 @@ class _Reader:
     if name not in self._known[kind]:
       raise self._refusal(
         f'a {kind} only for {" ".join(self._known[kind])}',
-        self._here(),
+        self._current_line(),
         f'write {other}, or another name',
       )
     self._found[name] = []
@@ -130,7 +130,7 @@ class _Reader:
     if not found:
       raise self._refusal(
         'a word, in quotes if it has special characters',
-        self._here(),
+        self._current_line(),
         'write it in single quotes',
       )
     word = ''.join(map(''.join, _PIECE.findall(found[0])))
@@ -138,7 +138,7 @@ class _Reader:
     if self._rest and self._rest[0] not in f'{_SPACES})':
       raise self._refusal(
         'a space after a word',
-        self._here(),
+        self._current_line(),
         'write the whole word in single quotes',
       )
     if _CONTROL.search(word):
@@ -149,7 +149,7 @@ class _Reader:
       )
     return word
 
-  def _here(self) -> str:
+  def _current_line(self) -> str:
     return f'line {self._number}: {self._line}'
 
   def _refusal(

@@ -150,7 +150,7 @@ def _check_addresses(config: Configuration) -> None:
     raise config.refusal('WORKER_HOSTS: one or more', 'none', 'list host:port')
   known = set()
   for address in config.all_addresses:
-    if not addresses.is_one(address):
+    if not addresses.is_valid(address):
       raise config.refusal(
         'host:port with a port from 1 to 65535',
         address,

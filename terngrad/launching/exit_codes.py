@@ -12,7 +12,7 @@ SIGNALLED = 128
 # end before the process whose failure is the cause.
 SETTLE = 30
 # Exit codes of a process that a signal asked to end.
-ASKED = frozenset(
+STOP_CODES = frozenset(
   SIGNALLED + n for n in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 )
 
@@ -43,6 +43,6 @@ def decisive(codes: Iterable[int]) -> int:
   def rank(code: int) -> int:
     if is_failure(code):
       return 4
-    return 3 if code in ASKED else 2 if code > SIGNALLED else bool(code)
+    return 3 if code in STOP_CODES else 2 if code > SIGNALLED else bool(code)
 
   return max(codes, key=rank, default=0)

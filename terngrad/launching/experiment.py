@@ -18,7 +18,7 @@ class Experiment:
 
   Attributes:
     folder: of the experiment on all hosts; may begin with ~/.
-    here: the same folder on this machine.
+    local_folder: the same folder on this machine.
     tunnel: True if the experiment uses `tunnels`.
   """
 
@@ -35,18 +35,18 @@ class Experiment:
     self.name = name
     self.tasks = list(tasks)
     self.folder = f'{config.workspace}/{name}'
-    self.here = pathlib.Path(configuration.at_home(self.folder))
-    self.tunnels = tunnels_lib.Tunnels(config, hosts, self.here)
+    self.local_folder = pathlib.Path(configuration.at_home(self.folder))
+    self.tunnels = tunnels_lib.Tunnels(config, hosts, self.local_folder)
     self.tunnel = tunnel
     self._hosts = hosts
 
-  def can_start(self, task: tasks_lib.Task) -> remote.Said:
+  def can_start(self, task: tasks_lib.Task) -> remote.Result:
     """Checks on its host whether a task can start."""
-    return self._tell(
+    return self._call(
       task, 'check_task', self.folder, task.name, task.command[0], task.data
     )
 
-  def versions(self, task: tasks_lib.Task, python: str) -> remote.Said:
+  def versions(self, task: tasks_lib.Task, python: str) -> remote.Result:
     """Queries the versions and GPUs that a task would have on its host.
 
     `python` is the interpreter of tasks that are scripts.
@@ -54,25 +54,25 @@ class Experiment:
     words: tuple[str, ...] = (python, task.devices)
     if task.is_python:
       words = (task.command[0],)
-    return self._tell(task, 'report_versions', *words)
+    return self._call(task, 'report_versions', *words)
 
-  def start(self, task: tasks_lib.Task) -> remote.Said:
+  def start(self, task: tasks_lib.Task) -> remote.Result:
     """Starts a task on its host."""
-    return self._tell(task, 'start_task', self.folder, task.name, *task.command)
+    return self._call(task, 'start_task', self.folder, task.name, *task.command)
 
-  def status(self, task: tasks_lib.Task) -> remote.Said:
+  def status(self, task: tasks_lib.Task) -> remote.Result:
     """Queries the state of a task on its host."""
-    return self._tell(task, 'task_status', self.folder, task.name)
+    return self._call(task, 'task_status', self.folder, task.name)
 
-  def _tell(
+  def _call(
     self, task: tasks_lib.Task, function: str, *words: str
-  ) -> remote.Said:
-    return self._hosts.tell(task.address, task.name, function, *words)
+  ) -> remote.Result:
+    return self._hosts.call(task.address, task.name, function, *words)
 
   def start_all(self) -> bool:
     """Opens the tunnels and starts all tasks; False if one did not start."""
-    others = self.tunnels.others if self.tunnel else []
-    opened = remote.each(self.tunnels.open, others, output.say)
+    hosts = self.tunnels.remote_hosts if self.tunnel else []
+    opened = remote.each(self.tunnels.open, hosts, output.say)
     return opened.ok and remote.each(self.start, self.tasks, output.say).ok
 
   def end_all(self, seconds: int) -> bool:
@@ -81,8 +81,8 @@ class Experiment:
     Tasks that have not ended after `seconds` are killed.
     """
 
-    def end(address: str) -> remote.Said:
-      return self._hosts.tell(
+    def end(address: str) -> remote.Result:
+      return self._hosts.call(
         address, self.name, 'stop_tasks', self.folder, str(seconds)
       )
 
@@ -100,19 +100,19 @@ class Experiment:
     Raises:
       terngrad.errors.ConfigError: the files cannot be written.
     """
-    new = self.here / '.config_dist.sh'
+    new = self.local_folder / '.config_dist.sh'
     text = self.config.text().encode(errors='surrogateescape')
     try:
-      self.here.mkdir(parents=True, exist_ok=True)
+      self.local_folder.mkdir(parents=True, exist_ok=True)
       new.write_bytes(text)
       # The file may be the one that was read as configuration, so replace it
       # atomically.
       new.replace(self.recorded)
-      (self.here.parent / _LATEST).write_text(f'{self.name}\n')
+      (self.local_folder.parent / _LATEST).write_text(f'{self.name}\n')
     except OSError as error:
       raise refusals.refusal(
         'nothing was started',
-        f'to write the files that --status and --stop read, to {self.here}',
+        f'to write the files of --status and --stop to {self.local_folder}',
         str(error),
         'give a WORKSPACE that is writable on this machine too',
       ) from error
@@ -120,7 +120,7 @@ class Experiment:
   @property
   def recorded(self) -> pathlib.Path:
     """Path of the configuration in the experiment's folder."""
-    return self.here / 'config_dist.sh'
+    return self.local_folder / 'config_dist.sh'
 
 
 def latest(config: configuration.Configuration) -> str:

@@ -26,7 +26,7 @@ class Interrupted(Exception):
 
 
 class Interruptions:
-  """Delays signals until `check`, in a block of `heeded`."""
+  """Delays signals until `check`, in a block of `delay_signals`."""
 
   def __init__(self) -> None:
     """Handles no signals yet."""
@@ -49,13 +49,13 @@ class Interruptions:
     self.check()
 
   @contextlib.contextmanager
-  def heeded(self) -> Iterator[None]:
+  def delay_signals(self) -> Iterator[None]:
     """Delays signals in a block until `check`; ignored ones stay ignored."""
     self._reader, writer = socket.socketpair()
     writer.setblocking(False)
     before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     handlers = {
-      number: signal.signal(number, self._keep)
+      number: signal.signal(number, self._handle)
       for number in _NUMBERS
       # nohup ignores SIGHUP.
       if signal.getsignal(number) != signal.SIG_IGN
@@ -72,10 +72,10 @@ class Interruptions:
       self._requests = signal_guard.Requests()
 
   @contextlib.contextmanager
-  def at_once(self) -> Iterator[None]:
+  def interrupt_at_once(self) -> Iterator[None]:
     """Ends the block with `Interrupted` at the next request.
 
-    Use it only in a block of `heeded`.
+    Use it only in a block of `delay_signals`.
     """
     self._at_once = True
     try:
@@ -84,7 +84,7 @@ class Interruptions:
     finally:
       self._at_once = False
 
-  def _keep(self, number: int, frame: Any) -> None:
+  def _handle(self, number: int, frame: Any) -> None:
     del frame
     if self._is_new(number):
       self._number = self._number or number

@@ -55,7 +55,7 @@ class Request:
   seconds: int = 60
   tunnel: bool = False
 
-  def named(
+  def make_experiment(
     self, name: str, interruptions: interruptions_lib.Interruptions
   ) -> experiments.Experiment:
     """Makes the experiment of this name."""
@@ -86,7 +86,7 @@ def run(request: Request) -> int:
   interruptions = interruptions_lib.Interruptions()
   if request.action in (STATUS, STOP):
     name = request.experiment or experiments.latest(request.config)
-    experiment = request.named(name, interruptions)
+    experiment = request.make_experiment(name, interruptions)
     if request.action == STOP:
       return 0 if experiment.end_all(request.seconds) else _FAILED
     return _status(experiment)
@@ -95,10 +95,10 @@ def run(request: Request) -> int:
   else:
     configuration.check_network(request.config)
   name = request.experiment or time.strftime('%Y-%m-%d_%H-%M-%S')
-  experiment = request.named(name, interruptions)
+  experiment = request.make_experiment(name, interruptions)
   if request.action == DRY_RUN:
-    return _print(experiment)
-  _all_or_none(
+    return _print_commands(experiment)
+  _require_success(
     remote.each(experiment.can_start, experiment.tasks),
     'nothing was started',
     'hosts that can start their tasks',
@@ -118,7 +118,7 @@ def _start_and_watch(
   restarts: int,
 ) -> int:
   """Starts all tasks and waits for the end; returns the run's exit code."""
-  with interruptions.heeded():
+  with interruptions.delay_signals():
     try:
       return (
         _start(experiment)
@@ -149,10 +149,10 @@ def _status(experiment: experiments.Experiment) -> int:
   return 0 if tasks.ok and opened.ok else _FAILED
 
 
-def _print(experiment: experiments.Experiment) -> int:
+def _print_commands(experiment: experiments.Experiment) -> int:
   """Prints each host and command without connecting to a host."""
   if experiment.tunnel:
-    output.say(*map(experiment.tunnels.line, experiment.tunnels.others))
+    output.say(*map(experiment.tunnels.line, experiment.tunnels.remote_hosts))
   output.say(*(task.line for task in experiment.tasks))
   return 0
 
@@ -160,27 +160,27 @@ def _print(experiment: experiments.Experiment) -> int:
 def _check(experiment: experiments.Experiment, request: Request) -> int:
   """Prints the versions of each task; raises if hosts differ."""
   python = os.path.join(os.path.dirname(request.scripts), '.venv/bin/python')
-  said = _all_or_none(
+  result = _require_success(
     remote.each(lambda t: experiment.versions(t, python), experiment.tasks),
     'tasks cannot run',
     'terngrad and the GPUs of WORKER_DEVICES on every host',
     'run scripts/setup.sh there, or correct WORKER_DEVICES',
   )
-  output.say(*said.lines)
-  _same_versions(said.lines)
+  output.say(*result.lines)
+  _check_versions(result.lines)
   if request.tunnel:
-    said = _all_or_none(
-      remote.each(experiment.tunnels.trial, experiment.tunnels.others),
+    result = _require_success(
+      remote.each(experiment.tunnels.try_open, experiment.tunnels.remote_hosts),
       'tasks cannot connect to each other',
       'a tunnel to every host',
       'fix these errors',
     )
-    output.say(*said.lines)
+    output.say(*result.lines)
   output.say('all tasks can start')
   return 0
 
 
-def _same_versions(lines: list[str]) -> None:
+def _check_versions(lines: list[str]) -> None:
   """Raises if VERSIONS in the lines 'NAME on HOST: VERSIONS; GPUS' differ."""
   first = ''
   # Skip other output of the shells.
@@ -196,11 +196,11 @@ def _same_versions(lines: list[str]) -> None:
       )
 
 
-def _all_or_none(
-  said: remote.Said, what: str, expected: str, remedy: str
-) -> remote.Said:
+def _require_success(
+  result: remote.Result, what: str, expected: str, remedy: str
+) -> remote.Result:
   """Returns the answers; prints them and raises if one is an error."""
-  if not said.ok:
-    output.warn(said.lines)
+  if not result.ok:
+    output.warn(result.lines)
     raise refusals.refusal(what, expected, 'the errors above', remedy)
-  return said
+  return result

@@ -4,7 +4,7 @@ import re
 
 from terngrad import errors
 
-_SECONDS = re.compile(r'0|[1-9][0-9]{0,5}')
+_WHOLE_NUMBER = re.compile(r'0|[1-9][0-9]{0,5}')
 _EXPERIMENT = re.compile(r'[A-Za-z0-9][A-Za-z0-9_.-]{0,99}')
 
 
@@ -32,7 +32,7 @@ def whole_number(what: str, flag: str, text: str) -> int:
   Raises:
     terngrad.errors.ConfigError: the text is not such a number.
   """
-  if not _SECONDS.fullmatch(text):
+  if not _WHOLE_NUMBER.fullmatch(text):
     raise refusal(
       what, f'--{flag}: a whole number, 0 or more', text, 'give such a number'
     )

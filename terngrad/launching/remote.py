@@ -32,7 +32,7 @@ NOT_STARTED = 127
 _CONTROL = {code: None for code in (*range(10), *range(11, 32), 127)}
 
 
-class Said(NamedTuple):
+class Result(NamedTuple):
   """Result of a call on a host.
 
   Attributes:
@@ -49,10 +49,10 @@ class Said(NamedTuple):
     return '\n'.join(self.lines)
 
 
-_Asked = TypeVar('_Asked')
+_Item = TypeVar('_Item')
 
 
-class Say(Protocol):
+class PrintLines(Protocol):
   """Prints lines, such as `output.say`."""
 
   def __call__(self, *lines: str) -> None:
@@ -60,14 +60,14 @@ class Say(Protocol):
 
 
 def each(
-  ask: Callable[[_Asked], Said],
-  items: Iterable[_Asked],
-  say: Say | None = None,
-) -> Said:
+  function: Callable[[_Item], Result],
+  items: Iterable[_Item],
+  say: PrintLines | None = None,
+) -> Result:
   """Calls a function for each item, one after the other.
 
   Args:
-    ask: takes an item, such as a task.
+    function: takes an item, such as a task.
     items: such as tasks.
     say: prints the lines of each result at once; None prints nothing.
 
@@ -76,12 +76,12 @@ def each(
   """
   ok, lines = True, []
   for one in items:
-    said = ask(one)
-    ok = ok and said.ok
-    lines += said.lines
+    result = function(one)
+    ok = ok and result.ok
+    lines += result.lines
     if say is not None:
-      say(*said.lines)
-  return Said(ok, lines)
+      say(*result.lines)
+  return Result(ok, lines)
 
 
 class Hosts:
@@ -108,12 +108,14 @@ class Hosts:
     self._functions = path.read_bytes()
     self._check = check
 
-  def here(self, function: str, *words: str) -> Said:
+  def call_local(self, function: str, *words: str) -> Result:
     """Calls a function on this machine."""
-    status, text = self._call(('bash', '-s'), function, words)
-    return Said(not status, text.split('\n'))
+    status, text = self._run_function(('bash', '-s'), function, words)
+    return Result(not status, text.split('\n'))
 
-  def tell(self, address: str, label: str, function: str, *words: str) -> Said:
+  def call(
+    self, address: str, label: str, function: str, *words: str
+  ) -> Result:
     """Calls a function on the host of an address.
 
     Args:
@@ -123,9 +125,9 @@ class Hosts:
       *words: arguments of the function.
     """
     host = addresses.host(address)
-    here = addresses.is_loopback(address)
-    command = ('bash', '-s') if here else (*SSH, '--', host, 'bash', '-s')
-    status, text = self._call(command, function, words)
+    is_local = addresses.is_loopback(address)
+    command = ('bash', '-s') if is_local else (*SSH, '--', host, 'bash', '-s')
+    status, text = self._run_function(command, function, words)
     if status == _NOT_REACHED:
       text = (
         f'expected: ssh -o BatchMode=yes {host} to work\n'
@@ -133,9 +135,9 @@ class Hosts:
         'remedy: add a key and connect once by hand (docs/distributed.md)'
       )
     lines = [f'{label} on {host}: {line}' for line in text.split('\n')]
-    return Said(not status, lines)
+    return Result(not status, lines)
 
-  def _call(
+  def _run_function(
     self, command: tuple[str, ...], function: str, words: tuple[str, ...]
   ) -> tuple[int, str]:
     self._check()
@@ -146,24 +148,24 @@ class Hosts:
       )
     except OSError as error:
       return NOT_STARTED, cannot_start(command[0], error)
-    return done.returncode, plain(done.stdout)
+    return done.returncode, clean(done.stdout)
 
 
 def run(
   command: Sequence[str],
-  given: bytes = b'',
+  stdin: bytes = b'',
   stdout: int | IO[bytes] = subprocess.PIPE,
 ) -> subprocess.CompletedProcess[bytes]:
   """Runs a program on this machine and waits for its end.
 
   Args:
     command: the program and its arguments.
-    given: its standard input.
+    stdin: its standard input.
     stdout: receives its standard output and standard error.
   """
   return subprocess.run(
     command,
-    input=given,
+    input=stdin,
     stdout=stdout,
     stderr=subprocess.STDOUT,
     check=False,
@@ -177,6 +179,6 @@ def cannot_start(program: str, error: OSError) -> str:
   return f'cannot start {program} here: {error.strerror}'
 
 
-def plain(output: bytes) -> str:
+def clean(output: bytes) -> str:
   """Decodes output and removes control characters, safe for a terminal."""
   return output.decode(errors='replace').translate(_CONTROL).rstrip('\n')

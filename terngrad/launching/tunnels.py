@@ -61,7 +61,7 @@ class Tunnels:
     self._folder = folder / 'tunnels'
 
   @property
-  def others(self) -> list[str]:
+  def remote_hosts(self) -> list[str]:
     """The hosts other than this machine."""
     return [
       host
@@ -74,7 +74,7 @@ class Tunnels:
     words = (*remote.SSH, *_OPTIONS, *self._forwards(host), '--', host)
     return f'tunnel to {host}: {shlex.join(words)}'
 
-  def open(self, host: str) -> remote.Said:
+  def open(self, host: str) -> remote.Result:
     """Opens the tunnel to a host; writes tunnel_HOST.pid and .log."""
     self._folder.mkdir(parents=True, exist_ok=True)
     file = self._folder / f'tunnel_{host}'
@@ -82,13 +82,17 @@ class Tunnels:
     status, text = self._connect(host, log)
     found = _PID.search(text)
     identity = (
-      self._hosts.here('identity', found[1]) if found and not status else None
+      self._hosts.call_local('identity', found[1])
+      if found and not status
+      else None
     )
     if found and identity and identity.ok:
       file.with_name(f'{file.name}.pid').write_text(f'{identity.text}\n')
-      return remote.Said(True, [f'tunnel to {host}: open (process {found[1]})'])
-    received = remote.plain(log.read_bytes()) or f'status {status}'
-    return remote.Said(
+      return remote.Result(
+        True, [f'tunnel to {host}: open (process {found[1]})']
+      )
+    received = remote.clean(log.read_bytes()) or f'status {status}'
+    return remote.Result(
       False,
       [
         f'tunnel to {host}: expected: the forwards that --dry_run prints',
@@ -98,35 +102,35 @@ class Tunnels:
       ],
     )
 
-  def trial(self, host: str) -> remote.Said:
+  def try_open(self, host: str) -> remote.Result:
     """Opens the tunnel to a host, closes it and waits for its end."""
     # In a temporary folder, outside of any experiment.
     with tempfile.TemporaryDirectory() as folder:
       other = Tunnels(self._config, self._hosts, pathlib.Path(folder))
-      said = other.open(host)
+      result = other.open(host)
       other.close()
-    if not said.ok:
-      return said
-    return remote.Said(True, [f'tunnel to {host}: can be opened'])
+    if not result.ok:
+      return result
+    return remote.Result(True, [f'tunnel to {host}: can be opened'])
 
   def close(self) -> list[str]:
     """Closes the open tunnels; returns lines to print."""
     if not list(self._folder.glob('*.pid')):
       return []
-    return self._hosts.here('stop_tasks', str(self._folder), _GRACE).lines
+    return self._hosts.call_local('stop_tasks', str(self._folder), _GRACE).lines
 
-  def status(self) -> remote.Said:
+  def status(self) -> remote.Result:
     """Checks each tunnel; `ok` is False unless all of them run."""
     ok, lines = True, []
     for file in sorted(self._folder.glob('tunnel_*.pid')):
       host = file.stem.removeprefix('tunnel_')
-      found = self._hosts.here('leader', str(file))
+      found = self._hosts.call_local('leader', str(file))
       if found.ok:
         how = f'running (process {found.text})'
       else:
         ok, how = False, f'ended, log {file.with_suffix(".log")}'
       lines.append(f'tunnel to {host}: {how}')
-    return remote.Said(ok, lines)
+    return remote.Result(ok, lines)
 
   def _connect(self, host: str, log: pathlib.Path) -> tuple[int, str]:
     """Starts ssh; returns its exit code and its answer to `-O check`."""
@@ -150,7 +154,7 @@ class Tunnels:
     finally:
       # No other process may control this ssh.
       shutil.rmtree(sockets)
-    return opened.returncode, remote.plain(asked.stdout)
+    return opened.returncode, remote.clean(asked.stdout)
 
   def _forwards(self, host: str) -> list[str]:
     """Makes the -L and -R options for the ssh to a host."""

@@ -21,23 +21,23 @@ from terngrad.launching import remote
 # Environment variable: seconds that the other tasks have to end without a
 # signal after one was lost.
 SETTLE_VARIABLE = 'TERNGRAD_SETTLE_SECONDS'
-# Seconds between two calls of `look`.
-_LOOK_EVERY = 2.0
+# Seconds between two calls of `query`.
+_POLL_SECONDS = 2.0
 # Seconds that a task has to end before it is killed. Killing it loses nothing.
 _GRACE = 10
 # Seconds to wait longer than `signal_guard.seconds`, a task's time to save and
 # end, before it is killed.
-_AFTER_SAVING = 2
-_NOBODY = 'a host cannot be reached'
+_EXTRA_SECONDS = 2
+_UNREACHABLE = 'a host cannot be reached'
 _STOPPED = exit_codes.SIGNALLED + 15
 _STATE = re.compile(
   r'[a-z]+_[0-9]+ on [^ ]+: (running|stopped|ended)'
   r'( \((process|exit code) ([0-9]+)\))?'
 )
-_CUT = re.compile(r'tunnel to .*: ended, log .*')
+_TUNNEL_ENDED = re.compile(r'tunnel to .*: ended, log .*')
 
 
-class Look(NamedTuple):
+class TaskStates(NamedTuple):
   """The states of all tasks and tunnels.
 
   Attributes:
@@ -57,7 +57,7 @@ class Look(NamedTuple):
   lost: str = ''
   code: int = 0
 
-  def add(self, line: str) -> 'Look':
+  def add(self, line: str) -> 'TaskStates':
     """Adds the status line of a task; ignores other output of a shell."""
     found = _STATE.fullmatch(line)
     if not found:
@@ -76,7 +76,7 @@ class Look(NamedTuple):
     return known._replace(failed=line, code=code)
 
 
-def settle() -> float:
+def settle_seconds() -> float:
   """Reads the seconds that other tasks have to end after a loss.
 
   `SETTLE_VARIABLE` sets them; the default is `exit_codes.SETTLE`.
@@ -87,15 +87,17 @@ def settle() -> float:
     return exit_codes.SETTLE
 
 
-def look(experiment: experiments.Experiment) -> Look:
+def query(experiment: experiments.Experiment) -> TaskStates:
   """Queries the states of all tasks and tunnels."""
-  found = Look(unknown=len(experiment.tasks))
+  found = TaskStates(unknown=len(experiment.tasks))
   for line in remote.each(experiment.status, experiment.tasks).lines:
     found = found.add(line)
-  cut = [x for x in experiment.tunnels.status().lines if _CUT.fullmatch(x)]
+  ended = [
+    x for x in experiment.tunnels.status().lines if _TUNNEL_ENDED.fullmatch(x)
+  ]
   # A tunnel does not reopen, and tasks may wait long for each other.
-  if cut and (found.lost or found.running):
-    found = found._replace(lost=cut[-1])
+  if ended and (found.lost or found.running):
+    found = found._replace(lost=ended[-1])
   return found
 
 
@@ -110,12 +112,12 @@ class Watch:
   ) -> None:
     """Takes an experiment with started tasks and the maximum of restarts.
 
-    `run` must be called in a block of `interruptions.heeded`.
+    `run` must be called in a block of `interruptions.delay_signals`.
     """
     self._experiment = experiment
     self._interruptions = interruptions
     self._restarts = restarts
-    self._settle = settle()
+    self._settle = settle_seconds()
 
   def run(self) -> int:
     """Waits for the end of the run; returns its exit code."""
@@ -133,12 +135,12 @@ class Watch:
         say('all tasks are done')
         self._experiment.close_tunnels()
         return 0
-      if not self._again(found.lost or _NOBODY, restart):
+      if not self._restart(found.lost or _UNREACHABLE, restart):
         break
     self._experiment.end_all(_GRACE)
     return watchdog.LOST
 
-  def _again(self, lost: str, restart: int) -> bool:
+  def _restart(self, lost: str, restart: int) -> bool:
     """Restarts all tasks from the last checkpoint; False if it could not."""
     most = self._restarts
     if restart > most:
@@ -154,27 +156,27 @@ class Watch:
     say('cannot restart, because of the errors above; stopping the others')
     return False
 
-  def _wait_for_end(self) -> Look:
+  def _wait_for_end(self) -> TaskStates:
     """Waits until the cause of the end is known.
 
     A failure ends the wait. After a lost task or an unreachable host, another
-    task may be about to fail: the others then have `settle` seconds to end.
+    task may be about to fail: the others then have `settle_seconds()` to end.
     """
     end = None
     while True:
-      found = look(self._experiment)
+      found = query(self._experiment)
       if found.failed or not found.running + found.unknown:
         return found
       if not found.running or (found.lost and not found.stopped):
         if end is None:
-          why = found.lost or _NOBODY
+          why = found.lost or _UNREACHABLE
           say(f'{why}; waiting up to {self._settle:g} s for the others')
           end = time.monotonic() + self._settle
         if time.monotonic() >= end:
           return found
       else:
         end = None
-      self._interruptions.pause(_LOOK_EVERY)
+      self._interruptions.pause(_POLL_SECONDS)
 
 
 def end_all(
@@ -184,15 +186,15 @@ def end_all(
 ) -> int:
   """Ends all tasks after signal `number`; a second request kills them.
 
-  It must be called in a block of `interruptions.heeded`.
+  It must be called in a block of `interruptions.delay_signals`.
 
   Returns:
     The exit code: 128 + the number of the last signal.
   """
   say(f'signal {number}: stopping all tasks')
-  for seconds in (int(signal_guard.seconds()) + _AFTER_SAVING, 0):
+  for seconds in (int(signal_guard.seconds()) + _EXTRA_SECONDS, 0):
     try:
-      with interruptions.at_once():
+      with interruptions.interrupt_at_once():
         experiment.end_all(seconds)
       break
     except interruptions_lib.Interrupted as error:

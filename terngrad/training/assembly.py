@@ -53,21 +53,21 @@ def assemble(
 
   Args:
     config: a validated configuration.
-    context: exchange, data and hooks; None for those of `of_this_process`.
+    context: exchange, data and hooks; None for those of `process_context`.
 
   Raises:
     errors.ConfigError, slim.errors.DataError: a file, a device or a process is
       missing, or options contradict the data or the network.
   """
-  context = context or of_this_process(config)
+  context = context or process_context(config)
   devices_lib.keep_order_of_sums()
-  model = building.net(
+  model = building.build_net(
     config.model,
     config.data.image_size,
     config.devices.bn_statistics == 'synchronized',
     context,
   )
-  plan = _layout(config, model)
+  plan = _sort_variables(config, model)
   codecs = _codecs(config, plan, context.exchange.devices)
   codec = codecs.codec
   training = _training(config, context, (model, plan, codec))
@@ -96,8 +96,8 @@ def assemble(
     coded_step=_step(context, training, codec),
     float_step=_step(context, training, codecs.in_float),
     warm_up=tuple(
-      run_lib.Stage(*one, _step(context, training, one[1]))
-      for one in codecs.first
+      run_lib.Stage(*stage, _step(context, training, stage[1]))
+      for stage in codecs.first
     ),
     decay=programs.WeightDecay(plan.trainable),
     layout=_stored_layout(config, context, max_steps, shares),
@@ -140,7 +140,7 @@ def _scorer(
   return score if subsets else dict
 
 
-def of_this_process(
+def process_context(
   config: training_options.TrainConfig,
 ) -> execution.ExecutionContext:
   """Returns the context of this process in a run without parameter servers.
@@ -156,11 +156,11 @@ def of_this_process(
   listed = config.devices.devices
   names = devices_lib.named(listed) if listed else ()
   exchange = coordination.join(chosen, config.devices.count, workers, names)
-  own = range(exchange.first, exchange.first + exchange.own)
+  local = range(exchange.first, exchange.first + exchange.own)
   benchmark = config.run.benchmark_mode
   return execution.ExecutionContext(
     exchange,
-    batches.open_data(config.data, config.model, workers, benchmark, own),
+    batches.open_data(config.data, config.model, workers, benchmark, local),
     execution.Hooks(
       chosen.tasks, chosen.step_timeout + coordination.GRACE_SECONDS
     ),
@@ -173,13 +173,13 @@ def _step(
   codec: gradients.GradientCodec,
 ) -> steps.Step:
   """Returns the traced step of a codec, or one step per fragment, in turn."""
-  made = []
+  traced = []
   for turn in range(codec.num_fragments):
     if isinstance(training.local, local_steps.LocalSteps):
       local = dataclasses.replace(training.local, turn=turn)
       training = training._replace(local=local)
-    made.append(context.make_step(training, fragments.of_step(codec, turn)))
-  return made[0] if len(made) == 1 else turns.StepInTurn(made)
+    traced.append(context.make_step(training, fragments.of_step(codec, turn)))
+  return traced[0] if len(traced) == 1 else turns.StepInTurn(traced)
 
 
 def _shares(
@@ -198,7 +198,7 @@ def _shares(
     )
   return shares_lib.divide(
     batch_size,
-    shares_lib.of_workers(weights, workers, len(context.exchange.devices)),
+    shares_lib.worker_weights(weights, workers, len(context.exchange.devices)),
   )
 
 
@@ -209,11 +209,11 @@ def _length(
   epochs = schedules.Epochs(
     config.run.epoch_size or num_examples, config.data.batch_size
   )
-  asked = config.run.num_epochs
-  return epochs, epochs.steps(asked) if asked else config.run.max_steps
+  count = config.run.num_epochs
+  return epochs, epochs.steps(count) if count else config.run.max_steps
 
 
-def _layout(
+def _sort_variables(
   config: training_options.TrainConfig, model: keras.Model
 ) -> model_variables.ModelVariables:
   """Sorts the model's variables; freezes those outside --trainable_scopes."""
@@ -237,10 +237,10 @@ def _codecs(
   """Builds the codecs that a configuration names."""
   # Parts overlap communication with the backward pass. One process does not
   # communicate.
-  alone = config.cluster.exchange == cluster.TOWERS
-  return run_codecs.of(
+  is_alone = config.cluster.exchange == cluster.TOWERS
+  return run_codecs.build(
     config.codes.named(config.num_workers),
-    0 if alone else config.cluster.bytes_per_bucket,
+    0 if is_alone else config.cluster.bytes_per_bucket,
     plan,
     devices,
     config.devices.fragments,
@@ -283,17 +283,17 @@ def _training(
     mean_share=mean_share if devices.weights else None,
   )
   local: local_steps.LocalSteps | None = None
-  of_pass: Sequence[method.State] = ()
+  pass_states: Sequence[method.State] = ()
   if devices.local_steps > 1:
-    local = building.local(devices, config.optimizer, codec, node_pass)
+    local = building.build_local(devices, config.optimizer, codec, node_pass)
     node_pass = node_pass.without_decay()
-    of_pass = local.states([v.shape for v in plan.trainable])
+    pass_states = local.states([v.shape for v in plan.trainable])
   is_synchronized = devices.bn_statistics == 'synchronized'
   return steps.Training(
     accumulation.accumulated(node_pass, devices.gradient_accumulation_steps),
     exchange,
     copies,
-    states.MethodStates(codec, exchange, of_pass),
+    states.MethodStates(codec, exchange, pass_states),
     optimizer,
     config.model.seed,
     synchronized.Synchronization(exchange) if is_synchronized else None,

@@ -18,7 +18,7 @@ from terngrad import errors
 from terngrad.config import model as model_options
 from terngrad.training import shares as shares_lib
 
-# Ragged if the workers have unequal shares; see `shares.deal`.
+# Ragged if the workers have unequal shares; see `shares.split_batch`.
 Examples: TypeAlias = tf.Tensor | tf.RaggedTensor
 # Images [workers of this process, share, ...] and labels [the same, share].
 Batch = tuple[Examples, Examples]
@@ -67,12 +67,12 @@ def open_data(
   Raises:
     slim.errors.DataError: the data is missing or unreadable.
   """
-  own = functools.partial(
+  rows_of = functools.partial(
     _rows, data.batch_size, num_workers, workers or range(num_workers)
   )
   if benchmark:
-    return _constant(data, model, own)
-  load = functools.partial(_load, data, model, part, own)
+    return _constant(data, model, rows_of)
+  load = functools.partial(_load, data, model, part, rows_of)
   _, split = load(0)
   return Data(
     split.num_examples,
@@ -106,8 +106,8 @@ def _rows(
   """
   shares = shares or shares_lib.divide(batch_size, [1] * num_workers)
   begin = sum(shares[: workers.start])
-  own = shares[workers.start : workers.stop]
-  return (begin, begin + sum(own)), own
+  local = shares[workers.start : workers.stop]
+  return (begin, begin + sum(local)), local
 
 
 def _load(
@@ -119,7 +119,7 @@ def _load(
   shares: Sequence[int] | None = None,
 ) -> tuple[tf.data.Dataset, datasets.SplitInfo]:
   """Opens the files: (stream of batches from a step on, facts on the data)."""
-  rows, own = rows_of(shares)
+  rows, local = rows_of(shares)
   stream, split = datasets.load(
     data.dataset_name,
     data.data_dir,
@@ -140,7 +140,7 @@ def _load(
     ),
     data.num_classes or None,
   )
-  return stream.map(functools.partial(shares_lib.deal, own)), split
+  return stream.map(functools.partial(shares_lib.split_batch, local)), split
 
 
 def _constant(
@@ -156,13 +156,15 @@ def _constant(
     step: int, shares: Sequence[int] | None = None
   ) -> Iterator[Batch]:
     del step
-    (begin, end), own = rows_of(shares)
+    (begin, end), local = rows_of(shares)
     size = data.image_size
     images = tf.fill([end - begin, size, size, channels], 0.5)
     labels = tf.random.stateless_uniform(
       [data.batch_size], [model.seed % 2**31, 0], 0, classes, tf.int32
     )
-    return itertools.repeat(shares_lib.deal(own, images, labels[begin:end]))
+    return itertools.repeat(
+      shares_lib.split_batch(local, images, labels[begin:end])
+    )
 
   return Data(1281167, classes, channels, batches)
 

@@ -17,8 +17,8 @@ from terngrad.step import synchronized
 from terngrad.training import execution
 
 
-def net(
-  chosen: model_options.TrainModel,
+def build_net(
+  options: model_options.TrainModel,
   image_size: int,
   is_synchronized: bool,
   context: execution.ExecutionContext,
@@ -29,31 +29,31 @@ def net(
   `is_synchronized` selects synchronized batch normalization.
   """
   # Keras takes an int32 seed. Codecs use all 64 bits of the run's seed.
-  seed = chosen.seed % 2**31
+  seed = options.seed % 2**31
   with context.placement_scope():
     keras.utils.set_random_seed(seed)
     with (
       tf.device(context.exchange.devices[0]),
-      precision.of_layers(chosen.dtype),
+      precision.of_layers(options.dtype),
     ):
       model = nets.build(
-        chosen.net,
+        options.net,
         num_classes=context.data.num_classes,
         image_size=image_size,
         channels=context.data.channels,
-        weight_decay=chosen.weight_decay,
-        dropout_keep_prob=chosen.dropout_keep_prob,
+        weight_decay=options.weight_decay,
+        dropout_keep_prob=options.dropout_keep_prob,
         seed=seed,
-        initializer=chosen.initializer,
+        initializer=options.initializer,
       )
-  if chosen.batch_norm_decay != -1:
-    batch_norm.set_decay(model, chosen.batch_norm_decay)
+  if options.batch_norm_decay != -1:
+    batch_norm.set_decay(model, options.batch_norm_decay)
   if is_synchronized:
     synchronized.synchronize(model)
   return model
 
 
-def local(
+def build_local(
   devices: devices_options.Devices,
   optimizer: optimizer_options.Optimizer,
   codec: gradients.GradientCodec,

@@ -40,11 +40,11 @@ def weights(
     _seconds(training.node_pass, replica, shape, clock)
     for replica in training.replicas
   ]
-  everyone = np.array([seconds], np.float32)
+  times = np.array([seconds], np.float32)
   if training.exchange.group is not None:
-    gathered = training.exchange.group.all_gather_now(everyone.view(np.int32))
-    everyone = gathered.view(np.float32)
-  speeds = 1.0 / everyone.ravel().astype(float)
+    gathered = training.exchange.group.all_gather_now(times.view(np.int32))
+    times = gathered.view(np.float32)
+  speeds = 1.0 / times.ravel().astype(float)
   shares = speeds / max(speeds)
   return [round(max(1, round(share / _STEP)) * _STEP, 2) for share in shares]
 
@@ -58,23 +58,23 @@ def _seconds(
   """Measures the seconds of a device's fastest pass."""
 
   @tf.function
-  def take(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+  def run_pass(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Runs one pass; the sum, float32 [], depends on every gradient."""
     with tf.device(replica.device):
-      parameters, *held = (
+      parameters, *others = (
         [tf.convert_to_tensor(v) for v in variables]
         for variables in (replica.trainable, replica.statistics, replica.frozen)
       )
       key = tf.zeros([2], tf.uint32)
       gradients, scores, _ = node_pass.gradients(
-        parameters, sum(held, []), images, labels, key
+        parameters, sum(others, []), images, labels, key
       )
       return tf.add_n([scores[0], *(tf.reduce_sum(g) for g in gradients)])
 
   images, labels = tf.fill(shape, 0.5), tf.zeros(shape[:1], tf.int32)
   # The first call traces the pass and fills caches, so it does not count.
   _, *times = timeit.repeat(
-    lambda: take(images, labels).numpy(),
+    lambda: run_pass(images, labels).numpy(),
     timer=clock,
     repeat=1 + _ROUNDS,
     number=1,

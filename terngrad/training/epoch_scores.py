@@ -41,21 +41,21 @@ def scorer(
   predict = evaluation.predictor(model, context.exchange.devices[0])
 
   def score() -> dict[str, float]:
-    own = []
+    subset_sums = []
     for name, (stream, _) in subsets.items():
       with batches.explaining(data_dir, name):
         sums = functools.reduce(
           lambda sums, batch: predict(sums, *batch),
           stream.shard(*part),
-          evaluation.no_sums(),
+          evaluation.zero_sums(),
         )
-      own.append(sums.numpy())
-    sums = np.stack(own)
+      subset_sums.append(sums.numpy())
+    sums = np.stack(subset_sums)
     if group is not None:
       # all_gather_now sends int32 words; as float64 bits, sums stay exact.
       with context.hooks.time_limit('Scores of an epoch'):
-        everyone = group.all_gather_now(sums.view(np.int32)[np.newaxis])
-      sums = everyone.view(np.float64).sum(axis=0)
+        gathered = group.all_gather_now(sums.view(np.int32)[np.newaxis])
+      sums = gathered.view(np.float64).sum(axis=0)
     return {
       metrics.epoch_name(name, kind): float(total / split.count)
       for (name, (_, split)), row in zip(subsets.items(), sums, strict=True)

@@ -27,7 +27,7 @@ from terngrad.training import metric
 from terngrad.training import metrics
 from terngrad.training import records
 
-_REPORT_EVERY = 100  # batches
+_REPORT_BATCHES = 100  # batches
 
 # (sums, images, labels) -> sums; see `predictor`.
 Predict = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
@@ -75,10 +75,10 @@ def evaluate(
   for name in ('checkpoint_dir', 'eval_dir'):
     options.folder(name, getattr(run, name))
   scorer = _Scorer(config)
-  look = checkpoints.find if run.run_once else checkpoints.newest
+  find = checkpoints.find if run.run_once else checkpoints.newest
   score = None
   while True:
-    path = look(run.checkpoint_dir)
+    path = find(run.checkpoint_dir)
     if path is None:
       report(f'{datetime.now()}: no checkpoint in {run.checkpoint_dir} yet')
     elif score and checkpoints.step_of(path) == score.step:
@@ -138,8 +138,8 @@ class _Scorer:
       values = count(
         self._predict, self._batches, total, data.batch_size, report
       )
-    said = metric.texts(metrics.EVALUATION, values, 'line')
-    report(f'{datetime.now()}: {" ".join(said)} [{total} examples]')
+    texts = metric.texts(metrics.EVALUATION, values, 'line')
+    report(f'{datetime.now()}: {" ".join(texts)} [{total} examples]')
     score = Score(step, values, total)
     try:
       self._record(score, report)
@@ -154,7 +154,7 @@ class _Scorer:
   def _record(self, score: Score, report: Callable[[str], None]) -> None:
     """Writes the score and histograms of weights and activations."""
     recorder = records.Recorder(self._config.run.eval_dir)
-    for line in recorder.cut:
+    for line in recorder.remarks:
       report(f'{datetime.now()}: {line}')
     with contextlib.closing(recorder):
       recorder.scalars(
@@ -223,15 +223,15 @@ def count(
     The mean over the examples of every metric of `metrics.EVALUATION`, by name.
   """
   number_of_batches = -(-total // batch_size)
-  sums = no_sums()
+  sums = zero_sums()
   since = time.perf_counter()
   for number, batch in enumerate(batches.take(number_of_batches), start=1):
     # Cuts the last batch if `total` is not a multiple of the batch size.
     left = total - (number - 1) * batch_size
     sums = predict(sums, *(part[:left] for part in batch))
-    if number % _REPORT_EVERY == 0:
+    if number % _REPORT_BATCHES == 0:
       now = time.perf_counter()
-      per_batch = (now - since) / _REPORT_EVERY
+      per_batch = (now - since) / _REPORT_BATCHES
       since = now
       report(
         f'{datetime.now()}: [{number} batches out of {number_of_batches}] '
@@ -242,7 +242,7 @@ def count(
   return dict(zip(names, (sums.numpy() / total).tolist(), strict=True))
 
 
-def no_sums() -> tf.Tensor:
+def zero_sums() -> tf.Tensor:
   """Initial sums of a `predictor`: zeros, float64 [metrics]."""
   return tf.zeros([len(metrics.EVALUATION)], tf.float64)
 

@@ -127,7 +127,7 @@ class ExecutionContext:
 
 
 @contextlib.contextmanager
-def refusing_size() -> Iterator[None]:
+def memory_errors_as_config_errors() -> Iterator[None]:
   """Context that reports out-of-memory errors as `errors.ConfigError`.
 
   Raises:
@@ -141,10 +141,10 @@ def refusing_size() -> Iterator[None]:
     tf.errors.InvalidArgumentError,
     tf.errors.ResourceExhaustedError,
   ) as error:
-    said = getattr(error, 'message', str(error))
+    text = getattr(error, 'message', str(error))
     raise errors.ConfigError(
       'The run: expected a net and batches that fit into the memory, received: '
-      f'{said[:300]} Use a smaller --image_size or --batch_size.'
+      f'{text[:300]} Use a smaller --image_size or --batch_size.'
     ) from error
 
 
@@ -168,23 +168,23 @@ def remarks(
     hint = ', because of --floating_grad_epoch=1'
   lines = [
     f'gradients: {bits:.2f} bits per element are sent{hint} ({sent})',
-    f'kernels: {_kernels(exchange.devices)}',
+    f'kernels: {_describe_kernels(exchange.devices)}',
   ]
-  turns = [
+  step_codecs = [
     fragments.of_step(codec, step) for step in range(codec.num_fragments)
   ]
-  if len(turns) > 1:
-    sizes = ', '.join(f'{own.num_elements:,}' for own in turns)
+  if len(step_codecs) > 1:
+    sizes = ', '.join(f'{one.num_elements:,}' for one in step_codecs)
     lines.append(f'fragments: {sizes} elements, exchanged in turn')
   if isinstance(exchange, collective.Collective) and exchange.group.size > 1:
-    codec = max(turns, key=lambda own: own.num_words)
+    codec = max(step_codecs, key=lambda one: one.num_words)
     rounds = range(codec.num_rounds)
     messages = [m for number in rounds for m in codec.messages(number)]
     lines.append(exchange.told(messages))
   return lines
 
 
-def _kernels(devices: Sequence[str]) -> str:
+def _describe_kernels(devices: Sequence[str]) -> str:
   kinds = {tf.DeviceSpec.from_string(name).device_type for name in devices}
   if kinds != {'CPU'}:
     return 'compiled by XLA'

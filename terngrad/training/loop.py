@@ -128,10 +128,10 @@ def _take_steps(
   while step < run.max_steps and not stop.agreed and not over:
     is_best = False
     with writer.profiler.step(step + 1) if writer else contextlib.nullcontext():
-      result, rate = _one_step(config, run, step, stream, stop)
+      result, learning_rate = _take_step(config, run, step, stream, stop)
     step += 1
     stop.agree(result, step)
-    _show(bar, result)
+    _update_bar(bar, result)
     epoch = run.epochs.ended(step) if config.run.counts_epochs else None
     at_checkpoint = step % config.run.save_iter == 0 or saving.due()
     if writer:
@@ -139,13 +139,13 @@ def _take_steps(
         writer.gauge.add(result)
         logs = step % run.hooks.log_every == 0 or step == run.max_steps
         if logs or at_checkpoint or epoch:
-          writer.log(step, rate)
+          writer.log(step, learning_rate)
         writer.observe(step, result, at_checkpoint)
     if epoch:
-      begun = time.perf_counter()
+      started = time.perf_counter()
       scores = run.score()
       if writer:
-        seconds = time.perf_counter() - begun
+        seconds = time.perf_counter() - started
         writer.end_epoch(step, epoch, scores, seconds)
       is_best, over = _judge(config, run, writer)
     if at_checkpoint or is_best:
@@ -182,7 +182,7 @@ def _judge(
   return is_best, over
 
 
-def _show(bar: tqdm.tqdm, result: steps.StepResult) -> None:
+def _update_bar(bar: tqdm.tqdm, result: steps.StepResult) -> None:
   """Advances the progress bar, if there is one."""
   if not bar.disable:
     bar.set_postfix(
@@ -211,7 +211,7 @@ def _save(
   return writer.save(step, states, is_best) if writer else None
 
 
-def _one_step(
+def _take_step(
   config: training_options.TrainConfig,
   run: run_lib.Run,
   step: int,
@@ -224,11 +224,11 @@ def _one_step(
     (the result of the step, its learning rate).
   """
   cycle, batch_size = config.codes.floating_grad_epoch, config.data.batch_size
-  floats = schedules.uses_float_gradients(
+  uses_float = schedules.uses_float_gradients(
     cycle, step, batch_size, run.epochs.num_examples
   )
-  train_step, codec = run.chosen(step, floats)
-  rate = run.learning_rate(step)
+  train_step, codec = run.chosen(step, uses_float)
+  learning_rate = run.learning_rate(step)
   decay = schedules.averaging_decay(step, config.optimizer.moving_average_decay)
   with (
     batches.explaining(config.data.data_dir, config.data.subset),
@@ -240,7 +240,7 @@ def _one_step(
       images,
       labels,
       tf.constant(step, tf.int64),
-      tf.constant(rate, tf.float32),
+      tf.constant(learning_rate, tf.float32),
       tf.constant(decay, tf.float32),
       tf.constant(float(stop.signal or 0)),
     )
@@ -248,7 +248,7 @@ def _one_step(
     result.entropy.numpy()
   if not loss_scaling.can_fall(run.replicas[0].scaling):
     _check_finite(run, step, result, codec)
-  return result, rate
+  return result, learning_rate
 
 
 def _check_finite(

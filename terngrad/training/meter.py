@@ -15,7 +15,7 @@ from terngrad.training import metrics
 
 _SMOOTHING = 0.9
 # Names of the means over an epoch.
-_OF_EPOCH = metrics.EPOCH_LOSS.name, metrics.EPOCH_ACCURACY.name
+_EPOCH_MEANS = metrics.EPOCH_LOSS.name, metrics.EPOCH_ACCURACY.name
 
 
 class Meter:
@@ -51,11 +51,11 @@ class Meter:
     self._step = self._recorded = step
     # Resumes the means of an epoch that has begun, if the record of this step
     # holds them.
-    means = [last[n] for n in _OF_EPOCH if last.get(n) is not None]
-    is_known = last.get('step') == step and len(means) == len(_OF_EPOCH)
+    means = [last[n] for n in _EPOCH_MEANS if last.get(n) is not None]
+    is_known = last.get('step') == step and len(means) == len(_EPOCH_MEANS)
     self.means: list[float] = means if is_known else [0.0, 0.0]
     self._counted = epochs.of(step).step if is_known and step else 0
-    self._before = last.get(metrics.SECONDS.name) or 0.0
+    self._earlier_seconds = last.get(metrics.SECONDS.name) or 0.0
     self.smoothed: float | None = last.get(metrics.SMOOTHED.name)
     self._start = self._since = time.perf_counter()
 
@@ -80,7 +80,7 @@ class Meter:
     if math.isfinite(self.entropy):  # False if a scaled loss overflows
       self.smoothed += (1 - _SMOOTHING) * (self.entropy - self.smoothed)
 
-  def leave_out(self, seconds: float) -> None:
+  def exclude(self, seconds: float) -> None:
     """Excludes seconds since the last record that were not training."""
     self._since += seconds
     self._start += seconds
@@ -102,7 +102,7 @@ class Meter:
     self.arrivals = arrivals
     now = time.perf_counter()
     self.sec_per_batch = (now - self._since) / (self._step - self._recorded)
-    self.seconds = self._before + now - self._start
+    self.seconds = self._earlier_seconds + now - self._start
     self._since, self._recorded = now, self._step
     found = {m.name: m.compute(self) for m in metrics.TRAINING}
     return {name: value for name, value in found.items() if value is not None}

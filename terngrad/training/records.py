@@ -40,7 +40,7 @@ class Recorder:
 
   Attributes:
     last: newest value of each name in the existing records.
-    cut: log lines that report dropped and damaged records.
+    remarks: log lines that report dropped and damaged records.
   """
 
   def __init__(
@@ -54,10 +54,10 @@ class Recorder:
         that no step is recorded twice. None drops nothing.
     """
     self._path = path = pathlib.Path(directory, FILE_NAME)
-    found, self.cut = _read(path)
+    found, self.remarks = _read(path)
     lines = [r for r in found if step is None or r['step'] <= step]
     if dropped := len(found) - len(lines):
-      self.cut += [f'{path}: dropped {dropped} lines of steps after {step}']
+      self.remarks += [f'{path}: dropped {dropped} lines of steps after {step}']
     disk.write_text(path, ''.join(map(_line, lines)))
     # A step may have several lines, so this merges all of them.
     self.last = {k: v for record in lines for k, v in record.items()}
@@ -91,11 +91,11 @@ class Recorder:
     records, perhaps to that of another run.
     """
     try:
-      there = os.stat(self._path)
+      status = os.stat(self._path)
     except (FileNotFoundError, NotADirectoryError):
       received = 'none'
     else:
-      if os.path.samestat(there, os.fstat(self._file.fileno())):
+      if os.path.samestat(status, os.fstat(self._file.fileno())):
         return
       received = 'another one'
     raise errors.TrainingError(

@@ -38,7 +38,7 @@ class RunCodecs(NamedTuple):
     return [bucket.method.name for one in codecs for bucket in one.buckets]
 
 
-def of(
+def build(
   codes: codes_lib.Named,
   part_bytes: int,
   plan: model_variables.ModelVariables,
@@ -62,20 +62,20 @@ def of(
   with errors.as_config_error():
     numbers = fragments_lib.strided(specs, fragments)
 
-  def made(code: method.Method) -> gradients.GradientCodec:
+  def build_codec(code: method.Method) -> gradients.GradientCodec:
     rules = [*codes.rules, (policy.always, code)]
     codec = bucketing.gradient_codec(specs, policy.policy(rules, specs))
     codec = fragments_lib.split(codec, numbers)
     return parts.cut(on_devices(codec, devices), part_bytes)
 
-  codec = made(codes.code)
+  codec = build_codec(codes.code)
   in_float = bucketing.in_float(codec, registry.method('identity'))
   first = []
   for until, code in codes.first:
-    own = in_float if code.traits.lossless else made(code)
-    if own is not in_float:
-      _check_states(code, own, codec)
-    first.append((until, own))
+    stage = in_float if code.traits.lossless else build_codec(code)
+    if stage is not in_float:
+      _check_states(code, stage, codec)
+    first.append((until, stage))
   return RunCodecs(codec, in_float, first)
 
 
@@ -85,23 +85,22 @@ def _check_states(
   codec: gradients.GradientCodec,
 ) -> None:
   """Raises `errors.ConfigError` unless a stage has the states of the run."""
-  of_stage, of_run = (
+  stage_states, run_states = (
     {
       key: state._replace(initial=None)
       for key, state in states.declared(one).items()
     }
     for one in (stage, codec)
   )
-  if of_stage != of_run:
+  if stage_states != run_states:
     names = [
       ', '.join(sorted({key.name for key in known})) or 'none'
-      for known in (of_stage, of_run)
+      for known in (stage_states, run_states)
     ]
     raise errors.ConfigError(
-      'codec_warm_up: expected codecs with the same states as --codec, '
-      f'received {code.name} with the states: {names[0]}; --codec has: '
-      f'{names[1]}; or their shapes differ. Put the same error_feedback+ '
-      'before both.'
+      'codec_warm_up: expected states with the same names and shapes as those '
+      f'of --codec ({names[1]}), received those of {code.name} ({names[0]}). '
+      'Put the same error_feedback+ before both.'
     )
 
 

@@ -55,7 +55,7 @@ class RunWriter:
       options.keep_checkpoints,
     )
     self._recorder = records.Recorder(folder, step=begin[0])
-    for line in self._recorder.cut:
+    for line in self._recorder.remarks:
       say(line)
     last = self._recorder.last.get('step', 0)
     if last < begin[1] - begin[1] % run.hooks.log_every:
@@ -105,21 +105,21 @@ class RunWriter:
       scores: result of `Run.score`.
       seconds: duration of the scoring; it does not count as training time.
     """
-    self.gauge.leave_out(seconds)
-    of_epoch = {'epoch': epoch, **scores}
+    self.gauge.exclude(seconds)
+    epoch_record = {'epoch': epoch, **scores}
     if self.best:
       self.best.add(scores)
-    self._recorder.scalars(step, of_epoch)
-    self._run.hooks.epoch_ended({'step': step, **self._logged, **of_epoch})
+    self._recorder.scalars(step, epoch_record)
+    self._run.hooks.epoch_ended({'step': step, **self._logged, **epoch_record})
     known = {
       'loss': self._logged[metrics.EPOCH_LOSS.name],
       'accuracy': self._logged[metrics.EPOCH_ACCURACY.name],
       **scores,
     }
-    said = ', '.join(f'{name} = {value:.4f}' for name, value in known.items())
+    text = ', '.join(f'{name} = {value:.4f}' for name, value in known.items())
     scored = f' ({seconds:.1f} s of scoring)' if scores else ''
     self.say(
-      f'{datetime.now()}: epoch {epoch} ended in step {step}, {said}{scored}'
+      f'{datetime.now()}: epoch {epoch} ended in step {step}, {text}{scored}'
     )
 
   def observe(

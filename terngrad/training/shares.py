@@ -40,7 +40,7 @@ def divide(batch_size: int, weights: Sequence[float]) -> tuple[int, ...]:
   return tuple(shares)
 
 
-def of_workers(
+def worker_weights(
   weights: Sequence[float], num_workers: int, num_devices: int
 ) -> list[float]:
   """Computes the weights of workers from the weights of their devices.
@@ -56,17 +56,18 @@ def of_workers(
     equally.
 
   Examples:
-    >>> of_workers([1.0, 0.5], 3, 2)
+    >>> worker_weights([1.0, 0.5], 3, 2)
     [0.5, 0.5, 0.5]
   """
-  own = num_workers * num_devices // len(weights)
-  places = [
-    w // own * num_devices + w % own % num_devices for w in range(num_workers)
+  per_process = num_workers * num_devices // len(weights)
+  devices = [
+    w // per_process * num_devices + w % per_process % num_devices
+    for w in range(num_workers)
   ]
-  return [weights[place] / places.count(place) for place in places]
+  return [weights[device] / devices.count(device) for device in devices]
 
 
-def deal(
+def split_batch(
   shares: Sequence[int], images: tf.Tensor, labels: tf.Tensor
 ) -> tuple[tf.Tensor | tf.RaggedTensor, tf.Tensor | tf.RaggedTensor]:
   """Splits a batch into consecutive examples of each worker.

@@ -90,12 +90,12 @@ def run_assembled(
   if config.run.log_device_placement:
     tf.debugging.set_log_device_placement(True)
   writes, train_dir = config.cluster.keeps_files, config.run.train_dir
-  with contextlib.ExitStack() as alone:
-    there = writes and os.path.isdir(train_dir)
-    if there:
-      alone.enter_context(folder.alone_in(train_dir))
+  with contextlib.ExitStack() as stack:
+    exists = writes and os.path.isdir(train_dir)
+    if exists:
+      stack.enter_context(folder.alone_in(train_dir))
     with start:
-      with execution.refusing_size():
+      with execution.memory_errors_as_config_errors():
         run = assemble(config)
       begin, stored = _begin(config, run, report) if writes else ((0, -1), {})
       taken, saved = coordination.broadcast_start(
@@ -105,8 +105,8 @@ def run_assembled(
       run.store.scatter(stored)
     if writes:
       folder.make(train_dir)
-      if not there:
-        alone.enter_context(folder.alone_in(train_dir))
+      if not exists:
+        stack.enter_context(folder.alone_in(train_dir))
       for line in _remarks(config, run):
         report(f'{datetime.now()}: {line}')
       folder.clear(train_dir, config.run.overwrite)

@@ -136,7 +136,7 @@ def towers(
     num_nodes=nodes * num_processes,
   )
 
-  context = assembly.of_this_process(whole)
+  context = assembly.process_context(whole)
   parts = [
     batches.open_data(
       config.data,

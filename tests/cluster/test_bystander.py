@@ -28,48 +28,46 @@ def watch(pair):
   return bystander.Bystander(0, pair[0].fileno(), SECONDS, {})
 
 
-def test_a_signal_that_nobody_reads_ends_the_process_in_time(
-  pair, clock, watch
-):
-  assert watch.look() is None and watch.patience == float('inf')
+def test_an_unread_signal_ends_the_process_in_time(pair, clock, watch):
+  assert watch.poll() is None and watch.patience == float('inf')
   pair[1].send(bytes([signal.SIGINT]))
-  assert watch.look() is None and watch.patience < 1
+  assert watch.poll() is None and watch.patience < 1
   clock[0] += SECONDS - 0.5
-  assert watch.look() is None
+  assert watch.poll() is None
   clock[0] += 1
-  assert watch.look() == signal.SIGINT
+  assert watch.poll() == signal.SIGINT
   # It only looked.
   assert pair[0].recv(9) == bytes([signal.SIGINT])
 
 
-def test_a_second_one_ends_it_soon(pair, clock, watch):
+def test_a_second_signal_ends_the_process_soon(pair, clock, watch):
   pair[1].send(bytes([signal.SIGTERM]))
-  assert watch.look() is None
+  assert watch.poll() is None
   clock[0] += 5
   pair[1].send(bytes([signal.SIGINT]))
-  assert watch.look() is None
+  assert watch.poll() is None
   clock[0] += 1.5
-  assert watch.look() == signal.SIGINT
+  assert watch.poll() == signal.SIGINT
 
 
-def test_what_the_thread_has_read_is_its_own_to_obey(pair, clock, watch):
-  pair[1].send(bytes([signal.SIGTERM]))
-  assert watch.look() is None
-  pair[0].recv(1)
-  watch.take(signal.SIGTERM)
-  clock[0] += SECONDS
-  assert watch.look() is None
-  # Python's lock stops it since then.
-  clock[0] += 5
-  assert watch.look() == signal.SIGTERM
-
-
-def test_a_second_one_that_the_thread_cannot_read_ends_it_soon(
+def test_a_signal_that_the_thread_read_is_left_to_the_thread(
   pair, clock, watch
 ):
-  watch.take(signal.SIGTERM)
+  pair[1].send(bytes([signal.SIGTERM]))
+  assert watch.poll() is None
+  pair[0].recv(1)
+  watch.record_first(signal.SIGTERM)
+  clock[0] += SECONDS
+  assert watch.poll() is None
+  # Python's lock stops it since then.
+  clock[0] += 5
+  assert watch.poll() == signal.SIGTERM
+
+
+def test_a_second_unread_signal_ends_the_process_soon(pair, clock, watch):
+  watch.record_first(signal.SIGTERM)
   clock[0] += 2
   pair[1].send(bytes([signal.SIGTERM]))
-  assert watch.look() is None
+  assert watch.poll() is None
   clock[0] += 1.5
-  assert watch.look() == signal.SIGTERM
+  assert watch.poll() == signal.SIGTERM

@@ -13,11 +13,11 @@ def kinds(*words):
   return done.stdout.split()
 
 
-def test_a_large_sum_keeps_its_order_where_asked_for():
+def test_large_sums_keep_their_order_on_request():
   assert 'AddN' in kinds('keep')
 
 
-def test_a_large_sum_is_taken_apart_otherwise():
+def test_large_sums_are_split_by_default():
   found = kinds()
   assert 'AddN' not in found
   assert found.count('AssignAdd') == 3
@@ -33,17 +33,17 @@ def threads_of(*words, folder):
 
 
 @pytest.mark.parametrize('count', [1, 3])
-def test_operations_of_a_run_use_as_many_threads_as_it_says(count, tmp_path):
+def test_operations_use_the_chosen_number_of_threads(count, tmp_path):
   done = threads_of(f'--threads={count}', folder=tmp_path)
   assert done.returncode == 0, done.stderr
   assert done.stdout.splitlines()[-1] == f'{count} threads'
 
 
-def test_threads_that_come_too_late_are_refused(tmp_path):
+def test_threads_set_after_the_first_operation_are_refused(tmp_path):
   done = threads_of('late', '--threads=3', folder=tmp_path)
   assert done.returncode == 2
   assert 'threads: expected 3 before the first operation' in done.stderr
 
 
-def test_names_may_come_one_by_one():
+def test_names_may_come_from_an_iterator():
   assert devices.named(iter(['/CPU:0', 'cpu:1'])) == ('/CPU:0', '/CPU:1')

@@ -20,14 +20,14 @@ def test_equal_replicas_pass():
 
 
 @pytest.mark.parametrize('other', [np.nextafter(1, 2, dtype=np.float32), -1.0])
-def test_the_first_variable_that_differs_is_named_with_its_place(other):
+def test_the_first_variable_that_differs_is_named_with_its_replica(other):
   changed = values()
   changed[1][2] = other
-  places = ['worker 0', 'worker 1', 'worker 2']
+  replicas = ['worker 0', 'worker 1', 'worker 2']
   with pytest.raises(
     errors.TrainingError, match='conv/bias on worker 2 to equal .* worker 0'
   ):
-    equality.check(digests(values(), values(), changed), NAMES, places)
+    equality.check(digests(values(), values(), changed), NAMES, replicas)
 
 
 def test_zeros_of_other_signs_differ():
@@ -37,6 +37,6 @@ def test_zeros_of_other_signs_differ():
     equality.check(digests(values(), changed), NAMES, ['/CPU:0', '/CPU:1'])
 
 
-def test_digests_of_one_number_a_variable_are_compared_too():
+def test_digests_of_one_number_per_variable_are_compared():
   with pytest.raises(errors.TrainingError, match='conv/bias'):
     equality.check([np.array([1, 2]), np.array([1, 3])], NAMES, ['a', 'b'])

@@ -36,7 +36,7 @@ def meet_all(folder, addresses=ADDRESSES):
     return [one.result() for one in reversed(coming)]
 
 
-def test_processes_learn_of_each_other_in_the_order_of_their_numbers(tmp_path):
+def test_processes_get_all_addresses_in_the_order_of_their_indices(tmp_path):
   folder = tmp_path / 'shared' / 'run 7'
   found = meet_all(folder)
   assert [one.jobs for one in found] == [{'worker': ADDRESSES}] * 3
@@ -45,11 +45,11 @@ def test_processes_learn_of_each_other_in_the_order_of_their_numbers(tmp_path):
   assert sorted(os.listdir(folder)) == [f'task_{i}_of_3' for i in range(3)]
 
 
-def test_a_run_that_was_restarted_meets_again(tmp_path):
+def test_a_restarted_run_finds_its_processes(tmp_path):
   assert meet_all(tmp_path) == meet_all(tmp_path)
 
 
-def test_those_who_did_not_come_are_named(tmp_path):
+def test_missing_processes_are_named(tmp_path):
   (tmp_path / 'task_2_of_4').write_text('c:3\n')
   message = refused(tmp_path, 1, 4, 'b:2')
   assert (
@@ -60,7 +60,7 @@ def test_those_who_did_not_come_are_named(tmp_path):
   assert '20 and more.' in refused(tmp_path / 'large', 0, 400, 'a:1')
 
 
-def test_an_earlier_run_at_other_addresses_is_refused_and_kept(tmp_path):
+def test_entries_of_another_run_are_refused_and_not_changed(tmp_path):
   meet_all(tmp_path)
   message = refused(tmp_path, 1, 3, 'new:2')
   assert (
@@ -106,23 +106,23 @@ def test_links_pipes_and_folders_are_not_read(tmp_path):
   path = tmp_path / 'run' / 'task_1_of_2'
   path.parent.mkdir()
   path.symlink_to(secret)
-  assert 'received: Too many levels' in strange(path)
+  assert 'received: Too many levels' in not_a_plain_file(path)
   path.unlink()
   path.symlink_to('nowhere')
-  assert 'received: Too many levels' in strange(path)
+  assert 'received: Too many levels' in not_a_plain_file(path)
   path.unlink()
   os.mkfifo(path)
-  assert 'received: another kind of file' in strange(path)
+  assert 'received: another kind of file' in not_a_plain_file(path)
   path.unlink()
   with socket.socket(socket.AF_UNIX) as listening:
     listening.bind(os.fspath(path))
-    assert 'received: No such device' in strange(path)
+    assert 'received: No such device' in not_a_plain_file(path)
   path.unlink()
   path.mkdir()
-  assert 'received: another kind of file' in strange(path)
+  assert 'received: another kind of file' in not_a_plain_file(path)
 
 
-def strange(path):
+def not_a_plain_file(path):
   message = refused(path.parent, 0, 2, 'a:1')
   assert f'{path}: expected a plain file to read' in message
   return message
@@ -136,19 +136,17 @@ def test_a_huge_file_is_refused_and_not_read(tmp_path):
   )
 
 
-def test_a_folder_of_much_else_is_refused_and_not_read_to_its_end(
-  tmp_path, monkeypatch
-):
+def test_a_folder_with_too_many_files_is_refused(tmp_path, monkeypatch):
   meet_all(tmp_path)
   # Only now: while tasks meet, temporary files count too.
-  monkeypatch.setattr(file_rendezvous, '_MOST_NAMES', 3)
+  monkeypatch.setattr(file_rendezvous, '_MAX_NAMES', 3)
   (tmp_path / 'a photograph').touch()
   message = refused(tmp_path, 0, 3, 'a:1')
   assert 'expected a folder of one run, received more than 3 names' in message
   assert 'another --rendezvous_dir' in message
 
 
-def test_what_a_killed_process_of_this_number_left_is_in_nobody_s_way(tmp_path):
+def test_temporary_files_of_a_killed_process_are_ignored(tmp_path):
   left = f'task_0_of_1.{os.uname().nodename}.{os.getpid()}'
   (tmp_path / left).write_text('a:')
   assert meet(tmp_path, 0, 1, 'a:1', 0).address == 'a:1'
@@ -165,7 +163,7 @@ def test_what_a_killed_process_of_this_number_left_is_in_nobody_s_way(tmp_path):
     (0, 2, 'a:1\nb:2', 'own_address: expected host:port'),
   ],
 )
-def test_what_cannot_be_is_refused_and_leaves_nothing(
+def test_invalid_arguments_are_refused_and_create_nothing(
   tmp_path, index, count, address, message
 ):
   folder = tmp_path / 'run'
@@ -173,7 +171,7 @@ def test_what_cannot_be_is_refused_and_leaves_nothing(
   assert not folder.exists()
 
 
-def test_folders_that_cannot_be_used_are_refused(tmp_path):
+def test_unusable_folders_are_refused(tmp_path):
   assert 'received nothing' in refused('', 0, 2, 'a:1')
   (tmp_path / 'file').touch()
   assert 'File exists' in refused(tmp_path / 'file', 0, 2, 'a:1')

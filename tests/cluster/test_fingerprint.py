@@ -34,17 +34,17 @@ def test_fields_that_one_side_lacks_differ():
     fingerprint.check_equal(chief, chief | {'extra': '1'}, 'worker 1')
 
 
-def test_the_threads_that_are_set_show():
+def test_fingerprints_contain_the_threads():
   assert int(fingerprint.fingerprint()['threads']) > 0
 
 
 @pytest.mark.parametrize('switch', ['on', 'off'])
-def test_the_library_that_computes_shows(switch, monkeypatch):
+def test_fingerprints_contain_onednn(switch, monkeypatch):
   monkeypatch.setattr(onednn, 'is_on', lambda: switch == 'on')
   assert fingerprint.fingerprint()['onednn'] == switch
 
 
-def test_bytes_give_the_fields_back():
+def test_bytes_decode_to_the_same_fields():
   # A run has more than 60 options.
   options = {f'option_{number}': str(number) for number in range(120)}
   fields = fingerprint.fingerprint(net='lenet', text='é\n"', **options)
@@ -58,6 +58,6 @@ def test_bytes_give_the_fields_back():
 @pytest.mark.parametrize(
   'data', [b'', b'\xff', b'3', b'[]', b'{"a": 1}', b'[' * 100000, b'null']
 )
-def test_bytes_of_something_else_are_refused(data):
+def test_invalid_bytes_are_refused(data):
   with pytest.raises(fingerprint.MismatchError, match='worker 1.*addresses'):
     fingerprint.from_bytes(data, 'worker 1')

@@ -53,8 +53,8 @@ def url(tmp_path_factory):
 
 
 def meet(url, run_id, index, count, address, timeout, password=None):
-  place = redis_rendezvous.Server(url, run_id, password)
-  return rendezvous.meet(place, index, count, address, timeout)
+  location = redis_rendezvous.Server(url, run_id, password)
+  return rendezvous.meet(location, index, count, address, timeout)
 
 
 def refused(*arguments, timeout=0, **more):
@@ -74,30 +74,30 @@ def meet_all(url, run_id, addresses=ADDRESSES, **more):
     return [one.result() for one in reversed(coming)]
 
 
-def test_processes_learn_of_each_other_in_the_order_of_their_numbers(url):
+def test_processes_get_all_addresses_in_the_order_of_their_indices(url):
   found = meet_all(url, 'run-7')
   assert [one.jobs for one in found] == [{'worker': ADDRESSES}] * 3
   assert [one.index for one in found] == [0, 1, 2]
 
 
-def test_runs_side_by_side_and_runs_again_meet_their_own(url):
+def test_concurrent_and_restarted_runs_find_their_processes(url):
   first, second = meet_all(url, 'one'), meet_all(url, 'two', ('c:4', 'd:5'))
   assert second[0].jobs == {'worker': ('c:4', 'd:5')}
   assert meet_all(url, 'one') == first
 
 
-def test_what_is_left_there_expires(url):
+def test_entries_expire(url):
   meet_all(url, 'for-a-day')
   with contextlib.closing(redis.Redis.from_url(url)) as client:
     seconds = client.ttl('terngrad:rendezvous:for-a-day')
   assert 23 * 3600 < seconds <= 24 * 3600
 
 
-def test_one_of_two_processes_of_one_number_is_refused(url):
+def test_one_of_two_processes_with_equal_indices_is_refused(url):
   """Whatever comes first: the server decides, in one script."""
   barrier = threading.Barrier(2)
 
-  def come(address):
+  def join(address):
     barrier.wait()
     try:
       return meet(url, 'twice', 0, 1, address, 60).address
@@ -105,13 +105,13 @@ def test_one_of_two_processes_of_one_number_is_refused(url):
       return str(error)
 
   with concurrent.futures.ThreadPoolExecutor(2) as pool:
-    said = sorted(pool.map(come, ('a:1', 'b:2')), key=len)
-  assert said[0] in ('a:1', 'b:2')
+    results = sorted(pool.map(join, ('a:1', 'b:2')), key=len)
+  assert results[0] in ('a:1', 'b:2')
   assert (
-    f'received {said[0]}: an earlier run wrote it, or two processes'
-    in (said[1])
+    f'received {results[0]}: an earlier run wrote it, or two processes'
+    in (results[1])
   )
-  assert 'Give this run another --run_id' in said[1]
+  assert 'Give this run another --run_id' in results[1]
 
 
 def test_a_run_of_another_size_is_refused(url):
@@ -123,7 +123,7 @@ def test_a_run_of_another_size_is_refused(url):
   )
 
 
-def test_those_who_did_not_come_are_named(url):
+def test_missing_processes_are_named(url):
   message = refused(url, 'alone', 1, 3, 'b:2')
   assert 'expected 3 processes in run alone at unix://' in message
   assert 'received 1; missing: 0, 2.' in message
@@ -144,7 +144,7 @@ def test_hostile_addresses_are_refused_and_named(url, value):
   assert len(message) < 1000
 
 
-def test_a_key_of_something_else_is_refused(url):
+def test_a_key_of_another_type_is_refused(url):
   with contextlib.closing(redis.Redis.from_url(url)) as client:
     client.set('terngrad:rendezvous:text', 'mine')
   message = refused(url, 'text', 0, 2, 'a:1')
@@ -153,16 +153,16 @@ def test_a_key_of_something_else_is_refused(url):
 
 
 @pytest.mark.parametrize('run_id', ['', 'a b', 'a/b', 'ä', 'x' * 101, 'a\n'])
-def test_names_of_runs_that_cannot_be_are_refused(run_id):
+def test_invalid_run_ids_are_refused(run_id):
   assert 'run_id: expected' in refused('redis://localhost', run_id, 0, 1, 'a:1')
 
 
 @pytest.mark.parametrize('url', ['', 'localhost', 'http://a', 'redis://[x'])
-def test_addresses_that_are_no_servers_are_refused(url):
+def test_invalid_urls_are_refused(url):
   assert 'expected redis:redis://HOST' in refused(url, 'a', 0, 1, 'a:1')
 
 
-def test_passwords_are_used_and_never_told(tmp_path):
+def test_passwords_are_used_and_never_shown(tmp_path):
   with serving(tmp_path, '--requirepass', 'Secret1') as (_, url):
     meet_all(url, 'mine', password='Secret1')
     for wrong in (None, 'Secret2'):
@@ -172,7 +172,7 @@ def test_passwords_are_used_and_never_told(tmp_path):
     assert 'Secret' not in refused(url, 'mine', 0, 1, 'a:1')
 
 
-def test_a_server_that_is_away_is_waited_for_and_then_named(tmp_path):
+def test_an_unreachable_server_is_named_after_the_time_limit(tmp_path):
   (port,) = ports.free(1)
   message = refused(f'redis://localhost:{port}/0', 'r', 0, 2, 'a:1', timeout=1)
   assert f'expected to reach run r at redis://localhost:{port}/0' in message
@@ -201,7 +201,7 @@ def test_a_server_that_comes_back_is_used(tmp_path):
       assert joining.result().index == 0
 
 
-def test_servers_behind_tls_are_used_and_others_there_are_not(tmp_path):
+def test_tls_certificates_are_verified(tmp_path):
   if not shutil.which('openssl'):
     pytest.skip('needs openssl')
   for name in ('server', 'other'):

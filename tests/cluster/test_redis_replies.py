@@ -80,12 +80,12 @@ def served():
 @pytest.fixture
 def impatient(monkeypatch):
   """A look has no longer than the meeting."""
-  monkeypatch.setattr(rendezvous, '_LEAST', 0.0)
+  monkeypatch.setattr(rendezvous, '_MIN_READ_SECONDS', 0.0)
 
 
 def meet(url, timeout=600, count=2):
-  place = redis_rendezvous.Server(url, 'r')
-  return rendezvous.meet(place, 0, count, 'a:1', timeout)
+  location = redis_rendezvous.Server(url, 'r')
+  return rendezvous.meet(location, 0, count, 'a:1', timeout)
 
 
 def refused(url, timeout=600):
@@ -101,7 +101,7 @@ def texts(*words):
 
 
 # Each is all that a server sends, and the message about it.
-STRANGE = {
+UNEXPECTED = {
   'a number': (b':7\r\n', '7'),
   'nothing': (b'$-1\r\n', 'None'),
   'no list': (b'*-1\r\n', 'None'),
@@ -139,25 +139,25 @@ STRANGE = {
 }
 
 
-@pytest.mark.parametrize('case', STRANGE)
-def test_what_is_no_list_of_addresses_is_refused_in_one_sentence(served, case):
-  reply, said = STRANGE[case]
+@pytest.mark.parametrize('case', UNEXPECTED)
+def test_unexpected_replies_are_refused_in_one_line(served, case):
+  reply, part = UNEXPECTED[case]
   message = refused(served(reply))
   assert 'expected the addresses of processes from a Redis server' in message
-  assert said in message
+  assert part in message
 
 
 @pytest.mark.parametrize(
   'reply',
   [b'-MOVED 1 b:2\r\n', b'-MOVED x\r\n', b'-ERR ' + b'x' * 9999 + b'\r\n'],
 )
-def test_errors_of_the_server_are_told(served, reply):
+def test_errors_of_the_server_are_reported(served, reply):
   message = refused(served(reply))
   assert 'expected to store an address there, received:' in message
   assert reply[-6:-2].decode() in message or 'x' * 100 in message
 
 
-def test_a_flood_is_refused_and_not_kept(served):
+def test_endless_replies_are_refused(served):
   def flood(connection):
     connection.sendall(b'+')
     while True:
@@ -166,7 +166,7 @@ def test_a_flood_is_refused_and_not_kept(served):
   assert 'more than 65536 bytes' in refused(served(lambda _: flood))
 
 
-def test_a_reply_that_drips_does_not_outlast_the_meeting(served, impatient):
+def test_a_slow_reply_ends_at_the_time_limit(served, impatient):
   ended = threading.Event()
 
   def drip(connection):
@@ -183,14 +183,14 @@ def test_a_reply_that_drips_does_not_outlast_the_meeting(served, impatient):
 
 
 @pytest.mark.parametrize('reply', [b'*3\r\n$1\r\n2\r\n', None])
-def test_a_reply_that_breaks_off_or_never_comes_ends_with_the_meeting(
+def test_an_incomplete_or_missing_reply_ends_at_the_time_limit(
   served, impatient, reply
 ):
   # None: it closes the connection.
   assert 'expected to reach run r at' in refused(served(reply), timeout=1)
 
 
-def test_a_server_that_was_broken_is_asked_again(served, monkeypatch):
+def test_failed_requests_are_repeated(served, monkeypatch):
   monkeypatch.setattr(redis_replies, 'SECONDS', 0.5)
   broken = iter([b'*3\r\n$1\r\n2\r\n', None, b'-LOADING it loads\r\n'])
 
@@ -201,7 +201,7 @@ def test_a_server_that_was_broken_is_asked_again(served, monkeypatch):
   assert meet(served(answer)).jobs == {'worker': ('a:1', 'b:2')}
 
 
-def test_the_addresses_of_many_are_asked_for_in_parts(served):
+def test_many_addresses_are_requested_in_parts(served):
   count, asked = 450, []
 
   def answer(words):
@@ -242,12 +242,12 @@ def read(content, piece):
 
 
 @pytest.mark.parametrize('piece', [1, 2, 7, 4096])
-def test_replies_are_read_whatever_pieces_they_come_in(piece):
+def test_replies_may_arrive_in_pieces(piece):
   reply = b'*4\r\n' + texts(b'', b'a\r\nb', b'c' * 300) + b':-12\r\n'
   assert read(reply, piece) == [b'', b'a\r\nb', b'c' * 300, -12]
 
 
-def test_no_bytes_raise_what_is_not_foreseen():
+def test_random_bytes_raise_only_redis_errors():
   draw = random.Random(7)
   known = b'+-:$*\r\n0123456789OK'
   for _ in range(300):

@@ -1,4 +1,4 @@
-"""A meeting's end does not depend on its place."""
+"""A rendezvous ends at its time limit, whatever the location does."""
 
 import threading
 
@@ -9,35 +9,35 @@ from terngrad.cluster import spec
 
 
 class Silent:
-  """A place that never answers, as a file system whose server is away."""
+  """A location that never answers, as a file system whose server is away."""
 
-  name, another = 'the moon', 'Take another.'
+  name, remedy = 'the moon', 'Take another.'
 
   def __init__(self):
     self.ended = threading.Event()
 
-  def where(self, index, count):
+  def entry_name(self, index, count):
     return f'{self.name}, {index} of {count}'
 
-  def look(self, index, count, address):
+  def sync(self, index, count, address):
     self.ended.wait()
 
 
-def test_a_place_that_never_answers_does_not_outlast_the_meeting(monkeypatch):
-  monkeypatch.setattr(rendezvous, '_LEAST', 0.0)
-  place = Silent()
+def test_a_silent_location_ends_at_the_time_limit(monkeypatch):
+  monkeypatch.setattr(rendezvous, '_MIN_READ_SECONDS', 0.0)
+  location = Silent()
   with pytest.raises(spec.ClusterError) as caught:
-    rendezvous.meet(place, 0, 2, 'a:1', 0.1)
-  place.ended.set()
+    rendezvous.meet(location, 0, 2, 'a:1', 0.1)
+  location.ended.set()
   assert (
     'expected to reach the moon within --start_timeout=0.1 seconds, received: '
     'no complete answer in this time'
   ) in str(caught.value)
 
 
-def test_what_a_place_raises_is_raised():
+def test_errors_of_a_location_are_raised():
   class Full(Silent):
-    def look(self, index, count, address):
+    def sync(self, index, count, address):
       raise spec.ClusterError(f'{count} of others')
 
   with pytest.raises(spec.ClusterError, match='2 of others'):

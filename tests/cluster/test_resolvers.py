@@ -42,7 +42,7 @@ def test_hostile_tf_configs_are_refused_in_one_line(text):
   assert '\n' not in str(caught.value)
 
 
-def test_a_hosts_file_is_a_task_a_line():
+def test_a_hosts_file_has_one_task_per_line():
   text = '# the cluster\na:1\n\nworker b:2  # fast\nps s:3\n'
   found = resolvers.from_hosts_text(text, 'worker', 1)
   assert found.jobs == {'ps': ('s:3',), 'worker': ('a:1', 'b:2')}
@@ -55,13 +55,13 @@ def test_a_line_that_cannot_be_read_is_named(line):
     resolvers.from_hosts_text(f'a:1\n{line}\n', 'worker', 0)
 
 
-def slurm_step(monkeypatch, nodes, per_node, rank, own):
+def slurm_step(monkeypatch, nodes, per_node, rank, host):
   for name, value in {
     'SLURM_PROCID': rank,
     'SLURM_STEP_NUM_TASKS': 3,
     'SLURM_STEP_NODELIST': nodes,
     'SLURM_STEP_TASKS_PER_NODE': per_node,
-    'SLURMD_NODENAME': own,
+    'SLURMD_NODENAME': host,
   }.items():
     monkeypatch.setenv(name, str(value))
 
@@ -89,7 +89,7 @@ def test_slurm_tasks_in_another_order_than_their_hosts_are_refused(monkeypatch):
 
 
 @pytest.mark.parametrize(
-  ('nodes', 'per_node', 'rank', 'said'),
+  ('nodes', 'per_node', 'rank', 'message'),
   [
     ('n[9-10]', '3', 0, r"3 tasks on the hosts 'n\[9-10\]', received 3 on 1"),
     ('n9', '2', 0, 'received 2 on 1'),
@@ -100,21 +100,21 @@ def test_slurm_tasks_in_another_order_than_their_hosts_are_refused(monkeypatch):
     ('-n9', '3', 0, 'expected host:port'),
   ],
 )
-def test_a_slurm_step_that_cannot_be_is_refused(
-  monkeypatch, nodes, per_node, rank, said
+def test_inconsistent_slurm_steps_are_refused(
+  monkeypatch, nodes, per_node, rank, message
 ):
   slurm_step(monkeypatch, nodes, per_node, rank, 'n9')
-  with pytest.raises(spec.ClusterError, match=said):
+  with pytest.raises(spec.ClusterError, match=message):
     resolvers.from_slurm(0, 7000)
 
 
-def test_no_slurm_step_is_refused(monkeypatch):
+def test_a_process_without_slurm_step_is_refused(monkeypatch):
   monkeypatch.delenv('SLURM_STEP_NUM_TASKS', raising=False)
   with pytest.raises(spec.ClusterError, match='SLURM_STEP_NUM_TASKS.*srun'):
     resolvers.from_slurm(0, 7000)
 
 
-def test_ranks_are_open_mpis_or_those_of_pmi():
+def test_ranks_are_those_of_open_mpi_or_pmi():
   names = ('RANK', 'SIZE', 'LOCAL_RANK')
   ours = {f'OMPI_COMM_WORLD_{n}': str(i) for i, n in enumerate(names, 5)}
   assert resolvers.mpi_ranks({'HOME': '/', **ours}) == (5, 6, 7)
@@ -126,7 +126,7 @@ def test_ranks_are_open_mpis_or_those_of_pmi():
 @pytest.mark.parametrize(
   'changes', [{}, {'PMI_RANK': '-1'}, {'PMI_SIZE': ''}, {'PMI_SIZE': '9' * 9}]
 )
-def test_no_ranks_of_mpirun_are_refused(changes):
+def test_missing_ranks_of_mpirun_are_refused(changes):
   theirs = {'PMI_RANK': '1', 'PMI_SIZE': '4', 'MPI_LOCALRANKID': '0'}
   with pytest.raises(spec.ClusterError, match='MPI: .*OMPI_COMM_WORLD_RANK'):
     resolvers.mpi_ranks(theirs | changes if changes else {})
@@ -168,6 +168,6 @@ def test_kubernetes_pods_are_tasks_by_the_address_of_their_node():
     (Pods(['10.0.0.2', '10.0.0.2']), 'received 10.0.0.2:2222 2 times'),
   ],
 )
-def test_pods_that_make_no_cluster_are_refused(pods, message):
+def test_pods_without_a_valid_cluster_are_refused(pods, message):
   with pytest.raises(spec.ClusterError, match=message):
     resolvers.from_kubernetes({'worker': 'app=train'}, 2222, '10.0.0.2', pods)

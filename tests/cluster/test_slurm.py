@@ -47,7 +47,7 @@ def test_a_list_is_expanded_as_slurm_does(text):
 
 
 @pytest.mark.parametrize('text', NONE)
-def test_what_is_no_list_is_refused(text):
+def test_invalid_host_lists_are_refused(text):
   with pytest.raises(spec.ClusterError, match='expected a list of 1 to 4096'):
     slurm.expand(text)
 
@@ -60,7 +60,7 @@ def test_numbers_of_tasks_are_repeated():
 @pytest.mark.parametrize(
   'text', ['', ',', '2(x', '2x3', '2(x0)', '-1', '1(x4097)', '1(x4000),1(x97)']
 )
-def test_what_is_no_number_of_tasks_is_refused(text):
+def test_invalid_task_counts_are_refused(text):
   with pytest.raises(spec.ClusterError, match='SLURM_STEP_TASKS_PER_NODE'):
     slurm.tasks_per_host(text)
 
@@ -78,7 +78,7 @@ def scontrol(tmp_path, monkeypatch):
   return write
 
 
-def test_slurms_own_program_is_asked_where_it_is(scontrol):
+def test_scontrol_is_used_where_it_is_installed(scontrol):
   scontrol(b'#!/bin/sh\n[ "$*" = "show hostnames n[1-2]" ] && echo "a\nb"\n')
   assert slurm.hosts('n[1-2]') == ['a', 'b']
 
@@ -92,6 +92,6 @@ def test_slurms_own_program_is_asked_where_it_is(scontrol):
     b'\x7fELF of another machine',
   ],
 )
-def test_where_it_fails_the_list_is_expanded(scontrol, content):
+def test_without_scontrol_the_list_is_expanded(scontrol, content):
   scontrol(content)
   assert slurm.hosts('n[1-2]') == ['n1', 'n2']

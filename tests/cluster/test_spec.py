@@ -25,7 +25,7 @@ def test_flags_name_jobs_and_this_task():
     *('[nothing]:1', '[127.0.0.1]:1', 'http://a:1', 'h' * 300 + ':1', None, 7),
   ],
 )
-def test_what_is_no_address_is_refused(address):
+def test_invalid_addresses_are_refused(address):
   with pytest.raises(spec.ClusterError, match=r'expected host:port.*Write'):
     spec.parse_address(address)
 
@@ -34,7 +34,7 @@ def test_what_is_no_address_is_refused(address):
   'address',
   ['a:1', '10.0.0.1:65535', 'a_b-c.example:22', '[::1]:2222', '[fe80::1]:1'],
 )
-def test_addresses_are_kept_as_they_are(address):
+def test_valid_addresses_are_not_changed(address):
   assert spec.parse_address(address) == address
 
 
@@ -53,7 +53,7 @@ def test_addresses_are_kept_as_they_are(address):
     (('', ','.join(f'a:{i}' for i in range(1, 4099)), 'worker', 0), '4098'),
   ],
 )
-def test_clusters_that_cannot_be_are_refused(flags, message):
+def test_invalid_clusters_are_refused(flags, message):
   with pytest.raises(spec.ClusterError, match=message):
     spec.from_flags(*flags)
 
@@ -85,7 +85,7 @@ def test_other_addresses_are_refused_without_the_flag(host):
 
 
 @pytest.mark.parametrize('host', ['', 'localhost'])
-def test_a_port_that_is_taken_is_refused(host):
+def test_a_port_in_use_is_refused(host):
   with socket.socket() as taken:
     taken.bind((host, 0))
     taken.listen()

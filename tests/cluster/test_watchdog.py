@@ -50,7 +50,7 @@ def test_only_a_server_that_greets_is_awake(silent, awake):
 
 def test_silent_tasks_are_named_and_the_others_are_not(silent, awake):
   tasks = spec.make({'worker': ['localhost:1', awake, silent]}, 'worker', 0)
-  line = watchdog.complaint(tasks, 5, 'Step 3')
+  line = watchdog.timeout_report(tasks, 5, 'Step 3')
   assert line.startswith('Step 3: expected every task to respond')
   assert f'no answer from worker 2 ({silent}) (it took more than 5 s)' in line
   assert awake not in line
@@ -58,33 +58,37 @@ def test_silent_tasks_are_named_and_the_others_are_not(silent, awake):
 
 def test_a_task_that_tensorflow_names_is_named_though_it_answers(awake):
   tasks = spec.make({'worker': ['localhost:1', awake]}, 'worker', 0)
-  said = 'tasks are unhealthy: /job:worker/replica:0/task:1 or /job:ps/task:9'
-  assert f'no answer from worker 1 ({awake})' in watchdog.explain(tasks, said)
-  assert 'one of them is slow' in watchdog.explain(tasks, 'late')
+  messages = (
+    'tasks are unhealthy: /job:worker/replica:0/task:1 or /job:ps/task:9'
+  )
+  assert f'no answer from worker 1 ({awake})' in watchdog.loss_report(
+    tasks, messages
+  )
+  assert 'one of them is slow' in watchdog.loss_report(tasks, 'late')
 
 
 def test_a_block_that_ends_in_time_is_left_alone(silent):
   tasks = spec.make({'worker': ['localhost:1', silent]}, 'worker', 0)
-  said = []
-  with watchdog.limit(tasks, 100, 'Step 1', said.append):
+  messages = []
+  with watchdog.limit(tasks, 100, 'Step 1', messages.append):
     pass
   with watchdog.limit_start(tasks, 100, 'Start'):
     pass
-  assert said == []
+  assert messages == []
 
 
-def test_a_block_that_does_not_end_is_complained_of(silent):
+def test_a_block_over_its_time_limit_is_reported(silent):
   tasks = spec.make({'worker': ['localhost:1', silent]}, 'worker', 0)
   over = threading.Event()
-  said = []
+  messages = []
 
   def end(message):
-    said.append(message)
+    messages.append(message)
     over.set()
 
   with watchdog.limit(tasks, 0.1, 'Step 1', end):
     assert over.wait(60)
-  assert silent in said[0]
+  assert silent in messages[0]
 
 
 # `PyDLL` keeps Python's lock while C sleeps, as TensorFlow does while it sends
@@ -92,7 +96,7 @@ def test_a_block_that_does_not_end_is_complained_of(silent):
 HOLDS_THE_LOCK = """
 import ctypes, sys
 from terngrad.cluster import spec, watchdog
-watchdog._LAST_WORDS_SECONDS = 1.5
+watchdog._MESSAGE_SECONDS = 1.5
 tasks = spec.make({'worker': ['localhost:1', sys.argv[1]]}, 'worker', 0)
 with getattr(watchdog, sys.argv[2])(tasks, 600, 'Step 1'):
   pass
@@ -102,11 +106,11 @@ with getattr(watchdog, sys.argv[2])(tasks, 0.1, 'Step 2'):
 
 
 @pytest.mark.parametrize(('name', 'code'), [('limit', 75), ('limit_start', 1)])
-def test_a_block_that_holds_pythons_lock_is_ended_too(name, code):
+def test_a_block_that_holds_pythons_lock_is_ended(name, code):
   with socket.create_server(('127.0.0.1', 0)) as nobody:
-    place = f'127.0.0.1:{nobody.getsockname()[1]}'
+    address = f'127.0.0.1:{nobody.getsockname()[1]}'
     ended = subprocess.run(
-      [sys.executable, '-c', HOLDS_THE_LOCK, place, name],
+      [sys.executable, '-c', HOLDS_THE_LOCK, address, name],
       capture_output=True,
       text=True,
       timeout=100,
@@ -114,12 +118,12 @@ def test_a_block_that_holds_pythons_lock_is_ended_too(name, code):
   assert ended.returncode == code
   (line,) = ended.stderr.splitlines()
   assert re.match(r'error: Step 2: expected every task to respond', line)
-  assert f'no answer from worker 1 ({place})' in line
+  assert f'no answer from worker 1 ({address})' in line
 
 
-def test_a_speaker_that_has_ended_writes_into_no_other_file(tmp_path):
-  speaker = watchdog._Speaker()
-  speaker._process.communicate()
+def test_an_ended_message_printer_writes_to_no_other_file(tmp_path):
+  printer = watchdog._MessagePrinter()
+  printer._process.communicate()
   with open(tmp_path / 'other', 'w+', encoding='utf-8') as other:
-    speaker._tell([1])
+    printer._send([1])
     assert other.read() == ''

@@ -21,7 +21,7 @@ WORDS = [
 ]
 
 
-def test_words_that_are_written_are_read_again(tmp_path):
+def test_written_words_are_read_back(tmp_path):
   path = tmp_path / 'config'
   path.write_text(config_file.write({'LIST': WORDS}, {'WORD': "a'b"}))
   lists, words = config_file.read(str(path), ['LIST'], ['WORD'])

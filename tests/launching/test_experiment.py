@@ -38,7 +38,7 @@ def test_a_latest_experiment_that_is_no_utf8_is_refused(config, tmp_path):
     experiments.latest(config)
 
 
-def test_without_a_variable_the_home_is_the_user_s(monkeypatch):
+def test_home_is_found_without_the_variable(monkeypatch):
   monkeypatch.setenv('HOME', '/a')
   assert configuration.at_home('~/b') == '/a/b'
   assert configuration.at_home('~root/b') == '~root/b'

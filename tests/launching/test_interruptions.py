@@ -13,7 +13,7 @@ from terngrad.launching import watch
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_ignored():
+def default_handlers():
   """Signals as in a program on a terminal; in the background some are not."""
   before = {
     number: signal.signal(number, signal.SIG_DFL)
@@ -29,8 +29,8 @@ def interruptions():
   return interruptions_lib.Interruptions()
 
 
-def test_a_signal_waits_for_the_next_look(interruptions):
-  with interruptions.heeded():
+def test_a_signal_waits_for_the_next_check(interruptions):
+  with interruptions.delay_signals():
     os.kill(os.getpid(), signal.SIGTERM)
     with pytest.raises(interruptions_lib.Interrupted) as raised:
       interruptions.check()
@@ -47,28 +47,28 @@ def test_a_signal_ends_a_pause(interruptions, monkeypatch):
     return wait(*words)
 
   monkeypatch.setattr(select, 'select', signalled)
-  with interruptions.heeded():
+  with interruptions.delay_signals():
     with pytest.raises(interruptions_lib.Interrupted):
       interruptions.pause(600)
 
 
-def test_what_nohup_ignores_stays_ignored(interruptions):
+def test_signals_that_nohup_ignores_stay_ignored(interruptions):
   before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
   try:
-    with interruptions.heeded():
+    with interruptions.delay_signals():
       os.kill(os.getpid(), signal.SIGHUP)
       interruptions.check()
-      with interruptions.at_once():
+      with interruptions.interrupt_at_once():
         os.kill(os.getpid(), signal.SIGHUP)
   finally:
     signal.signal(signal.SIGHUP, before)
 
 
-def test_handlers_are_those_of_before_afterwards(interruptions):
+def test_handlers_are_restored(interruptions):
   numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
   before = [signal.getsignal(number) for number in numbers]
-  with interruptions.heeded():
-    with interruptions.at_once():
+  with interruptions.delay_signals():
+    with interruptions.interrupt_at_once():
       assert signal.getsignal(signal.SIGTERM) not in before
   assert [signal.getsignal(number) for number in numbers] == before
 
@@ -113,7 +113,7 @@ def test_a_second_request_kills_and_the_same_one_does_not(
         os.kill(os.getpid(), other)
         asked.append('too far')
 
-  with interruptions.heeded():
+  with interruptions.delay_signals():
     os.kill(os.getpid(), first)
     with pytest.raises(interruptions_lib.Interrupted):
       interruptions.check()
@@ -122,7 +122,7 @@ def test_a_second_request_kills_and_the_same_one_does_not(
   assert f'signal {other.value} again: killing' in capsys.readouterr().out
 
 
-def test_a_request_before_the_tasks_are_asked_is_no_less_one(
+def test_a_second_request_before_the_tasks_are_asked_kills_them(
   interruptions, monkeypatch
 ):
   now, asked = [100.0], []
@@ -131,7 +131,7 @@ def test_a_request_before_the_tasks_are_asked_is_no_less_one(
   class Experiment:
     end_all = asked.append
 
-  with interruptions.heeded():
+  with interruptions.delay_signals():
     os.kill(os.getpid(), signal.SIGTERM)
     with pytest.raises(interruptions_lib.Interrupted):
       interruptions.check()

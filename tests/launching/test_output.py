@@ -7,14 +7,14 @@ import sys
 from terngrad.launching import output
 
 
-def test_paths_that_are_no_utf8_are_written_somehow(capsys):
+def test_paths_that_are_not_utf8_are_escaped(capsys):
   path = os.fsdecode(b'/a\xff')
   output.say(path)
   output.warn([path])
   assert capsys.readouterr() == ('/a\\udcff\n', '/a\\udcff\n')
 
 
-def test_letters_that_the_output_does_not_have_are_written_somehow(monkeypatch):
+def test_letters_outside_the_encoding_are_escaped(monkeypatch):
   written = io.BytesIO()
   out = io.TextIOWrapper(written, encoding='ascii')
   monkeypatch.setattr(sys, 'stdout', out)

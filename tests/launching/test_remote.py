@@ -49,24 +49,24 @@ def path(tmp_path, monkeypatch):
 
 def test_without_ssh_each_task_says_so(hosts, path):
   del path
-  said = hosts.tell('a.example:2222', 'worker_0', 'session')
-  assert not said.ok
-  assert said.lines == [
+  result = hosts.call('a.example:2222', 'worker_0', 'session')
+  assert not result.ok
+  assert result.lines == [
     'worker_0 on a.example: cannot start ssh here: No such file or directory'
   ]
 
 
 def test_without_ssh_each_tunnel_says_so(tunnels, path):
   del path
-  said = tunnels.open('a.example')
-  assert not said.ok
+  result = tunnels.open('a.example')
+  assert not result.ok
   assert 'received: cannot start ssh here: No such file or directory' in (
-    said.lines
+    result.lines
   )
 
 
 def test_a_terminal_s_signals_reach_no_call(hosts):
-  assert int(hosts.here('session').text) != os.getsid(0)
+  assert int(hosts.call_local('session').text) != os.getsid(0)
 
 
 def test_a_terminal_s_signals_reach_no_tunnel(tunnels, path, tmp_path):

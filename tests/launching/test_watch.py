@@ -24,17 +24,17 @@ LINE = 'worker_1 on a.example: '
     ('ended', 'lost'),
   ],
 )
-def test_a_line_says_how_its_task_is(state, field):
-  found = watch.Look(unknown=1).add(f'{LINE}{state}')
+def test_status_lines_give_the_state_of_a_task(state, field):
+  found = watch.TaskStates(unknown=1).add(f'{LINE}{state}')
   assert found.unknown == 0
-  told = found._replace(code=0)._asdict()
-  assert [name for name, value in told.items() if value] == [field] * bool(
+  counts = found._replace(code=0)._asdict()
+  assert [name for name, value in counts.items() if value] == [field] * bool(
     field
   )
 
 
-def test_other_lines_say_nothing_of_a_task():
-  before = watch.Look(unknown=1)
+def test_other_lines_are_ignored():
+  before = watch.TaskStates(unknown=1)
   for line in ('Welcome.', 'worker_1 on a: expected: ssh to work', LINE):
     assert before.add(line) == before
 
@@ -42,6 +42,6 @@ def test_other_lines_say_nothing_of_a_task():
 @pytest.mark.parametrize(
   ('text', 'seconds'), [('7.5', 7.5), ('-1', 0), ('soon', 30), ('', 30)]
 )
-def test_the_environment_says_how_long_others_have(monkeypatch, text, seconds):
+def test_the_environment_sets_the_settle_time(monkeypatch, text, seconds):
   monkeypatch.setenv(watch.SETTLE_VARIABLE, text)
-  assert watch.settle() == seconds
+  assert watch.settle_seconds() == seconds

@@ -96,9 +96,7 @@ def test_a_host_of_other_versions_is_named(cluster, interpreter, other):
     ),
   ],
 )
-def test_a_task_that_would_not_run_is_named(
-  cluster, interpreter, body, message
-):
+def test_a_task_that_cannot_run_is_named(cluster, interpreter, body, message):
   interpreter(body)
   cluster.write(launcher.HOSTS)
   status, out, err = cluster.run('--check')
@@ -114,7 +112,7 @@ def test_a_host_without_interpreter_is_named(cluster):
   assert 'run scripts/setup.sh there' in err
 
 
-def test_what_a_shell_says_at_its_start_is_no_version(cluster, interpreter):
+def test_other_output_of_a_shell_is_ignored(cluster, interpreter):
   interpreter('echo "$v; $gpus GPUs"')
   text = cluster.ssh.read_text()
   cluster.ssh.write_text(text.replace('exec sh', 'echo Welcome.\nexec sh'))
@@ -124,7 +122,7 @@ def test_what_a_shell_says_at_its_start_is_no_version(cluster, interpreter):
   assert f'ps_0 on one: {VERSIONS}; 0 GPUs' in out
 
 
-def test_the_program_says_what_is_here():
+def test_the_program_prints_the_versions():
   finished = programs.run('versions')
   assert finished.code == 0, finished
   major, minor = sys.version_info[:2]

@@ -67,7 +67,7 @@ def test_a_job_of_kubeflow_starts_tasks_of_its_tf_config(monkeypatch):
     assert config.cluster.tasks.address == addresses[index]
 
 
-def known_to_kubernetes():
+def kubernetes_documents():
   """Documents of all manifests that Kubernetes itself has schemas of."""
   found = [
     document
@@ -83,9 +83,9 @@ def known_to_kubernetes():
   ]
 
 
-def test_manifests_are_those_of_the_schemas_of_kubernetes():
+def test_manifests_match_the_schemas_of_kubernetes():
   schemas = pytest.importorskip('kubernetes_validate')
-  found = known_to_kubernetes()
+  found = kubernetes_documents()
   assert len(found) == 7
   for version in ('1.25', schemas.latest_version()):
     for document in found:

@@ -144,7 +144,7 @@ def test_a_killed_process_is_restarted_and_the_bits_are_the_same(
 @pytest.mark.skipif(
   not test_single.can_unshare(), reason='no user namespaces, or no ip'
 )
-def test_a_server_and_two_workers_train_in_a_network_of_their_own(
+def test_a_server_and_two_workers_train_in_a_separate_network(
   data_dir, workspace, tmp_path
 ):
   status, out, err = run(

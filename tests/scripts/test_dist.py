@@ -42,7 +42,7 @@ def test_tasks_get_the_arguments_of_2017(cluster):
   assert cluster.ssh_calls() == []
 
 
-def test_other_hosts_are_reached_by_ssh_that_asks_nothing(cluster):
+def test_other_hosts_are_reached_by_ssh_without_prompts(cluster):
   cluster.write(HOSTS)
   cluster.started()
   for call in cluster.ssh_calls():
@@ -92,7 +92,7 @@ def test_dry_run_prints_commands_and_reaches_no_host(cluster):
   assert cluster.ssh_calls() == cluster.project.calls() == []
 
 
-def test_nothing_starts_where_one_task_cannot(cluster):
+def test_nothing_starts_if_one_task_cannot(cluster):
   cluster.data[1].rmdir()
   cluster.write(LOCAL)
   status, _, err = cluster.run()
@@ -116,7 +116,7 @@ def test_host_that_cannot_be_reached_is_named_and_nothing_starts(cluster):
   assert cluster.project.calls() == []
 
 
-def test_others_are_stopped_where_a_task_does_not_start(cluster):
+def test_others_are_stopped_if_a_task_does_not_start(cluster):
   # ssh reaches it once only.
   cluster.write(HOSTS.replace('three.example', 'late'))
   status, out, err = cluster.run('--experiment=e')
@@ -138,7 +138,7 @@ def test_experiment_that_runs_is_not_started_again(cluster):
   assert len(cluster.project.calls()) == 3
 
 
-def test_status_tells_each_task(cluster):
+def test_status_shows_each_task(cluster):
   pids = cluster.started()
   status, out, _ = cluster.run('--status')
   assert status == 0

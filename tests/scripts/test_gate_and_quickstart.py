@@ -58,9 +58,7 @@ def test_gate_exits_with_first_failure_and_runs_the_rest(project, tools):
   assert len(project.calls()) == 9
 
 
-def test_gate_checks_types_where_the_paths_of_their_settings_are(
-  project, tools
-):
+def test_gate_checks_types_in_the_project_s_folder(project, tools):
   tools(python='record at "$PWD" "$2"')
   project.run('test.sh')
   calls = project.calls()
@@ -92,12 +90,12 @@ def test_gate_runs_every_folder_of_tests_once(
   assert len(set(parts)) == len(parts) == sections - 1
 
 
-def test_gate_passes_where_some_part_has_no_test_that_is_meant(project, tools):
+def test_gate_passes_if_some_part_has_no_selected_test(project, tools):
   tools(python='case "$*" in *"/tests/bits") exit 5 ;; esac')
   assert project.run('test.sh', '-k', 'a')[0] == 0
 
 
-def test_gate_fails_where_no_test_is_meant(project, tools):
+def test_gate_fails_if_no_test_is_selected(project, tools):
   tools(python='case "$*" in *loadfile*) exit 5 ;; esac')
   status, out, err = project.run('test.sh', '-k', 'misspelt')
   assert status == 5
@@ -105,7 +103,7 @@ def test_gate_fails_where_no_test_is_meant(project, tools):
   assert 'received -k misspelt' in err
 
 
-def test_gate_leaves_out_marked_tests_unless_told(project, tools):
+def test_gate_leaves_out_marked_tests_without_all(project, tools):
   tools()
   project.run('test.sh')
   call = last_pytest(project)
@@ -116,12 +114,12 @@ def test_gate_leaves_out_marked_tests_unless_told(project, tools):
   assert '--all' not in last_pytest(project)
 
 
-@pytest.mark.parametrize('given', ['', '0'])
+@pytest.mark.parametrize('preset', ['', '0'])
 def test_gate_computes_as_programs_do_and_recorded_bits_without_onednn(
-  given, project, tools
+  preset, project, tools
 ):
   tools(python='record onednn "${TF_ENABLE_ONEDNN_OPTS:-}" "$*"')
-  environment = {'TF_ENABLE_ONEDNN_OPTS': given} if given else {}
+  environment = {'TF_ENABLE_ONEDNN_OPTS': preset} if preset else {}
   project.run('test.sh', **environment)
   switches = {
     words.split()[-1].rpartition('/')[2]: switch
@@ -131,10 +129,10 @@ def test_gate_computes_as_programs_do_and_recorded_bits_without_onednn(
   }
   assert switches['bits'] == '0'
   on = '1' if platform.machine() == 'x86_64' else ''
-  assert switches['tests'] == (given or on)
+  assert switches['tests'] == (preset or on)
 
 
-def test_gate_hands_arguments_to_pytest_with_whole_paths(
+def test_gate_passes_arguments_to_pytest_with_absolute_paths(
   project, tools, tmp_path
 ):
   tools()
@@ -203,7 +201,7 @@ def test_quickstart_stops_at_first_failure(project, tools):
   assert modules(project)[-1] == 'terngrad.bin.mnist_train'
 
 
-def test_quickstart_keeps_what_programs_say(project, tools):
+def test_quickstart_passes_on_the_output_of_programs(project, tools):
   tools(python='echo "error: x" >&2')
   _, _, err = project.run('quickstart.sh')
   assert err == 'error: x\n' * 6

@@ -126,7 +126,7 @@ NAMES = {
 }
 
 
-def test_every_script_is_here():
+def test_every_script_is_tested():
   found = (conftest.ROOT / 'scripts').glob('run_multi_gpus_*.sh')
   names = {path.stem.removeprefix('run_multi_gpus_') for path in found}
   assert names == set(SETTINGS) == set(EVALUATION) == set(NAMES)

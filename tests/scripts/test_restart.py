@@ -54,9 +54,7 @@ def test_equal_processes_get_no_servers(cluster):
 
 
 @pytest.mark.parametrize('code', [0, watchdog.LOST])
-def test_a_killed_process_restarts_all_and_the_end_is_that_of_the_run(
-  equal, code
-):
+def test_a_killed_process_restarts_all_tasks(equal, code):
   # The other may have seen it, or come to its end.
   cluster = equal(f'exit {code}', 'kill -KILL $$')
   status, out, err = cluster.run('--experiment=e', '--restart=2')
@@ -85,7 +83,7 @@ def test_all_are_stopped_before_any_is_started_again(equal):
   assert third == ['ended']
 
 
-def test_restarts_come_to_an_end(equal):
+def test_restarts_are_limited(equal):
   cluster = equal(SURVIVOR, 'kill -KILL $$', later=SURVIVOR)
   status, out, err = cluster.run('--experiment=e', '--restart=1')
   assert (status, err) == (watchdog.LOST, '')
@@ -103,7 +101,7 @@ def test_a_process_that_fails_is_not_restarted(equal):
 
 
 @pytest.mark.parametrize('late', ['task', 'exit code'])
-def test_a_failure_decides_though_a_survivor_ends_before(equal, late):
+def test_a_failure_decides_even_if_another_task_ends_first(equal, late):
   # Until the loss was seen the task stays, or the shell does that waits for it
   # and leaves its exit code.
   cluster = equal(
@@ -137,7 +135,7 @@ def test_a_failure_ends_the_others(equal):
   assert not launcher.runs(int(cluster.project.heard()))
 
 
-def test_what_was_stopped_stays_stopped(equal):
+def test_stopped_tasks_stay_stopped(equal):
   cluster = equal(STAYS, STAYS)
   watcher = cluster.start('--experiment=e', '--restart=5')
   for _ in range(2):

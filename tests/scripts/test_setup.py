@@ -94,7 +94,7 @@ def test_moved_project_makes_environment_again(project, python, tmp_path):
   assert len(installs(project)) == 2
 
 
-def test_gpu_extra_is_kept(project, python):
+def test_gpu_extra_stays_installed(project, python):
   project.run('setup.sh', '--gpu', PYTHON=python())
   assert installs(project)[-1][-1] == '.[dev,gpu]'
   assert project.run('setup.sh') == (0, '', '')
@@ -112,16 +112,16 @@ def test_failed_installation_is_done_again(project, python):
 
 def test_killed_installation_is_done_again(project, python):
   project.run('setup.sh', PYTHON=python())
-  inside = project.root / '.venv' / 'bin' / 'python'
+  interpreter = project.root / '.venv' / 'bin' / 'python'
   file = project.root / 'setup.py'
   before = file.read_text()
   # A changed setup.py; pip kills its parent, setup.sh, half way.
   file.write_text(before + '# changed')
-  shutil.copy(python(pip='kill -KILL $PPID'), inside)
+  shutil.copy(python(pip='kill -KILL $PPID'), interpreter)
   assert project.run('setup.sh')[0] == -signal.SIGKILL
   # Changed back, it looks like what was installed at first.
   file.write_text(before)
-  shutil.copy(python(), inside)
+  shutil.copy(python(), interpreter)
   assert project.run('setup.sh')[0] == 0
   assert len(installs(project)) == 2
   assert project.run('setup.sh') == (0, '', '')

@@ -157,7 +157,7 @@ def cifar10(project, tmp_path):
       run('--seconds=0', str(folder), script='kill_local.sh')
 
 
-def test_server_and_two_workers_start_on_dealt_shards(
+def test_server_and_two_workers_start_on_split_shards(
   project, cifar10, tmp_path
 ):
   status, out, _ = cifar10('--experiment=e', '--', '--grad_bits=1')
@@ -173,14 +173,14 @@ def test_server_and_two_workers_start_on_dealt_shards(
   # The printed commands work as they are.
   for label, expected in (('state:', 'running'), ('stop:', 'stopped worker_1')):
     (line,) = [x for x in out.splitlines() if x.startswith(label)]
-    told = subprocess.run(
+    output = subprocess.run(
       shlex.split(line.removeprefix(label)),
       capture_output=True,
       text=True,
       check=True,
       timeout=60,
     ).stdout
-    assert expected in told
+    assert expected in output
 
 
 def can_unshare():
@@ -194,7 +194,7 @@ def can_unshare():
 
 
 @pytest.mark.skipif(not can_unshare(), reason='no user namespaces, or no ip')
-def test_tasks_have_a_network_of_their_own(project, cifar10):
+def test_tasks_have_a_separate_network(project, cifar10):
   cifar10('--experiment=e')
   for _ in range(3):
     project.heard()
@@ -202,7 +202,7 @@ def test_tasks_have_a_network_of_their_own(project, cifar10):
   assert network != os.readlink('/proc/self/ns/net')
 
 
-def test_common_network_is_told(project, cifar10, tmp_path):
+def test_common_network_is_reported(project, cifar10, tmp_path):
   fake = project.program(tmp_path / 'bin' / 'unshare', 'exit 1')
   path = f'{fake.parent}:{os.environ["PATH"]}'
   status, _, err = cifar10('--experiment=e', PATH=path)
@@ -214,7 +214,7 @@ def test_common_network_is_told(project, cifar10, tmp_path):
   assert network == os.readlink('/proc/self/ns/net')
 
 
-def test_dry_run_deals_and_starts_nothing(project, cifar10, tmp_path):
+def test_dry_run_splits_and_starts_nothing(project, cifar10, tmp_path):
   status, out, err = cifar10('--dry_run')
   assert (status, err, len(out.splitlines())) == (0, '', 3)
   assert not (tmp_path / 'my data' / 'worker_0_of_2').exists()

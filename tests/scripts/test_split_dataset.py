@@ -35,7 +35,7 @@ def split(project, *arguments):
 
 
 @pytest.mark.parametrize('workers', [1, 2, 5, 10])
-def test_parts_are_blocks_and_together_the_set(project, data, workers):
+def test_parts_are_blocks_that_cover_the_set(project, data, workers):
   for index in range(workers):
     status, out, err = split(project, data, workers, index)
     assert (status, err) == (0, '')
@@ -63,12 +63,12 @@ def test_links_of_a_relative_folder_resolve_from_anywhere(
   names = sorted(os.listdir(worker(data, 0, 2)))
   moved = tmp_path / 'elsewhere' / 'moved'
   moved.parent.mkdir()
-  for folder, place in ((data, '/'), (data, tmp_path), (moved, data.parent)):
+  for folder, cwd in ((data, '/'), (data, tmp_path), (moved, data.parent)):
     if folder == moved:
       shutil.move(data, moved)
     found = subprocess.run(
       ['find', '-L', worker(folder, 0, 2), '-type', 'f', '-printf', '%f\n'],
-      cwd=place,
+      cwd=cwd,
       capture_output=True,
       text=True,
       check=True,
@@ -86,7 +86,7 @@ def test_all_makes_every_worker_s_folder(project, data):
   )
 
 
-def test_uneven_split_needs_to_be_asked_for(project, data):
+def test_uneven_split_needs_the_flag(project, data):
   status, out, err = split(project, data, 3, 0)
   assert (status, out) == (2, '')
   assert 'expected: a multiple of 3' in err
@@ -101,7 +101,7 @@ def test_first_workers_get_one_more_of_an_uneven_split(project, data):
   assert parts == [[0, 1, 2], [3, 4, 5], [6, 7], [8, 9]]
 
 
-def test_again_keeps_what_is_right(project, data):
+def test_a_second_call_leaves_correct_folders_unchanged(project, data):
   split(project, data, 2, 1)
   before = os.stat(worker(data, 1, 2))
   (worker(data, 1, 2) / '.record_counts.json').write_text('{}')
@@ -156,7 +156,7 @@ def replace_by_link(folder):
     (replace_by_link, 'expected: a folder'),
   ],
 )
-def test_folder_that_is_not_right_is_refused(project, data, damage, message):
+def test_incorrect_folder_is_refused(project, data, damage, message):
   split(project, data, 2, 0)
   damage(worker(data, 0, 2))
   status, out, err = split(project, '--all', data, 2)
@@ -211,8 +211,8 @@ def test_help_is_printed(project):
   assert out.startswith('usage: scripts/split_dataset.sh')
 
 
-def test_nothing_is_left_where_the_folder_cannot_be_made(project, data):
-  # Without mv the staging folder cannot be moved into place.
+def test_a_failed_split_leaves_nothing(project, data):
+  # Without mv the staging folder cannot be renamed.
   fake = project.program(data.parent / 'bin' / 'mv', 'exit 1')
   path = f'{fake.parent}:{os.environ["PATH"]}'
   status, _, err = project.run(SCRIPT, str(data), '2', '0', PATH=path)

@@ -61,7 +61,7 @@ def test_stop_wakes_a_task_that_was_stopped(cluster):
   assert not any(map(runs, pids.values()))
 
 
-def test_stop_leaves_a_process_that_took_the_number(cluster):
+def test_stop_leaves_a_process_that_reuses_the_pid(cluster):
   pids = cluster.started()
   stranger = subprocess.Popen(['cat'], stdin=subprocess.PIPE)
   file = cluster.workspace / 'e' / 'worker_0.pid'
@@ -80,7 +80,7 @@ def test_stop_leaves_a_process_that_took_the_number(cluster):
 @pytest.mark.parametrize(
   'text', ['', '1', '-1 2 a', '0 0 0', '1 $(touch executed) a', 'a\nb', '1 1 a']
 )
-def test_pid_files_of_others_harm_nobody(cluster, tmp_path, text):
+def test_invalid_pid_files_end_no_process(cluster, tmp_path, text):
   folder = cluster.workspace / 'e'
   folder.mkdir()
   (folder / 'worker_0.pid').write_text(text)
@@ -90,7 +90,7 @@ def test_pid_files_of_others_harm_nobody(cluster, tmp_path, text):
   assert not list(tmp_path.rglob('executed'))
 
 
-def test_stop_ends_what_a_task_started_and_kills_what_stays(cluster):
+def test_stop_ends_child_processes_and_kills_remaining_ones(cluster):
   cluster.worker = cluster.script(
     'worker script', f'trap "" TERM; ({STAYS}) & wait'
   )

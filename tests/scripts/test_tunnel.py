@@ -102,7 +102,7 @@ def test_each_host_gets_the_ports_of_all_others(tunnelled):
   assert not any(map(launcher.runs, pids(cluster)))
 
 
-def test_tasks_meet_at_loopback_addresses_that_nobody_vouches_for(tunnelled):
+def test_tasks_use_loopback_addresses_without_insecure_network(tunnelled):
   cluster = tunnelled('exit 0')
   assert cluster.run('--experiment=e', '--tunnel', '--', '--seed=7')[0] == 0
   hosts = ['127.0.0.1:2222', '127.0.0.1:2224,127.0.0.1:2226']
@@ -122,7 +122,7 @@ def test_without_a_tunnel_these_hosts_are_refused(tunnelled):
   assert cluster.ssh_calls() == []
 
 
-def test_tasks_of_this_machine_need_no_tunnel_of_their_own(tunnelled):
+def test_tasks_of_this_machine_need_no_tunnel(tunnelled):
   hosts = 'PS_HOSTS=(localhost:2222)\nWORKER_HOSTS=(two:2224 two:2226)\n'
   cluster = tunnelled('exit 0', hosts)
   assert cluster.run('--experiment=e', '--tunnel')[0] == 0
@@ -132,7 +132,7 @@ def test_tasks_of_this_machine_need_no_tunnel_of_their_own(tunnelled):
 
 
 @pytest.mark.parametrize('end', ['stop_dist.sh', 'kill_local.sh'])
-def test_tunnels_are_told_and_end_with_the_tasks(tunnelled, end):
+def test_tunnels_are_shown_and_end_with_the_tasks(tunnelled, end):
   cluster = tunnelled(STAYS)
   with cluster.start('--experiment=e', '--tunnel') as watcher:
     tasks = [int(cluster.project.heard()) for _ in range(3)]
@@ -151,7 +151,7 @@ def test_tunnels_are_told_and_end_with_the_tasks(tunnelled, end):
   assert not any(map(launcher.runs, [*tasks, *pids(cluster)]))
 
 
-def test_a_tunnel_that_cannot_be_is_named_and_no_task_starts(tunnelled):
+def test_a_failed_tunnel_is_named_and_no_task_starts(tunnelled):
   cluster = tunnelled('exit 0', HOSTS.replace('three', 'closed'))
   status, out, err = cluster.run('--experiment=e', '--tunnel')
   assert status == 1
@@ -176,7 +176,7 @@ def test_a_check_opens_every_tunnel_and_leaves_none(tunnelled):
   assert cluster.project.calls() == []
 
 
-def test_a_check_names_the_tunnel_that_cannot_be(tunnelled):
+def test_a_check_names_a_failed_tunnel(tunnelled):
   cluster = tunnelled('exit 0', HOSTS.replace('three', 'closed'))
   launcher.give_interpreter(cluster.project)
   status, out, err = cluster.run('--check', '--tunnel')

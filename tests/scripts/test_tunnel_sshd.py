@@ -42,7 +42,7 @@ def addresses(*names):
 
 
 @pytest.fixture
-def stand_ins(cluster, tmp_path):
+def idle_cluster(cluster, tmp_path):
   """A function: a server on a, workers on b and c, that do nothing."""
   with contextlib.ExitStack() as stack:
 
@@ -59,7 +59,7 @@ def stand_ins(cluster, tmp_path):
     yield make
 
 
-def no_server_stays(folder):
+def wait_for_servers(folder):
   """Waits: a server ends by itself, a moment after its client."""
   pids = [pid for host in 'abc' for pid in sshd.servers(folder, host)]
   test_cluster_runs.wait_until(lambda: not any(map(launcher.runs, pids)))
@@ -90,8 +90,8 @@ def test_a_server_and_two_workers_train_through_ssh(
   assert programs.checkpoint_steps(workspace / 'e' / 'worker_0')[-1] == 4
 
 
-def test_a_session_that_ends_is_a_loss(stand_ins):
-  cluster, folder = stand_ins(a='', b='', c='')
+def test_a_session_that_ends_is_a_loss(idle_cluster):
+  cluster, folder = idle_cluster(a='', b='', c='')
   cluster.project.settle(0)
   with cluster.start('--experiment=e', '--tunnel') as watcher:
     try:
@@ -105,11 +105,11 @@ def test_a_session_that_ends_is_a_loss(stand_ins):
   assert 'tunnel to b: ended' in out
   assert watcher.returncode == watchdog.LOST
   assert not any(map(launcher.runs, tasks))
-  no_server_stays(folder)
+  wait_for_servers(folder)
 
 
-def test_a_host_that_forwards_nothing_is_named_and_no_task_starts(stand_ins):
-  cluster, folder = stand_ins(a='', b=NO_FORWARDS, c='')
+def test_a_host_that_forwards_nothing_is_named_and_no_task_starts(idle_cluster):
+  cluster, folder = idle_cluster(a='', b=NO_FORWARDS, c='')
   status, out, err = cluster.run('--experiment=e', '--tunnel')
   assert status == 1
   assert 'tunnel to b: expected: the forwards' in out
@@ -117,11 +117,11 @@ def test_a_host_that_forwards_nothing_is_named_and_no_task_starts(stand_ins):
   assert 'allow forwarding in its sshd (AllowTcpForwarding)' in out
   assert 'a task did not start; stopping the others' in err
   assert cluster.project.calls() == []
-  no_server_stays(folder)
+  wait_for_servers(folder)
 
 
-def test_a_check_names_a_host_that_forwards_nothing(stand_ins):
-  cluster, folder = stand_ins(a='', b=NO_FORWARDS, c='')
+def test_a_check_names_a_host_that_forwards_nothing(idle_cluster):
+  cluster, folder = idle_cluster(a='', b=NO_FORWARDS, c='')
   launcher.give_interpreter(cluster.project)
   status, _, err = cluster.run('--check', '--tunnel')
   assert status == 2
@@ -129,11 +129,11 @@ def test_a_check_names_a_host_that_forwards_nothing(stand_ins):
   assert 'tunnel to b: expected: the forwards' in err
   assert 'remote port forwarding failed' in err
   assert cluster.project.calls() == []
-  no_server_stays(folder)
+  wait_for_servers(folder)
 
 
-def test_a_host_whose_key_is_not_known_is_named_and_none_is_asked(stand_ins):
-  cluster, folder = stand_ins(a='', b='', c='')
+def test_a_host_whose_key_is_not_known_is_named_and_none_is_asked(idle_cluster):
+  cluster, folder = idle_cluster(a='', b='', c='')
   known = folder / 'known_hosts'
   known.write_text(known.read_text().replace('a,b,c', 'a,c'))
   status, _, err = cluster.run('--experiment=e', '--tunnel')

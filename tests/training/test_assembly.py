@@ -33,7 +33,7 @@ def assembled(**options):
   return assembly.assemble(config)
 
 
-def test_steps_exchange_fragments_in_turns():
+def test_steps_exchange_fragments_in_turn():
   run = lenet(local_steps=4, fragments=2, inner_optimizer='adamw')
   codecs = [run.chosen(step, False)[1] for step in range(3)]
   assert codecs[0] == codecs[2] != codecs[1]
@@ -53,7 +53,7 @@ def test_more_fragments_than_layers_are_refused():
     lenet(local_steps=5, fragments=5)
 
 
-def take(run, label, rate):
+def take_step(run, label, rate):
   images = tf.random.stateless_normal([2, 4, 8, 8, 1], [3, 4])
   return run.float_step.take(
     images,
@@ -74,11 +74,11 @@ def test_options_of_the_loss_and_the_update_reach_the_step():
     bn_statistics='per_device',
   )
   # A label that is spread over all classes says nothing.
-  one, other = (take(run, label, 0.0).entropy.numpy() for label in (1, 7))
+  one, other = (take_step(run, label, 0.0).entropy.numpy() for label in (1, 7))
   np.testing.assert_array_equal(one, other)
   first = run.replicas[0]
   before = [v.numpy() for v in first.trainable]
-  take(run, 1, RATE)
+  take_step(run, 1, RATE)
   # Kernels shrink by themselves; the rest of the update has the norm.
   kept = [
     1 - RATE * DECAY if name.endswith('kernel') else 1.0
@@ -96,7 +96,7 @@ def test_options_of_the_loss_and_the_update_reach_the_step():
 
 
 @pytest.mark.slow
-def test_a_step_keeps_the_share_of_moving_statistics_that_was_asked_for():
+def test_moving_statistics_have_the_chosen_decay():
   run = assembled(net='alexnet', image_size=57, batch_norm_decay=0.5)
   images = tf.random.stateless_normal([1, 8, 57, 57, 1], [3, 4])
   means = []
@@ -115,11 +115,11 @@ def test_a_step_keeps_the_share_of_moving_statistics_that_was_asked_for():
   np.testing.assert_allclose(means[2], means[0] * 1.75, rtol=1e-3)
 
 
-def test_kernels_begin_as_was_asked_for_and_biases_as_the_net_says():
-  own, other = lenet(), lenet(initializer='normal:stddev=0.5')
+def test_initializer_changes_kernels_and_not_biases():
+  default, other = lenet(), lenet(initializer='normal:stddev=0.5')
   for name, before, now in zip(
-    own.parameters,
-    own.replicas[0].trainable,
+    default.parameters,
+    default.replicas[0].trainable,
     other.replicas[0].trainable,
     strict=True,
   ):
@@ -131,7 +131,7 @@ def test_kernels_begin_as_was_asked_for_and_biases_as_the_net_says():
       np.testing.assert_array_equal(before.numpy(), now.numpy())
 
 
-def test_a_net_without_batch_norm_has_no_share_to_change():
+def test_batch_norm_decay_without_batch_norm_is_refused():
   with pytest.raises(
     data_errors.DataError,
     match='batch_norm_decay: expected a net with batch normalization, received '
@@ -141,7 +141,7 @@ def test_a_net_without_batch_norm_has_no_share_to_change():
 
 
 @pytest.mark.slow
-def test_nodes_compute_their_share_in_as_many_parts_as_are_asked_for():
+def test_nodes_accumulate_in_the_chosen_number_of_parts():
   def loops(parts):
     run = lenet(gradient_accumulation_steps=parts)
     arguments = (
@@ -161,7 +161,7 @@ def test_nodes_compute_their_share_in_as_many_parts_as_are_asked_for():
   assert loops(2) == loops(1) + 2
 
 
-def test_codes_of_the_first_steps_are_followed_by_the_runs():
+def test_warm_up_codecs_precede_the_codec_of_the_run():
   run = lenet(
     codec='error_feedback+topk:ratio=0.01',
     codec_warm_up='2 -> identity; 5 -> error_feedback+topk:ratio=0.1',
@@ -176,19 +176,19 @@ def test_codes_of_the_first_steps_are_followed_by_the_runs():
 
 
 @pytest.mark.parametrize(
-  ('warm_up', 'remembers'),
+  ('warm_up', 'message'),
   [
-    ('5 -> topk', 'states: none; --codec has: residual;'),
-    ('5 -> dgc', 'states: residual, velocity; --codec has: residual;'),
+    ('5 -> topk', r'--codec \(residual\), received those of .* \(none\)'),
+    ('5 -> dgc', r'\(residual\), received those of .* \(residual, velocity\)'),
   ],
 )
-def test_codes_of_the_first_steps_must_remember_the_same(warm_up, remembers):
-  with pytest.raises(errors.ConfigError, match=remembers):
+def test_warm_up_codecs_must_have_the_same_states(warm_up, message):
+  with pytest.raises(errors.ConfigError, match=message):
     lenet(codec='error_feedback+topk', codec_warm_up=warm_up)
 
 
-def test_arrays_of_other_shapes_are_not_the_same():
-  with pytest.raises(errors.ConfigError, match='or their shapes differ'):
+def test_warm_up_states_of_other_shapes_are_refused():
+  with pytest.raises(errors.ConfigError, match='the same names and shapes'):
     lenet(codec='powersgd:rank=2', codec_warm_up='5 -> powersgd:rank=1')
 
 
@@ -200,7 +200,7 @@ def test_arrays_of_other_shapes_are_not_the_same():
     ('adam', 'polynomial', False),
   ],
 )
-def test_a_longer_run_is_another_only_where_its_rates_are(
+def test_max_steps_matters_only_if_learning_rates_depend_on_it(
   optimizer, decay, depends
 ):
   rates = [
@@ -224,18 +224,18 @@ def test_a_longer_run_is_another_only_where_its_rates_are(
   assert said == ([10, 20] if depends else [None, None])
 
 
-def test_only_where_devices_have_weights_are_shares_asked_for(monkeypatch):
+def test_shares_are_requested_only_with_device_weights(monkeypatch):
   """Contexts of parameter servers deal equal batches and know no other."""
-  asked = []
+  requested = []
 
   def of_equal_workers(config):
-    context = of_this_process(config)
-    context.batches = lambda step: asked.append(step)
+    context = process_context(config)
+    context.batches = lambda step: requested.append(step)
     return context
 
-  of_this_process = assembly.of_this_process
-  monkeypatch.setattr(assembly, 'of_this_process', of_equal_workers)
+  process_context = assembly.process_context
+  monkeypatch.setattr(assembly, 'process_context', of_equal_workers)
   lenet().batches(3)
-  assert asked == [3]
+  assert requested == [3]
   with pytest.raises(TypeError, match='shares'):
     lenet(device_weights=('3', '1')).batches(3)

@@ -38,14 +38,14 @@ def codec_of(*codes):
     (('identity', 'ternary'), r'10,000 as clip_by_stddev\(2\.5\) > ternarize'),
   ],
 )
-def test_what_is_sent_is_said(codes, expected):
+def test_log_lines_say_what_is_sent(codes, expected):
   line, _ = execution.remarks(codec_of(*codes), CPU)
   assert line.startswith('gradients: ')
 
   assert re.search(expected, line), line
 
 
-def test_float_steps_that_are_asked_for_are_not_corrected():
+def test_requested_float_steps_get_no_hint():
   line, _ = execution.remarks(codec_of('identity', 'identity'), CPU, True)
   assert 'are sent, because of --floating_grad_epoch=1 (' in line
 
@@ -54,7 +54,7 @@ def kernels_line(exchange=CPU):
   return execution.remarks(codec_of('ternary', 'ternary'), exchange)[1]
 
 
-def test_kernels_are_named_and_why_they_are_not_used(monkeypatch):
+def test_log_lines_name_kernels_or_why_they_are_not_used(monkeypatch):
   monkeypatch.setattr(onednn, 'is_on', lambda: False)
   monkeypatch.setattr(native, '_load', lambda: (object(), None))
   monkeypatch.setattr(native, 'instruction_set', lambda: 'avx2')
@@ -67,11 +67,11 @@ def test_kernels_are_named_and_why_they_are_not_used(monkeypatch):
   assert kernels_line(gpus) == 'kernels: compiled by XLA'
 
 
-@pytest.mark.parametrize('is_wish', [True, False])
-def test_missing_kernels_are_a_warning_but_not_wished_ones(
-  is_wish, monkeypatch, caplog
+@pytest.mark.parametrize('is_requested', [True, False])
+def test_missing_kernels_are_a_warning_unless_requested(
+  is_requested, monkeypatch, caplog
 ):
-  if is_wish:
+  if is_requested:
     monkeypatch.setenv('TERNGRAD_NATIVE', '0')
   else:
     monkeypatch.setattr(native, '__file__', '/nowhere/__init__.py')
@@ -83,5 +83,5 @@ def test_missing_kernels_are_a_warning_but_not_wished_ones(
   finally:
     native._load.cache_clear()
   (record,) = [r for r in caplog.records if 'Native kernels' in r.message]
-  assert (record.levelname == 'WARNING') != is_wish
-  assert is_wish or 'pip install --force-reinstall' in record.message
+  assert (record.levelname == 'WARNING') != is_requested
+  assert is_requested or 'pip install --force-reinstall' in record.message

@@ -46,17 +46,17 @@ def continued(folder):
 def whole(tmp_path_factory):
   """(folder of a run, what the disk held when it said that it was saved)."""
   with pytest.MonkeyPatch.context() as monkeypatch:
-    place = tmp_path_factory.mktemp('disk')
+    folder = tmp_path_factory.mktemp('disk')
     disk = power_cut.Disk(monkeypatch)
     lefts = []
 
     def report(line):
       if 'saved' in line:
-        lefts.append(disk.after_power_cut(place, place.with_name('left')))
+        lefts.append(disk.after_power_cut(folder, folder.with_name('left')))
 
-    train(place / 'new' / 'run', report)
+    train(folder / 'new' / 'run', report)
   (left,) = lefts
-  return place / 'new' / 'run', left / 'new' / 'run'
+  return folder / 'new' / 'run', left / 'new' / 'run'
 
 
 @pytest.fixture
@@ -65,25 +65,25 @@ def trained(whole, tmp_path):
   return shutil.copytree(whole[0], tmp_path / 'run') / records.FILE_NAME
 
 
-def test_a_run_that_continues_says_that_a_line_was_damaged(trained):
+def test_a_resumed_run_reports_a_damaged_line(trained):
   content = trained.read_bytes()
   trained.write_bytes(b'\xff' + content[1:])
-  (told,) = continued(trained.parent)
-  assert told.endswith(
+  (line,) = continued(trained.parent)
+  assert line.endswith(
     'skipped 1 damaged or incomplete lines, the first is line 1'
   )
 
 
-def test_a_run_that_continues_says_that_its_records_were_cut(trained):
+def test_a_resumed_run_reports_missing_records(trained):
   lines = trained.read_bytes().splitlines(keepends=True)
   trained.write_bytes(b''.join(lines[:1]))
-  (told,) = continued(trained.parent)
-  assert told.endswith(
+  (line,) = continued(trained.parent)
+  assert line.endswith(
     f'ends at step 10; the lines from there to step {LAST} are lost'
   )
 
 
-def test_a_killed_run_leaves_nothing_unfinished_after_the_next(trained):
+def test_a_resumed_run_removes_unfinished_files(trained):
   folder = trained.parent
   (folder / 'model.ckpt-25_temp').mkdir()
   (folder / 'model.ckpt-25_temp' / 'part-00000-of-00001.data').touch()
@@ -94,17 +94,17 @@ def test_a_killed_run_leaves_nothing_unfinished_after_the_next(trained):
   assert gone == {'model.ckpt-25_temp', 'checkpoint.tmp12ab'}
 
 
-def test_a_run_goes_on_after_a_power_cut_where_it_said(whole):
+def test_a_run_resumes_after_a_power_cut_where_it_saved(whole):
   _, left = whole
   assert records.read(left)[-1]['step'] == LAST
   assert continued(left) == []
 
 
-def test_a_run_that_continues_with_other_examples_says_so(tmp_path):
+def test_a_resumed_run_reports_changed_data(tmp_path):
   """The name of the data and of their folder are the same."""
   data, run = tmp_path / 'data', tmp_path / 'run'
   options = {'benchmark_mode': False, 'image_size': 28, 'data_dir': str(data)}
-  told = []
+  reports = []
   for count, steps in ((23, 1), (21, 2)):
     idx = tmp_path / f'idx_{count}'
     mnist_files.write_idx(idx, count)
@@ -116,13 +116,13 @@ def test_a_run_that_continues_with_other_examples_says_so(tmp_path):
     )
     lines = []
     train(run, lines.append, steps, **options)
-    told.append([line for line in lines if line.startswith('data was ')])
-  before, (line,) = told
+    reports.append([line for line in lines if line.startswith('data was ')])
+  before, (line,) = reports
   assert before == []
   assert line.endswith('the run will not end with the same bits')
 
 
-def test_a_run_stops_whose_folder_is_renamed_under_it(tmp_path):
+def test_a_run_stops_if_its_folder_is_renamed(tmp_path):
   folder = tmp_path / 'run'
 
   def report(line):

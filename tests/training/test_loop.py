@@ -31,7 +31,7 @@ def check(probes, entropy=(1.0, 1.0, 1.0, 1.0)):
   loop._check_finite(RUN, 6, result, CODEC)
 
 
-def test_finite_numbers_stop_nothing():
+def test_finite_numbers_do_not_stop_the_run():
   check([[0.0, 8e37]] * 4)
 
 
@@ -57,7 +57,7 @@ def test_a_loss_that_is_not_finite_stops_the_run():
     check([[1.0, 1.0]] * 4, (1.0, 1.0, 1.0, np.nan))
 
 
-def test_records_are_closed_within_a_limit(tmp_path, monkeypatch):
+def test_records_are_closed_within_a_time_limit(tmp_path, monkeypatch):
   """A lost task that TensorFlow waits for must not keep the process alive."""
   limits, seen = [], []
   close = records.Recorder.close
@@ -141,7 +141,7 @@ def test_an_evaluation_without_a_folder_does_not_begin(name):
     evaluation.evaluate(options_lib.build(configs.EvalConfig, **folders), None)
 
 
-def test_a_net_that_fits_nowhere_is_refused(tmp_path):
+def test_a_net_that_does_not_fit_into_memory_is_refused(tmp_path):
   config = options_lib.build(
     configs.TrainConfig,
     net='lenet',

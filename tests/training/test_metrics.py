@@ -95,7 +95,7 @@ def test_names_and_tags_are_those_of_2017():
   }
 
 
-def test_what_is_measured_of_a_step():
+def test_metrics_of_one_step():
   values = measured()
   rate = values.pop('examples_per_sec')
   assert rate == 8 / values.pop('sec_per_batch')
@@ -113,7 +113,7 @@ def test_what_is_measured_of_a_step():
   }
 
 
-def of_step(number):
+def step_result(number):
   """What a step says that has its own loss and accuracy."""
   return types.SimpleNamespace(
     sent=tf.constant([1]),
@@ -128,7 +128,7 @@ def test_loss_and_accuracy_are_means_since_the_epoch_began():
   gauge = meter.Meter(EPOCHS, {})
   found = {}
   for step in range(1, 9):
-    gauge.add(of_step(step))
+    gauge.add(step_result(step))
     found[step] = gauge.values(1, 0.1, 0.0)
   for step, members in {2: (1, 2), 3: (1, 2, 3), 5: (4, 5), 7: (6, 7)}.items():
     losses = [n**2 for n in members]
@@ -138,28 +138,28 @@ def test_loss_and_accuracy_are_means_since_the_epoch_began():
 
 
 @pytest.mark.parametrize('begin', [0, 1, 2, 3, 4])
-def test_means_of_an_epoch_go_on_from_the_record_to_the_same_bits(begin):
+def test_resumed_epoch_means_are_bit_identical(begin):
   whole, last = meter.Meter(EPOCHS, {}), {}
   for step in range(1, 6):
-    whole.add(of_step(step))
+    whole.add(step_result(step))
     values = whole.values(1, 0.1, 0.0)
     if step == begin:
       last = json.loads(json.dumps({'step': step, **values}))
   rest = meter.Meter(EPOCHS, last, begin)
   for step in range(begin + 1, 6):
-    rest.add(of_step(step))
+    rest.add(step_result(step))
   received = rest.values(1, 0.1, 0.0)
   for name in ('epoch_loss', 'accuracy'):
     assert received[name] == values[name]
 
 
-def test_means_of_an_epoch_without_a_record_begin_where_the_run_does():
+def test_epoch_means_without_a_record_start_with_the_run():
   gauge = meter.Meter(EPOCHS, {'step': 3, 'epoch_loss': 50.0}, 4)
-  gauge.add(of_step(5))
+  gauge.add(step_result(5))
   assert gauge.values(1, 0.1, 0.0)['epoch_loss'] == 25.0
 
 
-def test_what_a_run_does_not_have_is_not_measured():
+def test_metrics_that_a_run_lacks_are_left_out():
   scaled = measured(scaling=(tf.Variable(8.0), tf.Variable(0.0)))
   assert scaled.keys() - measured().keys() == {'loss_scale'}
   assert scaled['loss_scale'] == 8.0
@@ -188,7 +188,7 @@ def test_log_lines_are_those_of_2017():
   ('without', 'late'),
   [((), 'staleness 0.67, at most 3; '), (('staleness',), '')],
 )
-def test_a_chief_that_does_not_wait_says_what_came_late(without, late):
+def test_an_asynchronous_chief_logs_stale_gradients(without, late):
   line = server_tasks.chief_line(
     2, 9, VALUES | LATE, batches=2.0, without=without
   )

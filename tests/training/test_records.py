@@ -26,14 +26,14 @@ def steps_in(folder):
   return [record['step'] for record in records.read(folder)]
 
 
-def test_a_continued_run_holds_no_step_twice(tmp_path):
+def test_a_resumed_run_records_no_step_twice(tmp_path):
   write(tmp_path, [10, 20, 30])
   recorder = write(tmp_path, [25, 35], step=20)
   assert recorder.last == {'step': 20, 'loss': 0.05}
   assert steps_in(tmp_path) == [10, 20, 25, 35]
 
 
-def test_a_torn_last_line_is_dropped(tmp_path):
+def test_an_incomplete_last_line_is_dropped(tmp_path):
   write(tmp_path, [10, 20])
   path = tmp_path / records.FILE_NAME
   path.write_text(path.read_text() + '{"step": 30, "lo')
@@ -74,7 +74,7 @@ def histogram_events(folder):
   ],
   ids=['normal', 'constant', 'empty', 'integers'],
 )
-def test_histograms_are_those_of_tensorboard(values, tmp_path):
+def test_histograms_equal_those_of_tensorboard(values, tmp_path):
   for name in ('ours', 'theirs'):
     (tmp_path / name).mkdir()
   recorder = records.Recorder(tmp_path / 'ours')
@@ -99,7 +99,7 @@ def test_histograms_are_those_of_tensorboard(values, tmp_path):
   assert counted[:, 2].sum() == values.size
 
 
-def test_histogram_leaves_out_what_is_not_finite():
+def test_histograms_skip_values_that_are_not_finite():
   counted = records.buckets(tf.constant([1.0, np.nan, 3.0, np.inf, 2.0]))
   assert counted[:, 2].sum() == 3
   assert (counted[0, 0], counted[-1, 1]) == (1, 3)
@@ -111,7 +111,7 @@ def largest_memory():
   return 1024 * int(re.search(r'VmHWM:\s+(\d+) kB', status)[1])
 
 
-def test_histogram_of_a_large_layer_takes_a_few_bytes_an_element(tmp_path):
+def test_histogram_of_a_large_layer_takes_a_few_bytes_per_element(tmp_path):
   """With 240 bytes an element no VGG fits in 24 GB."""
   tensor = tf.random.normal([1 << 23])
   # Forget the largest memory so far.
@@ -125,13 +125,13 @@ def test_histogram_of_a_large_layer_takes_a_few_bytes_an_element(tmp_path):
 
 def flipped_bits(content):
   """All that one wrong bit makes of some bytes."""
-  for place in range(8 * len(content)):
+  for position in range(8 * len(content)):
     wrong = bytearray(content)
-    wrong[place // 8] ^= 1 << place % 8
+    wrong[position // 8] ^= 1 << position % 8
     yield bytes(wrong)
 
 
-def test_no_wrong_bit_changes_a_record(tmp_path):
+def test_a_flipped_bit_never_changes_a_record(tmp_path):
   write(tmp_path, [10, 20, 30])
   path = tmp_path / records.FILE_NAME
   content, right = path.read_bytes(), records.read(tmp_path)
@@ -141,37 +141,37 @@ def test_no_wrong_bit_changes_a_record(tmp_path):
   assert len(records.read(tmp_path)) == 2
 
 
-def test_lines_of_before_there_were_checksums_are_read(tmp_path):
+def test_lines_without_checksums_are_read(tmp_path):
   path = tmp_path / records.FILE_NAME
   path.write_text('{"step": 10, "loss": 0.5}\n{"step": 20, "loss": null}\n')
   recorder = write(tmp_path, [30], step=20)
-  assert recorder.cut == []
+  assert recorder.remarks == []
   assert steps_in(tmp_path) == [10, 20, 30]
 
 
 @pytest.mark.parametrize(
   'line', [b'\xff', b'[' * 100_000, b'7', b'{"step": "10"}', b'']
 )
-def test_a_strange_line_is_left_out_and_told(tmp_path, line, caplog):
+def test_a_damaged_line_is_skipped_and_reported(tmp_path, line, caplog):
   write(tmp_path, [10, 20])
   path = tmp_path / records.FILE_NAME
   path.write_bytes(line + b'\n' + path.read_bytes())
   assert steps_in(tmp_path) == [10, 20]
-  (told,) = write(tmp_path, [], step=20).cut
+  (remark,) = write(tmp_path, [], step=20).remarks
   assert (
-    told
+    remark
     == f'{path}: skipped 1 damaged or incomplete lines, the first is line 1'
   )
-  assert write(tmp_path, [], step=20).cut == []
+  assert write(tmp_path, [], step=20).remarks == []
 
 
-def test_dropped_lines_are_told(tmp_path):
+def test_dropped_lines_are_reported(tmp_path):
   write(tmp_path, [10, 20, 30])
-  (told,) = write(tmp_path, [], step=10).cut
-  assert told.endswith('dropped 2 lines of steps after 10')
+  (remark,) = write(tmp_path, [], step=10).remarks
+  assert remark.endswith('dropped 2 lines of steps after 10')
 
 
-def test_what_was_synced_is_there_after_a_power_cut(tmp_path, monkeypatch):
+def test_synced_records_survive_a_power_cut(tmp_path, monkeypatch):
   disk = power_cut.Disk(monkeypatch)
   work = tmp_path / 'work'
   work.mkdir()
@@ -196,14 +196,14 @@ try:
     recorder.histograms(step, {'a': tf.range(100.0)})
     recorder.flush()
 except OSError as error:
-  print('told:', error.strerror)
+  print('caught:', error.strerror)
 """
 
 
-def test_events_that_cannot_be_written_are_an_error_of_files(tmp_path):
+def test_a_failed_write_of_events_raises_os_error(tmp_path):
   done = forked.run(None, LIMITED, tmp_path)
   assert done.returncode == 0, done.stderr
-  assert done.stdout == 'told: Input/output error\n'
+  assert done.stdout == 'caught: Input/output error\n'
 
 
 def remove(folder):
@@ -225,18 +225,16 @@ def remove_file(folder):
   (folder / records.FILE_NAME).unlink()
 
 
-def become_file(folder):
+def replace_by_file(folder):
   remove(folder)
   folder.touch()
 
 
 @pytest.mark.parametrize(
-  'change', [remove, rename, replace, remove_file, become_file]
+  'change', [remove, rename, replace, remove_file, replace_by_file]
 )
 @pytest.mark.parametrize('call', ['scalars', 'sync'])
-def test_what_is_written_where_nobody_finds_it_is_an_error(
-  tmp_path, change, call
-):
+def test_a_removed_or_renamed_file_is_an_error(tmp_path, change, call):
   folder = tmp_path / 'run'
   folder.mkdir()
   recorder = records.Recorder(folder)
@@ -251,7 +249,7 @@ def test_what_is_written_where_nobody_finds_it_is_an_error(
   assert f'received {received}: ' in message and '\n' not in message
 
 
-def test_a_folder_that_is_reached_by_a_link_may_be_moved(tmp_path):
+def test_a_folder_behind_a_symbolic_link_may_move(tmp_path):
   (tmp_path / 'disk').mkdir()
   (tmp_path / 'run').symlink_to('disk')
   recorder = records.Recorder(tmp_path / 'run')

@@ -33,7 +33,7 @@ def config_of(num_gpus, **options):
   return config
 
 
-def stepped(run):
+def take_step(run):
   """What a step with the first batch leads to."""
   images, labels = next(run.batches(0))
   result = run.coded_step.take(
@@ -51,7 +51,7 @@ def stepped(run):
 
 class TestDivide:
   @pytest.mark.parametrize('seed', range(20))
-  def test_shares_are_whole_and_closer_than_one_to_their_part(self, seed):
+  def test_shares_are_integers_less_than_one_from_exact(self, seed):
     draw = np.random.default_rng(seed)
     weights = draw.uniform(0.1, 1, draw.integers(1, 9))
     # So many that nobody needs a share of more than its part.
@@ -61,24 +61,24 @@ class TestDivide:
     exact = batch_size * weights / weights.sum()
     assert np.all(np.abs(np.array(found) - exact) < 1)
 
-  def test_nobody_gets_nothing(self):
+  def test_every_worker_gets_an_example(self):
     assert shares.divide(5, [1000, 1, 1, 0.001]) == (2, 1, 1, 1)
     assert shares.divide(3, [1, 1000, 1]) == (1, 1, 1)
 
 
-def test_uneven_parts_take_the_step_of_equal_ones():
-  apart, together = (
+def test_unequal_shares_take_the_same_step_as_one_device():
+  unequal, single = (
     assembly.assemble(config_of(num_gpus, **weights))
     for num_gpus, weights in [
       (3, {'device_weights': ('1', '0.5', '0.1')}),
       (1, {}),
     ]
   )
-  assert apart.shares == (10, 5, 1)
-  images, labels = next(apart.batches(0))
+  assert unequal.shares == (10, 5, 1)
+  images, labels = next(unequal.batches(0))
   assert [len(part) for part in images] == [10, 5, 1]
-  np.testing.assert_array_equal(labels.values, next(together.batches(0))[1][0])
-  (ours, parameters), (others, (expected,)) = map(stepped, (apart, together))
+  np.testing.assert_array_equal(labels.values, next(single.batches(0))[1][0])
+  (ours, parameters), (others, (expected,)) = map(take_step, (unequal, single))
   np.testing.assert_allclose(
     ours.entropy.numpy().mean(), others.entropy.numpy(), rtol=1e-6
   )
@@ -92,9 +92,9 @@ def test_uneven_parts_take_the_step_of_equal_ones():
       np.testing.assert_allclose(here, value, atol=1e-6)
 
 
-def test_equal_weights_end_at_the_bits_of_none():
+def test_equal_weights_are_bit_identical_to_no_weights():
   one, other = (
-    stepped(assembly.assemble(config_of(2, grad_bits=1, **weights)))
+    take_step(assembly.assemble(config_of(2, grad_bits=1, **weights)))
     for weights in ({}, {'device_weights': ('0.5', '0.5')})
   )
   for parameters in zip(*one[1], *other[1], strict=True):
@@ -102,13 +102,13 @@ def test_equal_weights_end_at_the_bits_of_none():
       np.testing.assert_array_equal(parameters[0], value)
 
 
-def test_nodes_of_a_device_share_its_part():
+def test_nodes_of_a_device_divide_its_share():
   config = config_of(
     2, num_nodes=4, grad_bits=1, device_weights=('3', '1'), codec='ternary'
   )
   run = assembly.assemble(config)
   assert run.shares == (6, 2, 6, 2)
-  result, (one, other) = stepped(run)
+  result, (one, other) = take_step(run)
   assert np.isfinite(result.entropy.numpy()).all()
   for here, there in zip(one, other, strict=True):
     np.testing.assert_array_equal(here, there)
@@ -155,7 +155,7 @@ def test_a_device_that_is_four_times_slower_gets_a_quarter(monkeypatch):
   assert run.layout.may_change['device_weights'] == '13,3'
 
 
-def test_speeds_are_those_of_whole_passes_of_all_devices():
+def test_every_device_gets_a_measured_speed():
   run_of = {}
 
   def keep(training, codec):
@@ -163,7 +163,7 @@ def test_speeds_are_those_of_whole_passes_of_all_devices():
     return steps.TrainStep(training, codec)
 
   config = config_of(2)
-  context = assembly.of_this_process(config)
+  context = assembly.process_context(config)
   context.make_step = keep
   assembly.assemble(config, context)
   found = device_speeds.weights(run_of['training'], [4, 8, 8, 1])
@@ -172,7 +172,7 @@ def test_speeds_are_those_of_whole_passes_of_all_devices():
   assert min(found) >= 0.05
 
 
-def test_named_devices_stand_in_for_numbers():
+def test_device_names_replace_the_number_of_devices():
   run = assembly.assemble(config_of(1, devices=('cpu:1', 'cpu:0')))
   assert run.exchange.devices == ('/CPU:1', '/CPU:0')
   assert len(run.replicas) == 2
@@ -199,12 +199,12 @@ def test_named_devices_stand_in_for_numbers():
     ),
   ],
 )
-def test_what_cannot_be_divided_is_refused(options, match):
+def test_invalid_device_weights_are_refused(options, match):
   with pytest.raises(errors.ConfigError, match=match):
     config_of(2, **options)
 
 
 @pytest.mark.parametrize('name', ['cpu:7', 'tpu:0'])
-def test_devices_that_are_not_there_are_refused(name):
+def test_missing_devices_are_refused(name):
   with pytest.raises(errors.ConfigError, match='devices: expected'):
     assembly.assemble(config_of(1, devices=(name,)))
