@@ -76,13 +76,13 @@ def find(data_dir: str | os.PathLike[str], split: str) -> Files:
     )
   classes = find_classes(data_dir)
   by_name = {name: label for label, name in classes.items()}
-  strange = [path.name for path in folders if path.name not in by_name]
-  if strange:
+  unknown = [path.name for path in folders if path.name not in by_name]
+  if unknown:
     raise errors.DataError(
       f'{folder}: expected folders of the classes of {_origin(data_dir)}, '
       f'{errors.listed(sorted(by_name))}; received '
       f'{errors.listed(path.name for path in folders)}. Not among them: '
-      f'{errors.listed(strange)}. Rename or move these, or list all classes in '
+      f'{errors.listed(unknown)}. Rename or move these, or list all classes in '
       f'{labels.FILE_NAME}.'
     )
   paths: list[pathlib.Path] = []

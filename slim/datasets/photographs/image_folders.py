@@ -92,7 +92,7 @@ def check_name(folder: pathlib.Path, name: str) -> None:
     slim.errors.DataError: the name is not UTF-8, has a line end or a control
       character, or ends with a space. The message says which.
   """
-  trouble = label_lines.why_no_line(name)
+  trouble = label_lines.find_problem(name)
   if trouble:
     raise errors.DataError(
       f'{folder}: expected folders whose names can be lines of '

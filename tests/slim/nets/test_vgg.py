@@ -73,7 +73,9 @@ def test_kernels_begin_as_xavier(build):
 
 
 @pytest.mark.parametrize(('image_size', 'places'), [(224, 1), (300, 3)])
-def test_tf_slim_s_sees_larger_images_at_several_places(image_size, places):
+def test_tf_slim_s_averages_logits_over_positions_of_larger_images(
+  image_size, places
+):
   model = outlines.outline(
     vgg.build_slim, name='vgg_a', num_classes=3, image_size=image_size
   )

@@ -61,7 +61,7 @@ def test_training_is_a_crop_perhaps_mirrored_and_standardized(kind):
 
 
 @pytest.mark.statistical
-def test_every_place_and_mirroring_comes_as_often():
+def test_every_position_and_mirroring_is_equally_frequent():
   # One bright pixel says where the crop begins, 0 to 2, and its mirror image.
   image = np.zeros([32, 32, 3], np.uint8)
   image[16, 10] = 255
@@ -101,7 +101,7 @@ def test_brightness_and_contrast_stay_in_their_ranges():
 
 
 @pytest.mark.parametrize('kind', KINDS)
-def test_a_result_depends_on_its_own_image_and_seed_only(kind):
+def test_a_result_depends_only_on_its_image_and_seed(kind):
   train = KINDS[kind].train
   whole = train(IMAGES, seeds(6), 24)
   np.testing.assert_array_equal(

@@ -119,7 +119,7 @@ def test_fast_mode_has_neither_hue_nor_contrast():
 
 
 @pytest.mark.parametrize('number', range(4))
-def test_all_ways_of_resizing_are_tensorflow_s(number):
+def test_all_resizing_methods_are_tensorflow_s(number):
   pixels = tf.constant(places(30, 40))
   resized = inception._resize_by(tf.constant(number), pixels, 16)
   method = ('bilinear', 'nearest', 'bicubic', 'area')[number]

@@ -122,7 +122,7 @@ def test_training_on_the_scaled_size_itself_is_a_plain_crop():
 
 
 @pytest.mark.statistical
-def test_places_and_mirroring_are_uniform():
+def test_positions_and_mirroring_are_uniform():
   result = train(scaled.image_input(mean=0, std=1), places(256, 256), 224)
   mirrored = result[:, 0, 0, 1] > result[:, 0, -1, 1]
   # A binomial's standard deviation is sqrt(n) / 2.

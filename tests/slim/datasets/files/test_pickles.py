@@ -50,7 +50,7 @@ def test_strings_of_python_2_become_bytes():
     lambda path: Calls(np.load, str(path)),
   ],
 )
-def test_nothing_that_a_pickle_names_is_run(tmp_path, call):
+def test_no_function_that_a_pickle_names_is_called(tmp_path, call):
   path = tmp_path / 'evil.npy'
   content = pickle.dumps({b'data': call(path)})
   with pytest.raises(errors.DataError, match='received "the name .*None of'):
@@ -128,7 +128,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize('name', HOSTILE)
-def test_few_bytes_take_neither_time_nor_memory(name):
+def test_small_files_take_neither_much_time_nor_memory(name):
   with bounded.memory(200 << 20), bounded.seconds(5):
     with pytest.raises(errors.DataError, match='expected a pickle of lists'):
       pickles.load(HOSTILE[name], 'here')
