@@ -122,10 +122,10 @@ def _shift_labels(
     for label, name in info.labels.items()
     if label >= offset
   }
-  shown = dataclasses.replace(
+  shifted = dataclasses.replace(
     info, num_classes=info.num_classes - offset, labels=names
   )
-  return shown, batches.map(shift)
+  return shifted, batches.map(shift)
 
 
 def _seeds(positions: tf.Tensor, options: ReadOptions) -> tf.Tensor:

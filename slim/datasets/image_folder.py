@@ -120,10 +120,10 @@ def open_split(
       caller requests.
   """
   files = find(data_dir, split)
-  least = max(files.classes) + 1
-  if num_classes is not None and num_classes < least:
+  needed = max(files.classes) + 1
+  if num_classes is not None and num_classes < needed:
     raise errors.DataError(
-      f'num_classes: expected at least {least}, the classes of '
+      f'num_classes: expected at least {needed}, the classes of '
       f'{_origin(data_dir)}; received {num_classes}. Leave it out.'
     )
 
@@ -133,7 +133,7 @@ def open_split(
 
   return sources.ExampleSource(
     len(files.paths),
-    num_classes or least,
+    num_classes or needed,
     files.classes,
     functools.partial(sources.from_python, read),
   )

@@ -92,7 +92,7 @@ def find(
   names = labels.read(data_dir, first_label=dataset.first_label)
   return Shards(
     files=files,
-    num_examples=_whole_count(data_dir, split, files),
+    num_examples=_total_count(data_dir, split, files),
     num_classes=_num_classes(dataset, data_dir, names, num_classes),
     labels=names,
   )
@@ -212,7 +212,7 @@ def _num_classes(
   )
 
 
-def _whole_count(
+def _total_count(
   data_dir: str | os.PathLike[str],
   split: str,
   files: tuple[records.RecordFile, ...],

@@ -103,10 +103,10 @@ def open_database(path: str | os.PathLike[str]) -> Database:
   with _lock:
     database = _opened.get(real_path)
     if database is None:
-      used = package(kind)
+      module = package(kind)
       try:
-        database = _OPENERS[kind](used, pathlib.Path(real_path))
-      except used.Error as error:
+        database = _OPENERS[kind](module, pathlib.Path(real_path))
+      except module.Error as error:
         raise _unreadable(real_path, received=f'"{error}"') from error
       if not database.count:
         raise errors.DataError(

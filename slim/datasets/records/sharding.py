@@ -189,11 +189,11 @@ def _check_size(plan: Plan, split: OutputSplit) -> None:
 def _check_names(plan: Plan) -> None:
   for name in plan.class_names:
     # Names from other sources may end with spaces, which do no harm.
-    trouble = label_lines.find_problem(name.rstrip(' '))
-    if trouble:
+    problem = label_lines.find_problem(name.rstrip(' '))
+    if problem:
       raise errors.DataError(
         f'{plan.source}: expected class names that can be lines of labels.txt; '
-        f'received {name!r}: {trouble}. Change the name in the source.'
+        f'received {name!r}: {problem}. Change the name in the source.'
       )
 
 

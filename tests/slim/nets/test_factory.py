@@ -226,8 +226,8 @@ def test_weight_decay_and_seed_reach_the_net():
 
 def test_weight_decay_defaults_to_the_net_s():
   model = factory.build('cifar10_alexnet', num_classes=3)
-  own = model.get_layer('fc3').kernel.regularizer.l2
-  assert float(own) == pytest.approx(0.004 / 2)
+  decay = model.get_layer('fc3').kernel.regularizer.l2
+  assert float(decay) == pytest.approx(0.004 / 2)
 
 
 def test_unknown_net_is_refused_by_name():

@@ -76,12 +76,12 @@ def test_a_unit_adds_its_input_and_is_rectified():
     if layer.name.endswith(('_conv1', '_conv2')):
       layer.kernel.assign(np.zeros(layer.kernel.shape))
   names = ['conv1_act', 'block1_unit_3_act', 'block2_unit_1_act']
-  inside = keras.Model(
+  inner_outputs = keras.Model(
     model.input,
     [model.get_layer(name).output for name in names]
     + [model.get_layer('block2_unit_1_shortcut_bn').output],
   )
   images = np.random.default_rng(0).normal(size=(2, 8, 8, 3))
-  first, third, changed, shortcut = inside(images.astype(np.float32))
+  first, third, changed, shortcut = inner_outputs(images.astype(np.float32))
   np.testing.assert_array_equal(first, third)
   np.testing.assert_array_equal(changed, np.maximum(shortcut, 0))

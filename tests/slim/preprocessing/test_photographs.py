@@ -96,8 +96,8 @@ def test_resizing_is_tensorflow_s_for_every_size_and_type(shape):
   # To 16x16: windows of more than 512 pixels stay uint8.
   pixels = tf.constant(photograph_files.pixels(*shape))
   expected = tf.image.resize(pixels, [16, 16])
-  for given in (pixels, tf.cast(pixels, tf.float32)):
-    resized = photographs.resize(given, 16)
+  for source in (pixels, tf.cast(pixels, tf.float32)):
+    resized = photographs.resize(source, 16)
     assert resized.dtype == tf.float32
     np.testing.assert_array_equal(resized, expected)
 

@@ -45,9 +45,9 @@ def test_members_are_read_at_their_offsets(tmp_path):
   one, tar = archives.index(path)
   assert (one.name, one.read()) == ('folder/one', b'first' * 300)
   assert tar.read() == inner
-  (within,) = archives.index_within(tar)
-  assert (within.name, within.read()) == ('x/y', b'within')
-  assert within.path == str(path)
+  (nested,) = archives.index_within(tar)
+  assert (nested.name, nested.read()) == ('x/y', b'within')
+  assert nested.path == str(path)
 
 
 @pytest.mark.parametrize('name', HOSTILE)

@@ -72,18 +72,18 @@ def test_lmdb_in_one_file_is_read(tmp_path):
 
 def test_several_processes_read_an_lmdb(tmp_path):
   write_lmdb(tmp_path / 'db')
-  kept = databases.open_database(tmp_path / 'db')
+  database = databases.open_database(tmp_path / 'db')
   assert run_other_process(tmp_path / 'db') == f'{len(KEYS)}\n'
-  assert kept.count == len(KEYS)
+  assert database.count == len(KEYS)
 
 
 def test_second_process_is_advised_to_use_copies_or_lmdb(tmp_path):
   write_leveldb(tmp_path / 'db')
-  kept = databases.open_database(tmp_path / 'db')
+  database = databases.open_database(tmp_path / 'db')
   said = run_other_process(tmp_path / 'db')
   assert 'expected a LevelDB that no other process has open' in said
   assert 'a copy of the folder, or make an LMDB' in said
-  assert kept.count == len(KEYS)
+  assert database.count == len(KEYS)
 
 
 OPEN = """

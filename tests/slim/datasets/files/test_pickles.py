@@ -115,8 +115,8 @@ HOSTILE = {
   + nested(40, b'K\x01', b'\x86\x95' + bytes(8))[2:]
   + b'Ns.',
   'type': b'\x80\x02cnumpy\ndtype\n' + lists_filled_later(40)[2:] + b'\x85R.',
-  'place': b'Nr\xff\xff\xff\x07.',
-  'places': b'\x80\x02(' + b']r\xff\xff\x1f\x00' * 3 + b'l.',
+  'memo index': b'Nr\xff\xff\xff\x07.',
+  'memo indices': b'\x80\x02(' + b']r\xff\xff\x1f\x00' * 3 + b'l.',
   'string': b'T\xff\xff\xff\x7fa.',
   'bytes': b'\x80\x04\x8e' + struct.pack('<Q', 1 << 40) + b'a.',
   'frame': b'\x80\x04\x95' + struct.pack('<Q', 1 << 62) + b'N.',

@@ -31,10 +31,10 @@ def write(folder, content):
 
 def changed(*keys, to):
   content = copy.deepcopy(GOOD)
-  place = content
+  node = content
   for key in keys[:-1]:
-    place = place[key]
-  place[keys[-1]] = to
+    node = node[key]
+  node[keys[-1]] = to
   return content
 
 

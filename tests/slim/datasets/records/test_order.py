@@ -87,10 +87,10 @@ def test_references_resolve_to_the_records_of_the_shuffled_stream(
 ):
   stream = order.shuffled_references(files, seed=3, start=5, window=window)
   # Past the end of an epoch, and kept while later windows are read.
-  kept = list(stream.take(2 * TOTAL))
+  references = list(stream.take(2 * TOTAL))
   pairs = [
     (int(position), reference.serialized().numpy())
-    for position, reference in kept
+    for position, reference in references
   ]
   assert pairs == take(files, 2 * TOTAL, start=5, window=window)
 

@@ -37,9 +37,9 @@ def test_kernels_are_drawn_with_the_next_seeds_in_their_order():
 
 
 def test_variables_other_than_kernels_stay():
-  for own, other in zip(net().weights, drawn('he').weights, strict=True):
-    if 'kernel' not in own.name:
-      np.testing.assert_array_equal(own.numpy(), other.numpy())
+  for original, other in zip(net().weights, drawn('he').weights, strict=True):
+    if 'kernel' not in original.name:
+      np.testing.assert_array_equal(original.numpy(), other.numpy())
 
 
 @pytest.mark.parametrize(
