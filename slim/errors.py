@@ -7,7 +7,7 @@ import difflib
 from collections import abc
 from typing import Any
 
-_MOST_LISTED = 20  # names in a message
+_MAX_LISTED = 20  # names in a message
 
 
 class DataError(ValueError):
@@ -18,17 +18,19 @@ class UnknownNameError(DataError):
   """A name that is not in the table of choices."""
 
 
-def refusal(place: Any, expected: str, received: Any, remedy: str) -> DataError:
+def refusal(
+  subject: Any, expected: str, received: Any, remedy: str
+) -> DataError:
   """Returns an error with expected value, received value and remedy.
 
   Args:
-    place: the object that cannot be used: a file, a folder, a flag.
+    subject: the object that cannot be used: a file, a folder, a flag.
     expected: what is valid.
     received: what was found.
     remedy: what to do, a sentence.
   """
   return DataError(
-    f'{place}: expected {expected}; received {received}. {remedy}'
+    f'{subject}: expected {expected}; received {received}. {remedy}'
   )
 
 
@@ -71,6 +73,6 @@ def did_you_mean(
 def listed(names: abc.Iterable[str]) -> str:
   """Lists the first 20 names for a message: 'ape, bee and 3 more'."""
   known = list(names)
-  shown = ', '.join(known[:_MOST_LISTED])
-  more = len(known) - _MOST_LISTED
+  shown = ', '.join(known[:_MAX_LISTED])
+  more = len(known) - _MAX_LISTED
   return f'{shown} and {more} more' if more > 0 else shown

@@ -75,8 +75,8 @@ def make(
     if parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
   }
   options = read(f'{kind} {name}', items, known, numbers)
-  given = {key: value for key, value in otherwise.items() if key in known}
-  return maker(**given | options)
+  defaults = {key: value for key, value in otherwise.items() if key in known}
+  return maker(**defaults | options)
 
 
 def read(

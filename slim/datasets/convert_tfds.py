@@ -26,7 +26,7 @@ from slim.datasets.small_images import convert_arrays
 if TYPE_CHECKING:
   import tensorflow_datasets as tfds
 
-_TOGETHER = 256
+_EXAMPLES_PER_CALL = 256
 
 
 class Source(NamedTuple):
@@ -93,11 +93,12 @@ def find(name: str, data_dir: str) -> Source:
     builder.download_and_prepare()
   # It raises errors of many classes, including network and registry errors.
   except Exception as error:
-    said = str(error).strip().splitlines()
+    lines = str(error).strip().splitlines()
     raise errors.DataError(
       f'{catalog.TFDS}{name}: expected a data set of tensorflow-datasets; '
-      f'received "{said[0] if said else type(error).__name__}". Check the name '
-      'and the network, or pass --source_dir, a folder where it is prepared.'
+      f'received "{lines[0] if lines else type(error).__name__}". Check the '
+      'name and the network, or pass --source_dir, a folder where the data set '
+      'is prepared.'
     ) from error
   features = builder.info.features
   keys = [
@@ -132,13 +133,13 @@ def plan(
     dataset=name,
     class_names=(image_folders.BACKGROUND, *source.class_names),
     splits=tuple(
-      sharding.numbered(split, names[split], splits[split].num_examples)
+      sharding.make_split(split, names[split], splits[split].num_examples)
       for split in known
     ),
-    encode=lambda places: _encode(source, places),
+    encode=lambda indices: _encode(source, indices),
     source=f'tensorflow-datasets, {source.builder.info.full_name}',
     identity=_identity(source),
-    together=_TOGETHER,
+    items_per_call=_EXAMPLES_PER_CALL,
   )
 
 
@@ -154,14 +155,14 @@ def _identity(source: Source) -> str:
 
 
 def _encode(
-  source: Source, places: abc.Sequence[sharding.Place]
+  source: Source, indices: abc.Sequence[sharding.ExampleIndex]
 ) -> abc.Iterator[bytes | shard_writer.Unreadable]:
   """Yields the records of consecutive examples of a split."""
   import tensorflow_datasets as tfds
 
-  split, first = places[0]
+  split, first = indices[0]
   wanted = tfds.core.ReadInstruction(
-    split, from_=first, to=first + len(places), unit='abs'
+    split, from_=first, to=first + len(indices), unit='abs'
   )
   examples = source.builder.as_dataset(
     split=wanted,
@@ -170,15 +171,15 @@ def _encode(
     read_config=tfds.ReadConfig(interleave_cycle_length=1),
     decoders={source.image: tfds.decode.SkipDecoding()},
   )
-  for place, example in zip(places, tfds.as_numpy(examples), strict=True):
-    yield _record(source, place, example)
+  for index, example in zip(indices, tfds.as_numpy(examples), strict=True):
+    yield _record(source, index, example)
 
 
 def _record(
-  source: Source, place: sharding.Place, example: abc.Mapping[str, Any]
+  source: Source, index: sharding.ExampleIndex, example: abc.Mapping[str, Any]
 ) -> bytes | shard_writer.Unreadable:
   label = int(np.asarray(example[source.label]))
-  name = f'{place.split}_{place.number}'
+  name = f'{index.split}_{index.number}'
   if not 0 <= label < len(source.class_names):
     return shard_writer.Unreadable(name, f'label {label} is not a class')
   try:

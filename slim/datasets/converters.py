@@ -42,68 +42,70 @@ class ConversionRequest(NamedTuple):
   validation_images: int
 
 
-def convert(name: str, order: ConversionRequest) -> sharding.Report:
+def convert(name: str, conversion: ConversionRequest) -> sharding.Report:
   """Converts a data set.
 
   Args:
     name: a key of `catalog.CONVERTERS`, or 'tfds:' and the name of a
       tensorflow-datasets data set.
-    order: what to convert, and how.
+    conversion: what to convert, and how.
 
   Raises:
     slim.errors.UnknownNameError: the data set is unknown or has no converter.
     slim.errors.DataError: the data cannot be used.
   """
   if name.startswith(catalog.TFDS):
-    return of_tfds(name, order)
+    return convert_from_tfds(name, conversion)
   found = errors.lookup(catalog.CONVERTERS, name, 'data set')
   converter = pkgutil.resolve_name(found)
   if isinstance(converter, types.ModuleType):
     # A module with `FACTS` and `SOURCES`.
     return convert_arrays.convert(
-      pathlib.Path(order.dataset_dir),
+      pathlib.Path(conversion.dataset_dir),
       converter,
-      order.source,
-      order.request,
-      order.layout,
-      order.options,
+      conversion.source,
+      conversion.request,
+      conversion.layout,
+      conversion.options,
     )
-  return converter(order)
+  return converter(conversion)
 
 
-def of_tfds(name: str, order: ConversionRequest) -> sharding.Report:
+def convert_from_tfds(
+  name: str, conversion: ConversionRequest
+) -> sharding.Report:
   """Converts an image classification data set of tensorflow-datasets.
 
   Args:
     name: 'tfds:' and the name of the data set.
-    order: what to convert, and how.
+    conversion: what to convert, and how.
 
   Raises:
     slim.errors.DataError: as `convert_tfds.convert`.
   """
-  errors.lookup({'auto': 0, 'tfds': 0}, order.source, f'source of {name}')
+  errors.lookup({'auto': 0, 'tfds': 0}, conversion.source, f'source of {name}')
   return convert_tfds.convert(
-    pathlib.Path(order.dataset_dir),
+    pathlib.Path(conversion.dataset_dir),
     name,
-    order.request.source_dir or '',
-    order.layout,
-    order.options,
+    conversion.request.source_dir or '',
+    conversion.layout,
+    conversion.options,
   )
 
 
-def flowers(order: ConversionRequest) -> sharding.Report:
+def flowers(conversion: ConversionRequest) -> sharding.Report:
   """Converts the flower photos.
 
   Raises:
     slim.errors.DataError: as `photographs.convert_flowers.convert`.
   """
-  errors.lookup({'auto': 0}, order.source, 'source of flowers')
-  source_dir = order.request.source_dir
+  errors.lookup({'auto': 0}, conversion.source, 'source of flowers')
+  source_dir = conversion.request.source_dir
   return convert_flowers.convert(
-    pathlib.Path(order.dataset_dir),
+    pathlib.Path(conversion.dataset_dir),
     pathlib.Path(source_dir) if source_dir else None,
-    order.validation_images,
-    order.layout,
-    order.options,
-    downloads.Client(verify=order.request.verify_checksums),
+    conversion.validation_images,
+    conversion.layout,
+    conversion.options,
+    downloads.Client(verify=conversion.request.verify_checksums),
   )

@@ -35,7 +35,7 @@ def load(
   name: str,
   data_dir: str | os.PathLike[str],
   split: str,
-  delivery: ReadOptions,
+  options: ReadOptions,
   num_classes: int | None = None,
 ) -> tuple[tf.data.Dataset, SplitInfo]:
   """Opens a split of a data set.
@@ -53,7 +53,7 @@ def load(
     name: name of a data set, as `catalog.find` takes it.
     data_dir: the folder of the data set.
     split: one of the data set's splits.
-    delivery: read options.
+    options: read options.
     num_classes: number of classes, for folders that do not state it. None
       takes the number from the folder, or else from the catalog.
 
@@ -67,33 +67,33 @@ def load(
     slim.errors.DataError: there are no files, or a file is damaged.
     ValueError: a number is out of its range.
   """
-  delivery.check()
+  options.check()
   dataset = catalog.find(name)
   if dataset.splits:
     errors.lookup(dict.fromkeys(dataset.splits), split, f'split of {name}')
   chosen = preprocessing.get(
-    delivery.preprocessing
-    or preprocessing.name_for(dataset.preprocessing, delivery.net)
+    options.preprocessing
+    or preprocessing.name_for(dataset.preprocessing, options.net)
   )
   # Images of equal size are preprocessed in batches.
   size = dataset.image_size if isinstance(chosen, contract.Batched) else None
   if dataset.storage == 'records':
     found = shards.find(dataset, data_dir, split, num_classes)
-    stream = streams.of_records(found, dataset, delivery, as_strings=bool(size))
+    stream = streams.open_shards(found, dataset, options, as_strings=bool(size))
   else:
     source = _SOURCES[dataset.storage](data_dir, split, num_classes)
-    stream = streams.of_source(source, dataset, delivery)
-  stream, delivery = streams.only_rows(stream, delivery)
+    stream = streams.open_source(source, dataset, options)
+  stream, options = streams.select_rows(stream, options)
   if size and isinstance(chosen, contract.Batched):
     shape = (size, size, dataset.channels)
-    batches = _small(stream, shape, delivery, chosen)
+    batches = _small_batches(stream, shape, options, chosen)
   else:
-    batches = _photographs(stream, delivery, contract.single(chosen))
-  info, batches = _shifted(stream.split, batches, delivery.labels_offset)
+    batches = _photograph_batches(stream, options, contract.single(chosen))
+  info, batches = _shift_labels(stream.split, batches, options.labels_offset)
   return batches.prefetch(tf.data.AUTOTUNE), info
 
 
-def _shifted(
+def _shift_labels(
   info: SplitInfo, batches: tf.data.Dataset, offset: int
 ) -> tuple[SplitInfo, tf.data.Dataset]:
   """Subtracts `offset` from the labels and drops the first `offset` classes."""
@@ -122,52 +122,52 @@ def _shifted(
     for label, name in info.labels.items()
     if label >= offset
   }
-  shown = dataclasses.replace(
+  shifted = dataclasses.replace(
     info, num_classes=info.num_classes - offset, labels=names
   )
-  return shown, batches.map(shift)
+  return shifted, batches.map(shift)
 
 
-def _seeds(positions: tf.Tensor, delivery: ReadOptions) -> tf.Tensor:
+def _seeds(positions: tf.Tensor, options: ReadOptions) -> tf.Tensor:
   """Returns seeds int64 [..., 2] of positions int64 [...].
 
   No position repeats, so each visit of an example has a different seed, and
   no two workers share a seed.
   """
-  own = positions * delivery.num_workers + delivery.worker
-  key = tf.constant(delivery.seed, tf.int64)
-  return tf.stack([tf.fill(tf.shape(own), key), own], axis=-1)
+  ids = positions * options.num_workers + options.worker
+  key = tf.constant(options.seed, tf.int64)
+  return tf.stack([tf.fill(tf.shape(ids), key), ids], axis=-1)
 
 
-def _small(
+def _small_batches(
   stream: streams.Stream,
   shape: tuple[int, int, int],
-  delivery: ReadOptions,
+  options: ReadOptions,
   chosen: contract.Batched,
 ) -> tf.data.Dataset:
   """Decodes and preprocesses images of equal size in batches."""
-  act = chosen.train if delivery.training else chosen.evaluate
+  act = chosen.train if options.training else chosen.evaluate
   classes = stream.split.num_classes
 
   def decode(
     positions: tf.Tensor, serialized: tf.Tensor
   ) -> tuple[tf.Tensor, tf.Tensor]:
     images, labels = examples.decode_png(serialized, shape, classes)
-    seeds = _seeds(positions, delivery)
-    return act(images, seeds, delivery.image_size), labels
+    seeds = _seeds(positions, options)
+    return act(images, seeds, options.image_size), labels
 
-  return stream.elements.batch(delivery.batch_size).map(
+  return stream.elements.batch(options.batch_size).map(
     decode, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True
   )
 
 
-def _photographs(
+def _photograph_batches(
   stream: streams.Stream,
-  delivery: ReadOptions,
+  options: ReadOptions,
   chosen: contract.Single,
 ) -> tf.data.Dataset:
   """Decodes and preprocesses photographs one at a time, then batches them."""
-  stages = chosen.train if delivery.training else chosen.evaluate
+  stages = chosen.train if options.training else chosen.evaluate
 
   def decode(
     position: tf.Tensor, element: Any
@@ -180,8 +180,8 @@ def _photographs(
       boxes=stored.boxes,
       channels=stream.split.channels,
     )
-    seed = _seeds(position, delivery)
-    image, numbers = stages.each(photograph, seed, delivery.image_size)
+    seed = _seeds(position, options)
+    image, numbers = stages.each(photograph, seed, options.image_size)
     return image, numbers, stored.label
 
   def finish(
@@ -192,9 +192,9 @@ def _photographs(
 
   decoded = stream.elements.map(
     decode,
-    num_parallel_calls=delivery.threads or os.cpu_count() or 1,
+    num_parallel_calls=options.threads or os.cpu_count() or 1,
     deterministic=True,
   )
-  return decoded.batch(delivery.batch_size).map(
+  return decoded.batch(options.batch_size).map(
     finish, num_parallel_calls=1, deterministic=True
   )

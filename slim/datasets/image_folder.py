@@ -76,13 +76,13 @@ def find(data_dir: str | os.PathLike[str], split: str) -> Files:
     )
   classes = find_classes(data_dir)
   by_name = {name: label for label, name in classes.items()}
-  strange = [path.name for path in folders if path.name not in by_name]
-  if strange:
+  unknown = [path.name for path in folders if path.name not in by_name]
+  if unknown:
     raise errors.DataError(
       f'{folder}: expected folders of the classes of {_origin(data_dir)}, '
       f'{errors.listed(sorted(by_name))}; received '
       f'{errors.listed(path.name for path in folders)}. Not among them: '
-      f'{errors.listed(strange)}. Rename or move these, or list all classes in '
+      f'{errors.listed(unknown)}. Rename or move these, or list all classes in '
       f'{labels.FILE_NAME}.'
     )
   paths: list[pathlib.Path] = []
@@ -120,10 +120,10 @@ def open_split(
       caller requests.
   """
   files = find(data_dir, split)
-  least = max(files.classes) + 1
-  if num_classes is not None and num_classes < least:
+  needed = max(files.classes) + 1
+  if num_classes is not None and num_classes < needed:
     raise errors.DataError(
-      f'num_classes: expected at least {least}, the classes of '
+      f'num_classes: expected at least {needed}, the classes of '
       f'{_origin(data_dir)}; received {num_classes}. Leave it out.'
     )
 
@@ -133,7 +133,7 @@ def open_split(
 
   return sources.ExampleSource(
     len(files.paths),
-    num_classes or least,
+    num_classes or needed,
     files.classes,
     functools.partial(sources.from_python, read),
   )

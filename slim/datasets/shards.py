@@ -23,7 +23,7 @@ class Shards(NamedTuple):
   """The files of a split and their description.
 
   Attributes:
-    files: the files in the folder, sorted by name; `order.part_of_files`
+    files: the files in the folder, sorted by name; `order.partition_files`
       partitions them among workers.
     num_examples: number in the whole set. A worker's folder holds fewer.
     num_classes: number of logits; labels are below it.
@@ -87,18 +87,18 @@ def find(
     )
   listed = manifest.read(data_dir)
   if listed:
-    return _listed(listed, dataset, data_dir, split, paths, num_classes)
+    return _find_listed(listed, dataset, data_dir, split, paths, num_classes)
   files = counts.count(paths)
   names = labels.read(data_dir, first_label=dataset.first_label)
   return Shards(
     files=files,
-    num_examples=_whole_count(data_dir, split, files),
+    num_examples=_total_count(data_dir, split, files),
     num_classes=_num_classes(dataset, data_dir, names, num_classes),
     labels=names,
   )
 
 
-def _listed(
+def _find_listed(
   listed: manifest.Manifest,
   dataset: catalog.Dataset,
   data_dir: str | os.PathLike[str],
@@ -108,7 +108,7 @@ def _listed(
 ) -> Shards:
   """Returns the shards as shards.json lists them; checks their sizes."""
   folder = os.fspath(data_dir)
-  if _is_own(listed, dataset):
+  if _is_from_build_image_data(listed, dataset):
     logging.warning(
       '%s: written by build_image_data, and read as %s because it has as many '
       'classes (%d with the background): %s',
@@ -154,7 +154,9 @@ def _listed(
   )
 
 
-def _is_own(listed: manifest.Manifest, dataset: catalog.Dataset) -> bool:
+def _is_from_build_image_data(
+  listed: manifest.Manifest, dataset: catalog.Dataset
+) -> bool:
   """Returns whether build_image_data wrote a known set of photographs.
 
   The scripts of 2017 converted the flowers with build_image_data.
@@ -195,10 +197,10 @@ def _num_classes(
   dataset: catalog.Dataset,
   data_dir: str | os.PathLike[str],
   names: dict[int, str] | None,
-  asked: int | None,
+  requested: int | None,
 ) -> int:
-  if asked is not None:
-    return asked
+  if requested is not None:
+    return requested
   if names:
     return max(names) + 1
   if dataset.num_classes:
@@ -210,19 +212,19 @@ def _num_classes(
   )
 
 
-def _whole_count(
+def _total_count(
   data_dir: str | os.PathLike[str],
   split: str,
   files: tuple[records.RecordFile, ...],
 ) -> int:
   """Returns the size of the whole set, also for a worker's folder."""
-  own = sum(file.count for file in files)
+  count = sum(file.count for file in files)
   if not is_workers(data_dir):
-    return own
-  wholes = {pathlib.Path(file.path).resolve().parent for file in files}
-  if len(wholes) != 1:
-    return own
-  return sum(f.count for f in counts.count(records.find(wholes.pop(), split)))
+    return count
+  folders = {pathlib.Path(file.path).resolve().parent for file in files}
+  if len(folders) != 1:
+    return count
+  return sum(f.count for f in counts.count(records.find(folders.pop(), split)))
 
 
 def is_workers(data_dir: str | os.PathLike[str]) -> bool:

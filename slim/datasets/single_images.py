@@ -56,10 +56,10 @@ def load(path: str | os.PathLike[str], target: Target) -> tf.Tensor:
       or preprocessing.name_for(dataset.preprocessing, target.net)
     )
   )
-  nothing_drawn = tf.zeros([2], tf.int64)
+  unused_seed = tf.zeros([2], tf.int64)
   try:
     photograph = _photograph(path, dataset)
-    return chosen.evaluate.one(photograph, nothing_drawn, target.image_size)
+    return chosen.evaluate.one(photograph, unused_seed, target.image_size)
   except tf.errors.OpError as error:
     raise errors.DataError(
       f'{path}: expected an image; received "{error.message}". Give an image '

@@ -30,10 +30,10 @@ class Stream(NamedTuple):
   read: Callable[[Any], examples.Stored]
 
 
-def of_records(
+def open_shards(
   found: shards.Shards,
   dataset: catalog.Dataset,
-  delivery: read_options.ReadOptions,
+  options: read_options.ReadOptions,
   *,
   as_strings: bool,
 ) -> Stream:
@@ -42,12 +42,12 @@ def of_records(
   Args:
     found: the shards.
     dataset: the data set that the shards belong to.
-    delivery: which records to stream, and in which order.
+    options: which records to stream, and in which order.
     as_strings: True streams serialized examples, string [], which is faster
       for small examples. False may stream references, which saves copies.
   """
-  files = order.part_of_files(
-    found.files, delivery.worker, delivery.num_workers
+  files = order.partition_files(
+    found.files, options.worker, options.num_workers
   )
   count = sum(file.count for file in files)
   split = read_options.SplitInfo(
@@ -58,15 +58,15 @@ def of_records(
     labels=found.labels,
     digest=found.digest,
   )
-  if not delivery.training:
-    return Stream(split, order.in_file_order(files), examples.parse)
+  if not options.training:
+    return Stream(split, order.read_sequentially(files), examples.parse)
   shuffled = order.shuffled if as_strings else order.shuffled_references
   elements = shuffled(
     files,
-    seed=delivery.seed,
-    start=delivery.start,
+    seed=options.seed,
+    start=options.start,
     # A window larger than the split would make the order depend on its size.
-    window=min(delivery.shuffle_buffer, count),
+    window=min(options.shuffle_buffer, count),
   )
   read = examples.parse if as_strings else _parse_reference
   return Stream(split, elements, read)
@@ -76,14 +76,14 @@ def _parse_reference(reference: order.Reference) -> examples.Stored:
   return examples.parse(reference.serialized())
 
 
-def of_source(
+def open_source(
   source: sources.ExampleSource,
   dataset: catalog.Dataset,
-  delivery: read_options.ReadOptions,
+  options: read_options.ReadOptions,
 ) -> Stream:
   """Streams the indices of the examples of a source, int64 []."""
-  begin, end = order.part_of(
-    source.count, delivery.worker, delivery.num_workers
+  begin, end = order.partition(
+    source.count, options.worker, options.num_workers
   )
   split = read_options.SplitInfo(
     num_examples=source.count,
@@ -92,37 +92,37 @@ def of_source(
     channels=dataset.channels,
     labels=source.labels,
   )
-  if not delivery.training:
+  if not options.training:
     elements = tf.data.Dataset.range(begin, end).enumerate()
     return Stream(split, elements, source.read)
   elements = order.shuffled_indices(
-    end - begin, seed=delivery.seed, start=delivery.start
+    end - begin, seed=options.seed, start=options.start
   ).map(lambda position, index: (position, begin + index))
   return Stream(split, elements, source.read)
 
 
-def only_rows(
-  stream: Stream, delivery: read_options.ReadOptions
+def select_rows(
+  stream: Stream, options: read_options.ReadOptions
 ) -> tuple[Stream, read_options.ReadOptions]:
-  """Keeps only the rows `delivery.rows` of each batch.
+  """Keeps only the rows `options.rows` of each batch.
 
   Args:
     stream: the examples.
-    delivery: read options. If `rows` is None, nothing is removed.
+    options: read options. If `rows` is None, nothing is removed.
 
   Returns:
     The remaining stream, and the read options with the batch size of these
     rows.
   """
-  if delivery.rows is None:
-    return stream, delivery
-  begin, end = delivery.rows
+  if options.rows is None:
+    return stream, options
+  begin, end = options.rows
 
   def wanted(position: tf.Tensor, _: Any) -> tf.Tensor:
-    row = (position - delivery.start) % delivery.batch_size
+    row = (position - options.start) % options.batch_size
     return (row >= begin) & (row < end)
 
   return (
     stream._replace(elements=stream.elements.filter(wanted)),
-    dataclasses.replace(delivery, batch_size=end - begin, rows=None),
+    dataclasses.replace(options, batch_size=end - begin, rows=None),
   )

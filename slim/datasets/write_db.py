@@ -29,10 +29,10 @@ from slim.datasets.records import progress
 from slim.datasets.records import records
 from slim.datasets.records import shard_writer
 
-_COMMIT_TOGETHER = 1000  # records
+_RECORDS_PER_COMMIT = 1000  # records
 # The address space of the map; the file grows only with its content.
 _LMDB_MAP_BYTES = 2**40
-_MOST_LABELS = 10**6
+_MAX_LABELS = 10**6
 
 
 # Begins an atomic batch of writes: a context manager of an object with `put`.
@@ -82,15 +82,15 @@ def images_of(
       names all files that are not images.
   """
   if dataset.storage == 'folder':
-    return _of_folder(data_dir, split, skip_corrupt)
+    return _folder_images(data_dir, split, skip_corrupt)
   found = shards.find(dataset, data_dir, split)
-  stream = order.in_file_order(found.files).map(
+  stream = order.read_sequentially(found.files).map(
     lambda position, serialized: examples.parse(serialized)
   )
   return Images(sum(f.count for f in found.files), found.labels, stream)
 
 
-def _of_folder(
+def _folder_images(
   data_dir: str | os.PathLike[str], split: str, skip_corrupt: bool
 ) -> Images:
   files = image_folder.find(data_dir, split)
@@ -98,19 +98,19 @@ def _of_folder(
   if skipped and (not skip_corrupt or len(skipped) == len(files.paths)):
     source = os.fspath(pathlib.Path(data_dir) / split)
     raise shard_writer.refusal(source, list(skipped.values()))
-  kept = [i for i in range(len(files.paths)) if i not in skipped]
+  readable = [i for i in range(len(files.paths)) if i not in skipped]
 
   def read(index: int) -> tuple[bytes, bytes, tuple[int, int], int]:
     image = image_files.read(files.paths[index], image_contents.to_stored)
     return image.content, b'', (-1, -1), files.labels[index]
 
-  stream = tf.data.Dataset.from_tensor_slices(kept).map(
+  stream = tf.data.Dataset.from_tensor_slices(readable).map(
     functools.partial(sources.from_python, read),
     num_parallel_calls=tf.data.AUTOTUNE,
     deterministic=True,
   )
-  said = tuple(map(str, skipped.values()))
-  return Images(len(kept), files.classes, stream, said)
+  reasons = tuple(map(str, skipped.values()))
+  return Images(len(readable), files.classes, stream, reasons)
 
 
 def of_classes(
@@ -175,11 +175,11 @@ def _renumbered(
     seen: tf.Tensor, stored: examples.Stored
   ) -> tuple[tf.Tensor, tuple[tf.Tensor, examples.Stored]]:
     is_wanted = stored.label >= 0
-    place = tf.maximum(stored.label, 0)
+    index = tf.maximum(stored.label, 0)
     if most:
-      is_wanted &= seen[place] < most
-    own = tf.one_hot(place, len(chosen), dtype=tf.int64)
-    seen += own * tf.cast(is_wanted, tf.int64)
+      is_wanted &= seen[index] < most
+    one_hot = tf.one_hot(index, len(chosen), dtype=tf.int64)
+    seen += one_hot * tf.cast(is_wanted, tf.int64)
     return seen, (is_wanted, stored)
 
   return (
@@ -200,7 +200,7 @@ def _label_of(labels: dict[int, str], name: str) -> int:
     found = [label for label, text in labels.items() if word_of(text) == name]
     if len(found) == 1:
       return found[0]
-  if name.isascii() and name.isdigit() and int(name) < _MOST_LABELS:
+  if name.isascii() and name.isdigit() and int(name) < _MAX_LABELS:
     return int(name)
   known = ', '.join(list(labels.values())[:10]) or 'which have no names here'
   raise errors.DataError(
@@ -312,9 +312,9 @@ def _fill(
   # A failure of the database is reported below the bar, not on its line.
   with _records(images, shuffle_seed) as bar, opened as begin:
     records_left = iter(bar)
-    while together := list(itertools.islice(records_left, _COMMIT_TOGETHER)):
+    while chunk := list(itertools.islice(records_left, _RECORDS_PER_COMMIT)):
       with begin() as batch:
-        for number, record in together:
+        for number, record in chunk:
           batch.put(b'%08d' % number, record)
 
 

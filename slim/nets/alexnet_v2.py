@@ -56,7 +56,7 @@ def build(
     .then(make.conv, 'conv4', 384, 3)
     .then(make.conv, 'conv5', 256, 3)
     .then(layers.max_pool, 'pool5', 3, 2, 'valid')
-    .then(make.conv_of_all, 'fc6', 4096, 5, **begin)
+    .then(make.conv_full, 'fc6', 4096, 5, **begin)
     .then(make.dropout, 'dropout6', dropout_keep_prob)
     .then(make.conv, 'fc7', 4096, 1, **begin)
     .then(make.dropout, 'dropout7', dropout_keep_prob)

@@ -157,7 +157,9 @@ NETS: dict[str, Net] = {
   ),
   **{
     f'cifar_resnet_{depth}': Net(
-      functools.partial(small_resnet.build, small_resnet.of_cifar(depth)),
+      functools.partial(
+        small_resnet.build, small_resnet.cifar_architecture(depth)
+      ),
       32,
       weight_decay=0.0001,
       preprocessing='cifarnet',
@@ -228,16 +230,18 @@ def of(text: str) -> Net:
   if not items:
     return net
   parameters = inspect.signature(net.build).parameters
-  own = {k: v for k, v in parameters.items() if k not in _EVERY_NETS}
+  net_options = {
+    k: v for k, v in parameters.items() if k not in _COMMON_PARAMETERS
+  }
   try:
-    options = spelling.read(f'net {name}', items, own)
+    options = spelling.read(f'net {name}', items, net_options)
   except ValueError as error:
     raise errors.DataError(str(error)) from error
   return net._replace(build=functools.partial(net.build, **options))
 
 
 # Parameters of `Net.build` that every net has.
-_EVERY_NETS = (
+_COMMON_PARAMETERS = (
   'num_classes',
   'image_size',
   'channels',

@@ -55,7 +55,7 @@ def build(
     .then(make.conv, 'conv4', 1024, 3)
     .then(make.conv, 'conv5', 1024, 3)
     .then(layers.max_pool, 'pool5', 2, 2, 'valid')
-    .then(make.conv_of_all, 'fc6', 3072, 6, **hidden)
+    .then(make.conv_full, 'fc6', 3072, 6, **hidden)
     .then(make.dropout, 'dropout6', dropout_keep_prob)
     .then(make.conv, 'fc7', 4096, 1, **hidden)
     .then(make.dropout, 'dropout7', dropout_keep_prob)

@@ -26,7 +26,7 @@ BATCH_NORM = layers.BatchNorm(decay=0.9, epsilon=1e-5, scale=True)
 CIFAR_DEPTHS = (20, 32, 56)
 
 
-class Plan(NamedTuple):
+class Architecture(NamedTuple):
   """The architecture of one of these nets.
 
   Attributes:
@@ -45,14 +45,14 @@ class Plan(NamedTuple):
   normalized_shortcuts: bool
 
 
-EIGHTEEN = Plan(
+EIGHTEEN = Architecture(
   'small_resnet_18', 2, (64, 128, 256, 512), layers.normal(0.01), False
 )
 
 
-def of_cifar(depth: int) -> Plan:
+def cifar_architecture(depth: int) -> Architecture:
   """Returns the plan of the net for CIFAR-10 with `depth` = 6 n + 2 layers."""
-  return Plan(
+  return Architecture(
     f'cifar_resnet_{depth}',
     (depth - 2) // 6,
     (16, 32, 64),
@@ -62,7 +62,7 @@ def of_cifar(depth: int) -> Plan:
 
 
 def build(
-  plan: Plan,
+  architecture: Architecture,
   num_classes: int,
   *,
   image_size: int = 32,
@@ -78,7 +78,7 @@ def build(
   855,770 for 56.
 
   Args:
-    plan: `EIGHTEEN` or from `of_cifar`.
+    architecture: `EIGHTEEN` or from `cifar_architecture`.
     num_classes: number of logits, >= 1.
     image_size: height and width of the input in pixels, >= 1.
     channels: channels of the input, >= 1.
@@ -93,22 +93,22 @@ def build(
   """
   del dropout_keep_prob
   make = layers.Layers(
-    layers.Style(plan.initializer, weight_decay, BATCH_NORM), seed
+    layers.Style(architecture.initializer, weight_decay, BATCH_NORM), seed
   )
   images = keras.Input((image_size, image_size, channels), name='images')
-  x = make.conv(images, 'conv1', plan.widths[0], 3)
-  for block, width in enumerate(plan.widths, start=1):
-    for i in range(1, plan.units + 1):
+  x = make.conv(images, 'conv1', architecture.widths[0], 3)
+  for block, width in enumerate(architecture.widths, start=1):
+    for i in range(1, architecture.units + 1):
       strides = 2 if block > 1 and i == 1 else 1
-      x = _unit(make, plan, x, f'block{block}_unit_{i}', width, strides)
+      x = _unit(make, architecture, x, f'block{block}_unit_{i}', width, strides)
   x = keras.layers.GlobalAveragePooling2D(name='pool')(x)
   logits = make.logits(x, num_classes)
-  return keras.Model(images, logits, name=plan.name)
+  return keras.Model(images, logits, name=architecture.name)
 
 
 def _unit(
   make: layers.Layers,
-  plan: Plan,
+  architecture: Architecture,
   x: keras.KerasTensor,
   name: str,
   width: int,
@@ -118,7 +118,7 @@ def _unit(
   shortcut = x
   if strides > 1 or x.shape[-1] != width:
     changes: dict[str, Any] = (
-      {} if plan.normalized_shortcuts else {'batch_norm': None}
+      {} if architecture.normalized_shortcuts else {'batch_norm': None}
     )
     shortcut = make.conv(
       *(x, f'{name}_shortcut', width, 1),

@@ -92,7 +92,7 @@ def build_slim(
   x = (
     layers.Chain(_convolutions(make, images, name))
     # For images below 224 pixels, the input here is smaller than 7 x 7.
-    .then(make.conv_of_all, 'fc6', 4096, 7)
+    .then(make.conv_full, 'fc6', 4096, 7)
     .then(make.dropout, 'dropout6', dropout_keep_prob)
     .then(make.conv, 'fc7', 4096, 1)
     .then(make.dropout, 'dropout7', dropout_keep_prob)

@@ -85,9 +85,9 @@ def _saturation_and_hue(
   chroma = tf.minimum(chroma * saturation, tf.maximum(value, 0.0))
   planes = []
   for offset in (5.0, 3.0, 1.0):
-    place = sixths + offset
+    position = sixths + offset
     # floormod calls the C library for each number, which is five times slower.
-    place -= 6.0 * tf.floor(place * (1.0 / 6.0))
-    share = tf.clip_by_value(tf.minimum(place, 4.0 - place), 0.0, 1.0)
+    position -= 6.0 * tf.floor(position * (1.0 / 6.0))
+    share = tf.clip_by_value(tf.minimum(position, 4.0 - position), 0.0, 1.0)
     planes.append(value - chroma * share)
   return planes

@@ -83,10 +83,12 @@ def single(chosen: Batched | Single) -> Single:
   """Converts a preprocessing of batches to one of photographs."""
   if isinstance(chosen, Single):
     return chosen
-  return Single(_whole(chosen.train), _whole(chosen.evaluate))
+  return Single(_wrap_batched(chosen.train), _wrap_batched(chosen.evaluate))
 
 
-def _whole(act: Callable[[tf.Tensor, tf.Tensor, int], tf.Tensor]) -> Stages:
+def _wrap_batched(
+  act: Callable[[tf.Tensor, tf.Tensor, int], tf.Tensor],
+) -> Stages:
   """Applies a preprocessing of batches to a whole photograph."""
 
   def each(

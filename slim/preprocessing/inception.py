@@ -95,12 +95,12 @@ def _window(photograph: photographs.Photograph, seed: tf.Tensor) -> tf.Tensor:
 def _resize_by(
   thread: tf.Tensor, pixels: tf.Tensor, image_size: int
 ) -> tf.Tensor:
-  def by(method: str) -> tf.Tensor:
+  def resize(method: str) -> tf.Tensor:
     resized = tf.image.resize(pixels, [image_size, image_size], method)
     return tf.cast(resized, tf.float32)
 
   return tf.switch_case(
-    thread, [functools.partial(by, method) for method in _METHODS]
+    thread, [functools.partial(resize, method) for method in _METHODS]
   )
 
 

@@ -98,8 +98,8 @@ def of_encoded(
     return tf.io.decode_image(encoded, channels, expand_animations=False)
 
   def undecoded() -> tuple[tf.Tensor, tf.Tensor]:
-    nothing = tf.zeros([0, 0, channels], tf.uint8)
-    return nothing, tf.io.extract_jpeg_shape(encoded)[:2]
+    no_pixels = tf.zeros([0, 0, channels], tf.uint8)
+    return no_pixels, tf.io.extract_jpeg_shape(encoded)[:2]
 
   def decoded() -> tuple[tf.Tensor, tf.Tensor]:
     pixels = tf.cond(is_raw, raw_pixels, other_pixels)

@@ -23,7 +23,7 @@ _CHANNELS = 3
 _IMAGENET_MEAN = (123.68, 116.78, 103.94)
 # Maximum ratio of the sides that evaluation resizes: a strip of 1 x 1,000,000
 # pixels, scaled to 256 x 256,000,000, would take 786 GB.
-_MOST_ASPECT = 16
+_MAX_ASPECT = 16
 
 
 class Scaling(NamedTuple):
@@ -122,7 +122,7 @@ def _evaluate(
   del seed
   _check(image_size, scaling.side)
   step = _source_size(scaling, photograph) / float(scaling.side)
-  window = _evaluated(scaling, photograph.size)
+  window = _evaluation_window(scaling, photograph.size)
   size = tf.cast(tf.cast(window[2:], tf.float32) / step, tf.int32)
   size = tf.maximum(size, image_size)
   resized = tf.image.resize(photograph.crop(window), size)
@@ -131,7 +131,7 @@ def _evaluate(
   return _normalised(scaling, square, image_size)
 
 
-def _evaluated(scaling: Scaling, size: tf.Tensor) -> tf.Tensor:
+def _evaluation_window(scaling: Scaling, size: tf.Tensor) -> tf.Tensor:
   """Returns the window that evaluation resizes: y, x, height, width; int32 [4].
 
   It is the whole image, or the middle of a long strip. Both ends of a strip
@@ -139,7 +139,7 @@ def _evaluated(scaling: Scaling, size: tf.Tensor) -> tf.Tensor:
   """
   if not scaling.keeps_aspect:
     return tf.concat([[0, 0], size], 0)
-  excess = tf.maximum(size - _MOST_ASPECT * tf.reduce_min(size), 0)
+  excess = tf.maximum(size - _MAX_ASPECT * tf.reduce_min(size), 0)
   corner = excess // 2
   return tf.concat([corner, size - 2 * corner], 0)
 

@@ -16,7 +16,7 @@ def test_unknown_name_lists_the_known_and_suggests_the_nearest():
     errors.lookup({'lenet': 1, 'alexnet': 2}, 'lenett', 'net')
 
 
-def test_unknown_name_like_nothing_gets_no_suggestion():
+def test_unknown_name_without_a_near_one_gets_no_suggestion():
   with pytest.raises(errors.UnknownNameError) as caught:
     errors.lookup({'lenet': 1}, 'xyz', 'net')
   assert 'did you mean' not in str(caught.value)

@@ -95,7 +95,7 @@ def received(config, expected):
   return {name: said[name] for name in expected}
 
 
-def test_there_are_five():
+def test_there_are_five_recipes():
   assert len(SCRIPTS) == 5
 
 
@@ -195,7 +195,7 @@ def test_nets_are_trained_from_scratch_as_in_2016(script, expected, tmp_path):
   assert received(config, expected) == expected
 
 
-def test_further_flags_reach_every_training(tmp_path):
+def test_extra_flags_reach_every_training(tmp_path):
   words = ('--grad_bits=1', '--max_number_of_steps=7', '--num_clones=2')
   for config in trained(
     'finetune_resnet_v1_50_on_flowers', *words, folder=tmp_path
@@ -205,7 +205,7 @@ def test_further_flags_reach_every_training(tmp_path):
 
 
 @pytest.mark.parametrize('script', SCRIPTS, ids=lambda script: script.stem)
-def test_what_was_trained_is_scored(script, tmp_path):
+def test_the_trained_model_is_scored(script, tmp_path):
   found = commands(script.stem, folder=tmp_path)[1:]
   for (_, train), (_, score) in zip(found[::2], found[1::2], strict=True):
     of_train = trainer.to_config(flags.parse(trainer.Flags, {}, train).values)
@@ -220,7 +220,7 @@ def test_what_was_trained_is_scored(script, tmp_path):
     assert of_score.data.subset == split
 
 
-def test_missing_checkpoint_is_told(tmp_path):
+def test_missing_checkpoint_is_reported(tmp_path):
   done = run('finetune_inception_v1_on_flowers', folder=tmp_path)
   assert (done.returncode, done.stdout) == (2, '')
   assert (

@@ -48,13 +48,15 @@ def test_options_get_the_types_of_their_defaults(text, otherwise, expected):
     ('plain:count=1', False, 'of none (it has no options), received'),
   ],
 )
-def test_other_texts_are_refused_with_what_there_is(text, numbers, message):
+def test_invalid_texts_are_refused_with_the_known_options(
+  text, numbers, message
+):
   with pytest.raises(ValueError) as caught:
     spelling.make('kind', text, MAKERS, numbers=numbers)
   assert message in str(caught.value)
 
 
-def test_a_text_is_joined_of_what_it_is_split_into():
+def test_join_reverses_split():
   name, items = spelling.split('scaled:count=3,rule=min')
   options = dict(item.split('=') for item in items)
   assert spelling.join(name, options) == 'scaled:count=3,rule=min'

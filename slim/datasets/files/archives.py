@@ -27,7 +27,7 @@ _refusal = functools.partial(
 )
 
 _BLOCK_BYTES = 512
-_COPY_TOGETHER = 1 << 20  # bytes
+_COPY_BYTES = 1 << 20  # bytes
 _DAMAGE = (
   tarfile.TarError,
   EOFError,
@@ -39,9 +39,9 @@ _DAMAGE = (
   RecursionError,
 )
 # A path is at most 4096 bytes long; some writers add a page of attributes.
-_MOST_HEADER_BYTES = 1 << 16
+_MAX_HEADER_BYTES = 1 << 16
 _ATTRIBUTES = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
-_WITH_MORE_HEADER = (
+_EXTENSION_TYPES = (
   tarfile.GNUTYPE_LONGNAME,
   tarfile.GNUTYPE_LONGLINK,
   *_ATTRIBUTES,
@@ -64,7 +64,7 @@ class _Header(tarfile.TarInfo):
     cls, buf: bytes | bytearray, encoding: str, errors: str
   ) -> '_Header':
     header = super().frombuf(buf, encoding, errors)
-    limit = _MOST_HEADER_BYTES if header.type in _WITH_MORE_HEADER else None
+    limit = _MAX_HEADER_BYTES if header.type in _EXTENSION_TYPES else None
     if header.size < 0 or (limit and header.size > limit):
       raise tarfile.ReadError(f'a header of {header.size} bytes')
     return header
@@ -74,7 +74,7 @@ class _Headers:
   """A file from which tarfile reads headers only, within a byte limit.
 
   The headers of a member (long names, attributes, maps of sparse files) may
-  have `_MOST_HEADER_BYTES` in total, and so may the attributes of all members.
+  have `_MAX_HEADER_BYTES` in total, and so may the attributes of all members.
   tarfile takes quadratic time and memory for malformed attributes, so these
   are refused before it parses them.
   """
@@ -86,12 +86,12 @@ class _Headers:
     self.seek = file.seek
     self._file = file
     self._kind = b''  # type of the header whose content is read next
-    self._left = _MOST_HEADER_BYTES
-    self._left_for_all = _MOST_HEADER_BYTES
+    self._left = _MAX_HEADER_BYTES
+    self._left_in_total = _MAX_HEADER_BYTES
 
   def begin_member(self) -> None:
     """Resets the limit for the headers of the next member."""
-    self._left = _MOST_HEADER_BYTES
+    self._left = _MAX_HEADER_BYTES
 
   def read(self, size: int) -> bytes:
     """Reads bytes of headers.
@@ -106,13 +106,13 @@ class _Headers:
     if kind in _ATTRIBUTES:
       _check_attributes(content)
     if kind == tarfile.XGLTYPE:
-      self._left_for_all -= size
-    if kind not in _WITH_MORE_HEADER and size == _BLOCK_BYTES:
+      self._left_in_total -= size
+    if kind not in _EXTENSION_TYPES and size == _BLOCK_BYTES:
       self.last_block, self._kind = content, content[_TYPE]
     # Two more blocks: the header of the attributes and that of the member.
-    if min(self._left + 2 * _BLOCK_BYTES, self._left_for_all) < 0:
+    if min(self._left + 2 * _BLOCK_BYTES, self._left_in_total) < 0:
       raise tarfile.ReadError(
-        f'more than {_MOST_HEADER_BYTES} bytes of headers for one member'
+        f'more than {_MAX_HEADER_BYTES} bytes of headers for one member'
       )
     return content
 
@@ -250,12 +250,12 @@ def files(
     slim.errors.DataError: as `index`, or the archive exceeds the limit.
   """
   total = 0
-  most = 2 * limit + _FRAMING_BYTES
+  max_read = 2 * limit + _FRAMING_BYTES
   with refusing_damage(path), open(path, 'rb') as file:
     source = gzip.open(file) if file.peek(2)[:2] == _GZIP_MAGIC else file
     for info in _infos(path, source):
       total += info.size
-      if total > limit or source.tell() > most:
+      if total > limit or source.tell() > max_read:
         raise _refusal(path, received=f'more than {limit} bytes when unpacked')
       if info.isfile() and is_wanted(info.name):
         source.seek(info.offset_data)
@@ -264,8 +264,8 @@ def files(
           raise _refusal(path, received=f'a truncated member, {info.name!r}')
         yield info.name, content
     # gzip verifies its checksum at its end of file, after the end of the tar.
-    while source.read(_COPY_TOGETHER):
-      if source.tell() > most + _COPY_TOGETHER:
+    while source.read(_COPY_BYTES):
+      if source.tell() > max_read + _COPY_BYTES:
         raise _refusal(path, received=f'more than {limit} bytes when unpacked')
 
 

@@ -98,22 +98,22 @@ def open_database(path: str | os.PathLike[str]) -> Database:
     slim.errors.DataError: there is no database, its package is missing, or it
       is damaged, cut short, empty, or locked by another process.
   """
-  place = os.path.realpath(path)
-  kind = kind_of(place)
+  real_path = os.path.realpath(path)
+  kind = kind_of(real_path)
   with _lock:
-    database = _opened.get(place)
+    database = _opened.get(real_path)
     if database is None:
-      used = package(kind)
+      module = package(kind)
       try:
-        database = _OPENERS[kind](used, pathlib.Path(place))
-      except used.Error as error:
-        raise _unreadable(place, received=f'"{error}"') from error
+        database = _OPENERS[kind](module, pathlib.Path(real_path))
+      except module.Error as error:
+        raise _unreadable(real_path, received=f'"{error}"') from error
       if not database.count:
         raise errors.DataError(
           f'{path}: expected at least one key; received an empty database. '
           'Create it again.'
         )
-      _opened[place] = database
+      _opened[real_path] = database
     return database
 
 

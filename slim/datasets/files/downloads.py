@@ -21,11 +21,11 @@ from slim.datasets.files import archives
 from slim.datasets.records import disk
 from slim.datasets.records import progress
 
-_READ_TOGETHER = 1 << 20  # bytes
+_READ_BYTES = 1 << 20  # bytes
 _SECONDS = 60  # without a byte, after which a connection is closed
 _LOOPBACK = ('127.0.0.1', '::1', 'localhost')
 # Temporary errors, after which a retry may succeed.
-_PASSING = (OSError, http.client.HTTPException)
+_TEMPORARY_ERRORS = (OSError, http.client.HTTPException)
 
 
 class Remote(NamedTuple):
@@ -119,7 +119,7 @@ def check_space(
   folder: pathlib.Path,
   remotes: abc.Iterable[Remote],
   client: Client,
-  further: abc.Callable[[int], int] = lambda total: 0,
+  extra_bytes: abc.Callable[[int], int] = lambda total: 0,
 ) -> None:
   """Refuses downloads that do not fit on the disk.
 
@@ -127,8 +127,8 @@ def check_space(
     folder: output folder.
     remotes: the files; existing ones need no space.
     client: options of the requests for their sizes.
-    further: takes the size of all files; returns the size of other files that
-      will be written, all in bytes.
+    extra_bytes: takes the size of all files; returns the size of other files
+      that will be written, all in bytes.
 
   Raises:
     slim.errors.DataError: the free space is too small, or a size is not
@@ -142,9 +142,9 @@ def check_space(
     if not path.is_file():
       part = folder / f'{remote.name}.part'
       missing += size - (part.stat().st_size if part.is_file() else 0)
-  needed = missing + further(total)
-  there = next(p for p in (folder, *folder.resolve().parents) if p.is_dir())
-  free = shutil.disk_usage(there).free
+  needed = missing + extra_bytes(total)
+  existing = next(p for p in (folder, *folder.resolve().parents) if p.is_dir())
+  free = shutil.disk_usage(existing).free
   if free < needed:
     raise errors.DataError(
       f'{folder}: expected {needed:,} bytes of free space for the files and '
@@ -171,7 +171,7 @@ def _fetch_all(remote: Remote, file: BinaryIO, client: Client) -> None:
       if error.code < 500:
         raise _refused(remote, f'{error.code} {error.reason}') from error
       reason = f'{error.code} {error.reason}'
-    except _PASSING as error:
+    except _TEMPORARY_ERRORS as error:
       if getattr(error, 'errno', None) == errno.ENOSPC:
         raise
       reason = str(error)
@@ -211,7 +211,7 @@ def _fetch_more(remote: Remote, file: BinaryIO, client: Client) -> bool:
       unit='B',
       unit_scale=True,
     ) as bar:
-      while piece := response.read(_READ_TOGETHER):
+      while piece := response.read(_READ_BYTES):
         file.write(piece)
         file.flush()
         bar.update(len(piece))
@@ -242,7 +242,7 @@ def _size(remote: Remote, client: Client) -> int:
   try:
     with _open(remote, client, {}, 'HEAD') as response:
       return int(response.headers.get('Content-Length', 0))
-  except _PASSING as error:
+  except _TEMPORARY_ERRORS as error:
     raise _refused(remote, str(error)) from error
 
 

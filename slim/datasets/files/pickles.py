@@ -41,7 +41,7 @@ def load(content: bytes, origin: str) -> Any:
 
 
 # The largest published batch, CIFAR-100's, has 300,000.
-_MOST_OPERATIONS = 1 << 20
+_MAX_OPERATIONS = 1 << 20
 _PUTS = {'PUT', 'BINPUT', 'LONG_BINPUT', 'MEMOIZE'}
 _GETS = {'GET', 'BINGET', 'LONG_BINGET'}
 # All that picklers of Python 2 and 3 write for these objects.
@@ -94,7 +94,7 @@ def _encode(text: str, encoding: str) -> bytes:
   return text.encode('latin1')
 
 
-_STAND_INS = {
+_REPLACEMENTS = {
   ('_codecs', 'encode'): _encode,
   ('numpy', 'dtype'): _Dtype,
   ('numpy', 'ndarray'): _Array,
@@ -106,7 +106,7 @@ _STAND_INS = {
 class _Unpickler(pickle.Unpickler):
   def find_class(self, module: str, name: str) -> Any:
     try:
-      return _STAND_INS[module, name]
+      return _REPLACEMENTS[module, name]
     except KeyError:
       raise pickle.UnpicklingError(f'the name {module}.{name}') from None
 
@@ -117,7 +117,7 @@ def _check(content: bytes) -> None:
   A tuple may be a dict key. Hashing it takes time for everything it contains,
   each time it is contained, so no tuple may be used twice.
   """
-  places: dict[int | None, str] = {}
+  memo: dict[int | None, str] = {}
   last = ''
   for number, (operation, argument, _) in enumerate(
     pickletools.genops(content)
@@ -125,16 +125,16 @@ def _check(content: bytes) -> None:
     name = operation.name
     if name not in _OPERATIONS:
       raise pickle.UnpicklingError(f'the operation {name}')
-    if number >= _MOST_OPERATIONS:
-      raise pickle.UnpicklingError(f'more than {_MOST_OPERATIONS} operations')
+    if number >= _MAX_OPERATIONS:
+      raise pickle.UnpicklingError(f'more than {_MAX_OPERATIONS} operations')
     if name in _PUTS:
-      place = len(places) if argument is None else argument
+      index = len(memo) if argument is None else argument
       # The unpickler allocates its memo up to this index.
-      if place >= _MOST_OPERATIONS:
-        raise pickle.UnpicklingError(f'a value stored at index {place}')
-      places[place] = last
+      if index >= _MAX_OPERATIONS:
+        raise pickle.UnpicklingError(f'a value stored at index {index}')
+      memo[index] = last
       continue
-    if name in _GETS and 'TUPLE' in places.get(argument, ''):
+    if name in _GETS and 'TUPLE' in memo.get(argument, ''):
       raise pickle.UnpicklingError('a tuple that is used twice')
     if name not in ('PROTO', 'FRAME'):
       last = name

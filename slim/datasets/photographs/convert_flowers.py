@@ -16,7 +16,7 @@ from slim.datasets.photographs import labeled_images
 from slim.datasets.records import sharding
 from slim.datasets.small_images import convert_arrays
 
-_number_refused = functools.partial(
+_number_refusal = functools.partial(
   errors.refusal, '--validation_images', remedy='Give another number.'
 )
 
@@ -64,7 +64,7 @@ def find(
   if verify_checksums:
     with archives.refusing_damage(archive):
       archives.check_hash(archive, ARCHIVE.algorithm, ARCHIVE.digest)
-  return _within(archive, first_label)
+  return _read_archive(archive, first_label)
 
 
 def hold_out(
@@ -83,7 +83,7 @@ def hold_out(
     slim.errors.DataError: the number is out of range.
   """
   if not 1 <= number < len(items):
-    raise _number_refused(f'1 to {len(items) - 1}', number)
+    raise _number_refusal(f'1 to {len(items) - 1}', number)
   order = labeled_images.shuffled(items, _SPLIT_SEED)
   return {'train': order[number:], 'validation': order[:number]}
 
@@ -107,15 +107,15 @@ def hold_out_of_each(
   """
   each, rest = divmod(number, len(CLASS_NAMES))
   if rest or number < 1:
-    raise _number_refused(f'a multiple of {len(CLASS_NAMES)}', number)
+    raise _number_refusal(f'a multiple of {len(CLASS_NAMES)}', number)
   splits: dict[str, list[labeled_images.Item]] = {'train': [], 'validation': []}
   for label in sorted({item.label for item in items}):
-    of_class = [item for item in items if item.label == label]
-    if each >= len(of_class):
-      raise _number_refused(
-        f'less than {len(CLASS_NAMES) * len(of_class)}', number
+    class_items = [item for item in items if item.label == label]
+    if each >= len(class_items):
+      raise _number_refusal(
+        f'less than {len(CLASS_NAMES) * len(class_items)}', number
       )
-    for split, part in hold_out(of_class, each).items():
+    for split, part in hold_out(class_items, each).items():
       splits[split] += part
   return {
     split: labeled_images.shuffled(part) for split, part in splits.items()
@@ -161,7 +161,7 @@ def convert(
   return sharding.write(folder, plan(source, splits, names, 0), options)
 
 
-def _within(
+def _read_archive(
   archive: pathlib.Path, first_label: int
 ) -> list[labeled_images.Item]:
   """Reads the photos of the archive into memory."""
@@ -172,14 +172,14 @@ def _within(
   ):
     path = pathlib.PurePosixPath(name)
     if path.parent.name in labels:
-      held = archives.Member(
+      member = archives.Member(
         f'{path.parent.name}/{path.name}',
         str(archive),
         len(items),
         len(content),
         content,
       )
-      items.append(labeled_images.Item(held, labels[path.parent.name]))
+      items.append(labeled_images.Item(member, labels[path.parent.name]))
   missing = set(labels.values()).difference(item.label for item in items)
   if missing:
     raise errors.DataError(

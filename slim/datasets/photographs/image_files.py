@@ -58,7 +58,7 @@ def unreadable(
     found = progress.Progress(
       pool.map(check, paths), total=len(paths), unit=' images checked'
     )
-    return {i: trouble for i, trouble in enumerate(found) if trouble}
+    return {i: problem for i, problem in enumerate(found) if problem}
 
 
 def _content(path: str | bytes | os.PathLike[str]) -> bytes:

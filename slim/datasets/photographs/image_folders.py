@@ -92,11 +92,11 @@ def check_name(folder: pathlib.Path, name: str) -> None:
     slim.errors.DataError: the name is not UTF-8, has a line end or a control
       character, or ends with a space. The message says which.
   """
-  trouble = label_lines.why_no_line(name)
-  if trouble:
+  problem = label_lines.find_problem(name)
+  if problem:
     raise errors.DataError(
       f'{folder}: expected folders whose names can be lines of '
-      f'labels.txt; received {os.fsencode(name)!r}: {trouble}. Rename '
+      f'labels.txt; received {os.fsencode(name)!r}: {problem}. Rename '
       'it.'
     )
 

@@ -21,7 +21,7 @@ _LIMIT = 4 << 30
 _FILE_LIMIT = 1 << 20  # bytes of one annotation
 
 
-class Found(NamedTuple):
+class BoxLines(NamedTuple):
   """Boxes found in annotations, with counts.
 
   Attributes:
@@ -39,7 +39,7 @@ class Found(NamedTuple):
 
 def process(
   source: pathlib.Path, synsets: abc.Collection[str] | None = None
-) -> Found:
+) -> BoxLines:
   """Reads all annotations.
 
   Args:
@@ -68,8 +68,10 @@ def process(
       continue
     image = pathlib.PurePosixPath(name).stem
     for label, box in _parse(f'{source}, {name}', content):
-      foreign = classes is not None and label != synset and label in classes
-      if foreign or box is None:
+      is_other_class = (
+        classes is not None and label != synset and label in classes
+      )
+      if is_other_class or box is None:
         skipped_boxes += 1
         continue
       sides = ','.join(f'{side:.4f}' for side in box)
@@ -79,7 +81,7 @@ def process(
       f'{source}: expected annotations <synset>/<image>.xml; received none. '
       'Check the path.'
     )
-  return Found(sorted(lines), files, skipped_files, skipped_boxes)
+  return BoxLines(sorted(lines), files, skipped_files, skipped_boxes)
 
 
 def read(path: pathlib.Path) -> dict[str, list[Box]]:
@@ -146,10 +148,12 @@ def _parse(origin: str, content: bytes) -> abc.Iterator[tuple[str, Box | None]]:
     root = ElementTree.fromstring(content, parser)
     width = _number(root, 'size/width')
     height = _number(root, 'size/height')
-    for thing in root.iter('object'):
-      label = (thing.findtext('name') or '').strip()
-      x = [_number(thing, f'bndbox/x{end}') / width for end in ('min', 'max')]
-      y = [_number(thing, f'bndbox/y{end}') / height for end in ('min', 'max')]
+    for element in root.iter('object'):
+      label = (element.findtext('name') or '').strip()
+      x = [_number(element, f'bndbox/x{end}') / width for end in ('min', 'max')]
+      y = [
+        _number(element, f'bndbox/y{end}') / height for end in ('min', 'max')
+      ]
       # Some annotations have swapped corners, or corners outside the image.
       (xmin, xmax), (ymin, ymax) = map(_clamped, (x, y))
       is_empty = xmin >= xmax or ymin >= ymax

@@ -97,8 +97,8 @@ def to_decodable(content: bytes) -> Decodable:
   """
   if _is_plain_jpeg(content):
     return Decodable(content, b'', (-1, -1))
-  with _opened(content) as image:
-    if _is_kept(image):
+  with _open(content) as image:
+    if _is_usable_jpeg(image):
       # Without the usual end it may be cut short, so it is decoded.
       if not content.endswith(_JPEG_END):
         _check_jpeg(content)
@@ -120,7 +120,7 @@ def to_stored(content: bytes) -> Encoded:
   Raises:
     ImageError: as `to_jpeg`.
   """
-  with _opened(content) as image:
+  with _open(content) as image:
     if (
       image.format == 'PNG'
       and image.mode in _PNG_MODES
@@ -144,8 +144,8 @@ def to_jpeg(content: bytes, upright: bool = True) -> Encoded:
   Raises:
     ImageError: the image has another format, is damaged, or is too large.
   """
-  with _opened(content) as image:
-    if _is_kept(image, upright):
+  with _open(content) as image:
+    if _is_usable_jpeg(image, upright):
       _check_jpeg(content)
       return Encoded(content, image.height, image.width)
     pixels = _rgb(image, upright)
@@ -170,14 +170,14 @@ def to_pixels(content: bytes, side: int = 0, upright: bool = True) -> Encoded:
   Raises:
     ImageError: as `to_jpeg`.
   """
-  with _opened(content) as image:
+  with _open(content) as image:
     pixels = _rgb(image, upright)
   if side:
     pixels = pixels.resize((side, side), Image.Resampling.BILINEAR)
   return Encoded(pixels.tobytes(), pixels.height, pixels.width)
 
 
-def _opened(content: bytes) -> Image.Image:
+def _open(content: bytes) -> Image.Image:
   """Reads the header of an image and checks its size."""
   if not content:
     raise ImageError('expected an image; received an empty file')
@@ -208,7 +208,7 @@ def _has_room(content: bytes, width: int, height: int) -> bool:
   return 8 * len(content) >= (width // 8) * (height // 8)
 
 
-def _is_kept(image: Image.Image, upright: bool = True) -> bool:
+def _is_usable_jpeg(image: Image.Image, upright: bool = True) -> bool:
   """Returns whether an image is a JPEG that is used unchanged."""
   return (
     image.format in _JPEGS
@@ -218,24 +218,24 @@ def _is_kept(image: Image.Image, upright: bool = True) -> bool:
 
 
 def _is_plain_jpeg(content: bytes) -> bool:
-  """Returns whether the markers show a JPEG that `_is_kept` would accept.
+  """Returns whether the markers show a JPEG that `_is_usable_jpeg` accepts.
 
   Returns False if Pillow has to decide: for EXIF and XMP, which may contain an
   orientation, for other numbers of channels, and for anything unusual.
   """
   if not (content.startswith(_JPEG_START) and content.endswith(_JPEG_END)):
     return False
-  frame, place = b'', 2
-  while content[place : place + 1] == b'\xff':
-    marker = content[place + 1]
+  frame, position = b'', 2
+  while content[position : position + 1] == b'\xff':
+    marker = content[position + 1]
     if marker == _JPEG_SCAN:
       break
-    length = int.from_bytes(content[place + 2 : place + 4], 'big')
+    length = int.from_bytes(content[position + 2 : position + 4], 'big')
     if marker not in _JPEG_USUAL:
       return False
     if marker in _JPEG_FRAMES:
-      frame = content[place + 4 : place + 10]
-    place += 2 + length
+      frame = content[position + 4 : position + 10]
+    position += 2 + length
   else:
     return False
   if len(frame) < 6:
@@ -279,11 +279,11 @@ def _rgb(image: Image.Image, upright: bool) -> Image.Image:
       return Image.fromarray(_eight_bits(image)).convert('RGB')
     if image.has_transparency_data:
       image = image.convert('RGBA')
-      ground = Image.new('RGB', image.size, _BACKGROUND)
-      ground.paste(image, mask=image.getchannel('A'))
-      return ground
+      canvas = Image.new('RGB', image.size, _BACKGROUND)
+      canvas.paste(image, mask=image.getchannel('A'))
+      return canvas
     return image.convert('RGB')
-  except Exception as error:  # as in _opened
+  except Exception as error:  # as in _open
     raise _damaged(error) from error
 
 

@@ -71,7 +71,7 @@ def plan(
     ),
     source=source,
     identity=identity(splits.values()),
-    together=4,
+    items_per_call=4,
   )
 
 

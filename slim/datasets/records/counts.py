@@ -35,7 +35,7 @@ def count(
     slim.errors.DataError: a file is damaged, as `records.scan` reports it.
   """
   folder = pathlib.Path(paths[0]).parent
-  known = _recall(folder / FILE_NAME)
+  known = _read_cache(folder / FILE_NAME)
   names = {os.fspath(path): os.path.basename(path) for path in paths}
   stamps = {path: _stamp(path) for path in names}
   numbers = {
@@ -51,7 +51,7 @@ def count(
       for path, name in names.items()
       if stamps[path]
     }
-    _keep(folder / FILE_NAME, known | entries)
+    _write_cache(folder / FILE_NAME, known | entries)
   return tuple(records.RecordFile(path, numbers[path]) for path in names)
 
 
@@ -64,7 +64,7 @@ def _stamp(path: str) -> dict[str, int]:
   return {'size': status.st_size, 'mtime_ns': status.st_mtime_ns}
 
 
-def _recall(path: pathlib.Path) -> dict[str, Any]:
+def _read_cache(path: pathlib.Path) -> dict[str, Any]:
   """Returns the cached entries; {} if the file is missing or not a cache."""
   try:
     content = json.loads(path.read_bytes())
@@ -87,7 +87,7 @@ def _is_entry(entry: Any, stamp: dict[str, int]) -> bool:
   )
 
 
-def _keep(path: pathlib.Path, entries: dict[str, Any]) -> None:
+def _write_cache(path: pathlib.Path, entries: dict[str, Any]) -> None:
   content = json.dumps({'format': _FORMAT, 'files': entries})
   # The cache is optional, so a read-only folder is not an error.
   with contextlib.suppress(OSError):

@@ -13,7 +13,7 @@ from collections import abc
 from typing import IO
 from typing import Any
 
-_READ_TOGETHER = 1 << 20  # bytes
+_READ_BYTES = 1 << 20  # bytes
 
 
 @contextlib.contextmanager
@@ -62,15 +62,17 @@ def making_folder(path: str | os.PathLike[str]) -> abc.Iterator[pathlib.Path]:
   """
   path = pathlib.Path(path)
   make_folder(path.parent)
-  place = pathlib.Path(tempfile.mkdtemp(prefix='.making-', dir=path.parent))
+  temporary_folder = pathlib.Path(
+    tempfile.mkdtemp(prefix='.making-', dir=path.parent)
+  )
   try:
-    made = place / path.name
+    made = temporary_folder / path.name
     yield made
     for inner in made.rglob('*'):
       sync(inner)
     put(made, path)
   finally:
-    shutil.rmtree(place)
+    shutil.rmtree(temporary_folder)
 
 
 def make_folder(path: pathlib.Path) -> None:
@@ -82,16 +84,16 @@ def make_folder(path: pathlib.Path) -> None:
   Raises:
     OSError: the folder cannot be created.
   """
-  missing = [place for place in (path, *path.parents) if not place.exists()]
+  missing = [folder for folder in (path, *path.parents) if not folder.exists()]
   try:
     path.mkdir(parents=True, exist_ok=True)
   except FileExistsError as error:
-    for place in missing:
-      if place.is_symlink():
+    for folder in missing:
+      if folder.is_symlink():
         # The system's message would be that the file exists.
         raise FileNotFoundError(
           errno.ENOENT,
-          f'{place} is a link to {os.readlink(place)}, which does not exist',
+          f'{folder} is a link to {os.readlink(folder)}, which does not exist',
         ) from error
     raise
   for made in missing:
@@ -132,7 +134,7 @@ def digest(path: str | os.PathLike[str], algorithm: str = 'sha256') -> str:
   """
   found = hashlib.new(algorithm, usedforsecurity=False)
   with open(path, 'rb') as file:
-    while piece := file.read(_READ_TOGETHER):
+    while piece := file.read(_READ_BYTES):
       found.update(piece)
   return found.hexdigest()
 

@@ -3,7 +3,7 @@
 import unicodedata
 
 
-def why_no_line(name: str) -> str:
+def find_problem(name: str) -> str:
   """Returns why a name cannot be a line of the file; '' if it can.
 
   Args:

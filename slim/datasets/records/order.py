@@ -16,7 +16,9 @@ from slim.datasets.records import records
 _FILES = -1
 
 
-def in_file_order(files: abc.Sequence[records.RecordFile]) -> tf.data.Dataset:
+def read_sequentially(
+  files: abc.Sequence[records.RecordFile],
+) -> tf.data.Dataset:
   """Streams every record once, file after file.
 
   Args:
@@ -105,11 +107,11 @@ def shuffled_references(
     Elements (position int64 [], Reference), without end.
   """
 
-  def permuted(serialized: tf.Tensor, places: tf.Tensor) -> Reference:
+  def permuted(serialized: tf.Tensor, indices: tf.Tensor) -> Reference:
     # A variant, because tf.data counts the bytes of all strings of a tensor
     # whenever it passes the tensor on.
     wrapped = tf.raw_ops.OptionalFromValue(components=[serialized])
-    return Reference(tf.fill(tf.shape(places), wrapped), places)
+    return Reference(tf.fill(tf.shape(indices), wrapped), indices)
 
   return _shuffled(files, permuted, seed=seed, start=start, window=window)
 
@@ -141,7 +143,7 @@ def shuffled_indices(count: int, *, seed: int, start: int) -> tf.data.Dataset:
   return epochs.flat_map(epoch_stream).enumerate(start)
 
 
-def part_of(count: int, worker: int, num_workers: int) -> tuple[int, int]:
+def partition(count: int, worker: int, num_workers: int) -> tuple[int, int]:
   """Partitions examples among workers into consecutive ranges.
 
   Args:
@@ -171,7 +173,7 @@ def part_of(count: int, worker: int, num_workers: int) -> tuple[int, int]:
   )
 
 
-def part_of_files(
+def partition_files(
   files: abc.Sequence[records.RecordFile], worker: int, num_workers: int
 ) -> tuple[records.RecordFile, ...]:
   """Returns a worker's records: whole files, except perhaps first and last.
@@ -187,7 +189,7 @@ def part_of_files(
   Raises:
     ValueError: a number is out of its range.
   """
-  begin, end = part_of(sum(f.count for f in files), worker, num_workers)
+  begin, end = partition(sum(f.count for f in files), worker, num_workers)
   parts, before = [], 0
   for file in files:
     low = max(begin - before, 0)
@@ -211,7 +213,7 @@ def _columns(
   )
 
 
-def _without_first(
+def _skip_first(
   skipped: tf.Tensor, paths: tf.Tensor, firsts: tf.Tensor, counts: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
   """Returns the columns without the first `skipped` records of all files."""
@@ -230,13 +232,13 @@ def _read(
 ) -> tf.data.Dataset:
   """Streams serialized examples, file after file."""
 
-  def of_file(
+  def read_file(
     path: tf.Tensor, first: tf.Tensor, count: tf.Tensor
   ) -> tf.data.Dataset:
     return tf.data.TFRecordDataset(path).skip(first).take(count)
 
   columns = tf.data.Dataset.from_tensor_slices((paths, firsts, counts))
-  return columns.flat_map(of_file)
+  return columns.flat_map(read_file)
 
 
 def _shuffled(
@@ -257,27 +259,27 @@ def _shuffled(
   """
   total = sum(file.count for file in files)
   first_epoch, offset = divmod(start, total)
-  first_window, within = divmod(offset, window)
+  first_window, skipped_rows = divmod(offset, window)
   paths, firsts, counts = _columns(files)
 
-  def windows_of(epoch: tf.Tensor) -> tf.data.Dataset:
+  def read_windows(epoch: tf.Tensor) -> tf.data.Dataset:
     file_order = _permutation(len(files), seed, epoch, _FILES)
     columns = (tf.gather(part, file_order) for part in (paths, firsts, counts))
     number = tf.where(tf.equal(epoch, first_epoch), first_window, 0)
     number = tf.cast(number, tf.int64)
-    stream = _read(*_without_first(number * window, *columns)).batch(window)
+    stream = _read(*_skip_first(number * window, *columns)).batch(window)
     return stream.enumerate(number).map(lambda *numbered: (epoch, *numbered))
 
   def permute(
     epoch: tf.Tensor, number: tf.Tensor, serialized: tf.Tensor
   ) -> tf.data.Dataset:
-    places = _permutation(tf.size(serialized), seed, epoch, number)
-    return tf.data.Dataset.from_tensor_slices(permuted(serialized, places))
+    indices = _permutation(tf.size(serialized), seed, epoch, number)
+    return tf.data.Dataset.from_tensor_slices(permuted(serialized, indices))
 
   epochs = tf.data.Dataset.counter(first_epoch, dtype=tf.int64)
   # Prefetch across epochs, so that no epoch waits for its first window.
-  windows = epochs.flat_map(windows_of).prefetch(1)
-  return windows.flat_map(permute).skip(within).enumerate(start)
+  windows = epochs.flat_map(read_windows).prefetch(1)
+  return windows.flat_map(permute).skip(skipped_rows).enumerate(start)
 
 
 def _permutation(

@@ -27,7 +27,7 @@ _CRC_MASK_DELTA = 0xA282EAD8
 # buffer would read image data that the scan does not need.
 _SCAN_BUFFER_BYTES = 8192
 _SCAN_THREADS = 16
-_MOST_SAID = 1000  # characters of a message
+_MAX_MESSAGE = 1000  # characters of a message
 
 PathLike = str | os.PathLike[str]
 
@@ -185,7 +185,7 @@ def message_of(error: Exception) -> str:
     message = error.object.decode('utf-8', 'replace')
   else:
     message = getattr(error, 'message', None) or str(error)
-  return message[:_MOST_SAID]
+  return message[:_MAX_MESSAGE]
 
 
 def _scan_stream(path: PathLike, file: BinaryIO) -> int:

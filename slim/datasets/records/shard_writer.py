@@ -83,25 +83,25 @@ class Encoder(NamedTuple):
   Attributes:
     encode: returns, for each item, a serialized tf.train.Example or an
       Unreadable. Runs in several threads.
-    together: number of items per call of `encode`.
+    items_per_call: number of items per call of `encode`.
     num_threads: at least 1.
     skip_unreadable: skips unreadable items. If False, a shard with such an
       item is not finished.
   """
 
   encode: abc.Callable[[abc.Sequence[Any]], abc.Iterable[bytes | Unreadable]]
-  together: int
+  items_per_call: int
   num_threads: int
   skip_unreadable: bool
 
 
-def finished(
-  place: pathlib.Path, folder: pathlib.Path, names: abc.Iterable[str]
+def find_finished(
+  staging_folder: pathlib.Path, folder: pathlib.Path, names: abc.Iterable[str]
 ) -> dict[str, Note]:
   """Finds the shards that an earlier run finished.
 
   Args:
-    place: its staging folder.
+    staging_folder: its staging folder.
     folder: the output folder, into which it may have moved some shards.
     names: names of the shards to look for.
 
@@ -111,19 +111,22 @@ def finished(
   found = {}
   for name in names:
     try:
-      content = json.loads(_note_path(place, name).read_text(encoding='utf-8'))
+      content = json.loads(
+        _note_path(staging_folder, name).read_text(encoding='utf-8')
+      )
       note = Note(manifest.Shard(**content['shard']), tuple(content['skipped']))
     except (OSError, ValueError, KeyError, TypeError):
       continue
     if any(
-      shard_manifest.has_content(there, note.shard) for there in (place, folder)
+      shard_manifest.has_content(parent, note.shard)
+      for parent in (staging_folder, folder)
     ):
       found[name] = note
   return found
 
 
 def write(
-  place: pathlib.Path,
+  staging_folder: pathlib.Path,
   shards: abc.Mapping[str, abc.Sequence[Any]],
   encoder: Encoder,
 ) -> tuple[dict[str, Note], list[Unreadable]]:
@@ -132,7 +135,7 @@ def write(
   Encodes all items even if some are unreadable, to report every one.
 
   Args:
-    place: the staging folder.
+    staging_folder: the staging folder.
     shards: the items of each shard, one per example, by file name.
     encoder: encodes the examples.
 
@@ -147,13 +150,13 @@ def write(
   unreadable: list[Unreadable] = []
   finishing = []
   encoded = itertools.chain.from_iterable(
-    _ahead(
+    _map_ahead(
       pool,
       lambda items: list(encoder.encode(items)),
       (
-        items[start : start + encoder.together]
+        items[start : start + encoder.items_per_call]
         for items in shards.values()
-        for start in range(0, len(items), encoder.together)
+        for start in range(0, len(items), encoder.items_per_call)
       ),
       _CHUNKS_AHEAD * encoder.num_threads,
     )
@@ -162,8 +165,8 @@ def write(
   try:
     with progress.Progress(total=total, unit=' images') as bar:
       for name, items in shards.items():
-        own = itertools.islice(encoded, len(items))
-        file = _write_file(place / f'{name}.part', own, bar)
+        shard_payloads = itertools.islice(encoded, len(items))
+        file = _write_file(staging_folder / f'{name}.part', shard_payloads, bar)
         unreadable += file.unreadable
         if file.unreadable and not encoder.skip_unreadable:
           file.path.unlink()
@@ -175,12 +178,12 @@ def write(
             f'{file.unreadable[0]}. Write fewer shards, or repair the source.'
           )
         # The pool hashes and syncs this shard while the next one is written.
-        finishing.append(pool.submit(_finish, place, name, file))
+        finishing.append(pool.submit(_finish, staging_folder, name, file))
       notes = [future.result() for future in finishing]
   finally:
     pool.shutdown(cancel_futures=True)
-    for left in place.glob('*.part'):
-      left.unlink()
+    for leftover in staging_folder.glob('*.part'):
+      leftover.unlink()
   return {note.shard.file: note for note in notes}, unreadable
 
 
@@ -213,27 +216,27 @@ def _write_file(
   return _File(path, num_examples, size, unreadable)
 
 
-def _finish(place: pathlib.Path, name: str, file: _File) -> Note:
+def _finish(staging_folder: pathlib.Path, name: str, file: _File) -> Note:
   """Checks the file's size, syncs it to disk and renames it to `name`."""
   size = file.path.stat().st_size
   if size != file.size:
     raise OSError(f'wrote {size} of {file.size} bytes of {name}')
   shard = manifest.Shard(name, file.num_examples, size, disk.digest(file.path))
   note = Note(shard, tuple(map(str, file.unreadable)))
-  disk.put(file.path, place / name)
+  disk.put(file.path, staging_folder / name)
   # If a power cut loses the note, only this shard is written again.
-  _note_path(place, name).write_text(
+  _note_path(staging_folder, name).write_text(
     json.dumps({'shard': shard._asdict(), 'skipped': note.skipped}),
     encoding='utf-8',
   )
   return note
 
 
-def _note_path(place: pathlib.Path, name: str) -> pathlib.Path:
-  return place / f'{name}.json'
+def _note_path(staging_folder: pathlib.Path, name: str) -> pathlib.Path:
+  return staging_folder / f'{name}.json'
 
 
-def _ahead(
+def _map_ahead(
   pool: concurrent.futures.Executor,
   function: abc.Callable[[_Task], _Result],
   tasks: abc.Iterator[_Task],

@@ -26,7 +26,7 @@ from slim.datasets.records import shard_manifest
 from slim.datasets.records import shard_writer
 from slim.datasets.records import staging
 
-_other = functools.partial(
+_folder_refusal = functools.partial(
   errors.refusal,
   expected='an empty folder, or one with the result of the same conversion',
   remedy='Choose another folder, move the files to another folder, or pass '
@@ -51,16 +51,18 @@ class OutputSplit(NamedTuple):
   items: abc.Sequence[Any]
 
 
-class Place(NamedTuple):
+class ExampleIndex(NamedTuple):
   """An example: its split, and its index in the split."""
 
   split: str
   number: int
 
 
-def numbered(split: str, file_names: tuple[str, ...], size: int) -> OutputSplit:
-  """Returns a split of `size` items, each a `Place`."""
-  items = [Place(split, number) for number in range(size)]
+def make_split(
+  split: str, file_names: tuple[str, ...], size: int
+) -> OutputSplit:
+  """Returns a split of `size` items, each an `ExampleIndex`."""
+  items = [ExampleIndex(split, number) for number in range(size)]
   return OutputSplit(split, file_names, items)
 
 
@@ -74,7 +76,7 @@ class Plan(NamedTuple):
     encode: function of `slim.datasets.records.shard_writer.Encoder`.
     source: origin of the examples, for messages and shards.json.
     identity: equal only if all items and their examples are equal.
-    together: number of items per call of `encode`.
+    items_per_call: number of items per call of `encode`.
   """
 
   dataset: str
@@ -83,7 +85,7 @@ class Plan(NamedTuple):
   encode: abc.Callable[[abc.Sequence[Any]], abc.Iterable[Any]]
   source: str
   identity: str
-  together: int = 1
+  items_per_call: int = 1
 
 
 class Options(NamedTuple):
@@ -157,16 +159,16 @@ def write(
     _check_size(plan, split)
   _check_names(plan)
   try:
-    with staging.locked(folder) as place:
+    with staging.lock_folder(folder) as staging_folder:
       try:
-        kept = _kept(folder, plan, options)
-        if kept:
-          return Report(False, kept.counts, '', kept.skipped)
-        return _write(folder, place, plan, options)
+        complete = _find_complete(folder, plan, options)
+        if complete:
+          return Report(False, complete.counts, '', complete.skipped)
+        return _write(folder, staging_folder, plan, options)
       finally:
         # The folder is useful to the next run only if it has finished shards.
-        if place.is_dir() and not any(place.glob('*.json')):
-          staging.remove(place)
+        if staging_folder.is_dir() and not any(staging_folder.glob('*.json')):
+          staging.remove(staging_folder)
   except (OSError, tf.errors.OpError) as error:
     raise errors.DataError(
       f'{folder}: expected a writable folder with free space; received '
@@ -187,11 +189,11 @@ def _check_size(plan: Plan, split: OutputSplit) -> None:
 def _check_names(plan: Plan) -> None:
   for name in plan.class_names:
     # Names from other sources may end with spaces, which do no harm.
-    trouble = label_lines.why_no_line(name.rstrip(' '))
-    if trouble:
+    problem = label_lines.find_problem(name.rstrip(' '))
+    if problem:
       raise errors.DataError(
         f'{plan.source}: expected class names that can be lines of labels.txt; '
-        f'received {name!r}: {trouble}. Change the name in the source.'
+        f'received {name!r}: {problem}. Change the name in the source.'
       )
 
 
@@ -205,7 +207,7 @@ def _fingerprint(plan: Plan) -> str:
   return hashlib.sha256(json.dumps(described).encode()).hexdigest()
 
 
-def _kept(
+def _find_complete(
   folder: pathlib.Path, plan: Plan, options: Options
 ) -> manifest.Manifest | None:
   """Returns a complete conversion of this plan; refuses any other files."""
@@ -214,56 +216,59 @@ def _kept(
   if found and found.fingerprint == _fingerprint(plan):
     return found
   if found:
-    raise _other(
+    raise _folder_refusal(
       folder, received='the result of another source or other options'
     )
-  known = {*names, *(_listed(folder) if options.overwrite else ())}
-  strangers = [
+  known = {*names, *(_listed_names(folder) if options.overwrite else ())}
+  unexpected = [
     path.name
     for path in sorted(folder.iterdir())
     for split in plan.splits
     if path.name.startswith(f'{split.name}-') and path.name not in known
   ]
-  if strangers:
-    raise _other(
-      folder, received=f'{strangers[0]} (unexpected files: {len(strangers)})'
+  if unexpected:
+    raise _folder_refusal(
+      folder, received=f'{unexpected[0]} (unexpected files: {len(unexpected)})'
     )
   return None
 
 
-def _listed(folder: pathlib.Path) -> list[str]:
+def _listed_names(folder: pathlib.Path) -> list[str]:
   """Returns the names of the shards of an earlier conversion."""
   found = shard_manifest.earlier(folder)
   return found.names if found else []
 
 
 def _write(
-  folder: pathlib.Path, place: pathlib.Path, plan: Plan, options: Options
+  folder: pathlib.Path,
+  staging_folder: pathlib.Path,
+  plan: Plan,
+  options: Options,
 ) -> Report:
   shards = _items_of_shards(plan)
-  _claim(place, _fingerprint(plan))
-  notes = shard_writer.finished(place, folder, shards)
+  _claim(staging_folder, _fingerprint(plan))
+  notes = shard_writer.find_finished(staging_folder, folder, shards)
   missing = {name: shards[name] for name in shards if name not in notes}
   encoder = shard_writer.Encoder(
     plan.encode,
-    plan.together,
+    plan.items_per_call,
     options.num_threads or os.cpu_count() or 1,
     options.skip_unreadable,
   )
-  written, unreadable = shard_writer.write(place, missing, encoder)
+  written, unreadable = shard_writer.write(staging_folder, missing, encoder)
   if unreadable and not options.skip_unreadable:
     raise shard_writer.refusal(plan.source, unreadable)
   notes.update(written)
-  found = _manifest(plan, notes, place, folder)
-  _publish(folder, place, found)
+  found = _manifest(plan, notes, staging_folder, folder)
+  _publish(folder, staging_folder, found)
   return Report(True, found.counts, plan.source, found.skipped)
 
 
-def _claim(place: pathlib.Path, fingerprint: str) -> None:
+def _claim(staging_folder: pathlib.Path, fingerprint: str) -> None:
   """Removes the files that another plan left in the staging folder."""
-  path = place / _PLAN
+  path = staging_folder / _PLAN
   if not path.is_file() or path.read_text(encoding='utf-8') != fingerprint:
-    for old in [*place.glob('*-*'), *place.glob('*.json')]:
+    for old in [*staging_folder.glob('*-*'), *staging_folder.glob('*.json')]:
       old.unlink(missing_ok=True)
     disk.write_text(path, fingerprint)
 
@@ -272,7 +277,7 @@ def _items_of_shards(plan: Plan) -> dict[str, abc.Sequence[Any]]:
   """Returns the items of each shard by its name: equal parts of its split."""
   return {
     name: split.items[
-      slice(*order.part_of(len(split.items), number, len(split.file_names)))
+      slice(*order.partition(len(split.items), number, len(split.file_names)))
     ]
     for split in plan.splits
     for number, name in enumerate(split.file_names)
@@ -282,11 +287,13 @@ def _items_of_shards(plan: Plan) -> dict[str, abc.Sequence[Any]]:
 def _manifest(
   plan: Plan,
   notes: abc.Mapping[str, shard_writer.Note],
-  place: pathlib.Path,
+  staging_folder: pathlib.Path,
   folder: pathlib.Path,
 ) -> manifest.Manifest:
   first = plan.splits[0].file_names[0]
-  there = place if (place / first).is_file() else folder
+  shard_folder = (
+    staging_folder if (staging_folder / first).is_file() else folder
+  )
   splits = {}
   for split in plan.splits:
     shards = tuple(notes[name].shard for name in split.file_names)
@@ -297,7 +304,7 @@ def _manifest(
     num_classes=len(plan.class_names),
     labels=dict(enumerate(plan.class_names)),
     splits=splits,
-    features=shard_manifest.features_of(there / first),
+    features=shard_manifest.features_of(shard_folder / first),
     source=plan.source,
     fingerprint=_fingerprint(plan),
     skipped=tuple(line for note in notes.values() for line in note.skipped),
@@ -305,7 +312,7 @@ def _manifest(
 
 
 def _publish(
-  folder: pathlib.Path, place: pathlib.Path, found: manifest.Manifest
+  folder: pathlib.Path, staging_folder: pathlib.Path, found: manifest.Manifest
 ) -> None:
   """Moves the shards into the output folder.
 
@@ -313,14 +320,14 @@ def _publish(
   staging folder exists, readers refuse the output folder
   (`slim.datasets.records.shard_manifest.check_finished`).
   """
-  waiting = [name for name in found.names if (place / name).is_file()]
-  moved = set(found.names).difference(waiting)
-  old = {*_listed(folder), *found.names} - moved
+  staged = [name for name in found.names if (staging_folder / name).is_file()]
+  moved = set(found.names).difference(staged)
+  old = {*_listed_names(folder), *found.names} - moved
   (folder / manifest.FILE_NAME).unlink(missing_ok=True)
   for name in [shard_manifest.LABELS_FILE, *old]:
     (folder / name).unlink(missing_ok=True)
-  for name in waiting:
-    (place / name).rename(folder / name)
+  for name in staged:
+    (staging_folder / name).rename(folder / name)
   disk.sync(folder)
   shard_manifest.write(folder, found)
-  staging.remove(place)
+  staging.remove(staging_folder)

@@ -18,7 +18,7 @@ _LOCK = 'lock'
 
 
 @contextlib.contextmanager
-def locked(folder: pathlib.Path) -> abc.Iterator[pathlib.Path]:
+def lock_folder(folder: pathlib.Path) -> abc.Iterator[pathlib.Path]:
   """Creates `<folder>/.unfinished` and locks it against other processes.
 
   The operating system releases the lock when the process ends. The files stay
@@ -34,21 +34,21 @@ def locked(folder: pathlib.Path) -> abc.Iterator[pathlib.Path]:
     slim.errors.DataError: another process holds the lock.
     OSError: the folder cannot be created.
   """
-  place = folder / FOLDER
+  staging_folder = folder / FOLDER
   disk.make_folder(folder)
   descriptor = None
   while descriptor is None:
-    place.mkdir(exist_ok=True)
-    descriptor = _lock(place / _LOCK, folder)
+    staging_folder.mkdir(exist_ok=True)
+    descriptor = _lock(staging_folder / _LOCK, folder)
   try:
-    yield place
+    yield staging_folder
   finally:
     os.close(descriptor)
 
 
-def remove(place: pathlib.Path) -> None:
+def remove(staging_folder: pathlib.Path) -> None:
   """Removes the staging folder and all its files."""
-  shutil.rmtree(place)
+  shutil.rmtree(staging_folder)
 
 
 def _lock(path: pathlib.Path, folder: pathlib.Path) -> int | None:

@@ -176,8 +176,8 @@ def _source(
   }
   contents = _contents(path, sum(names.values(), []))
   splits = {}
-  for split, own in names.items():
-    parts = [read(f'{path}, {name}', contents[name]) for name in own]
+  for split, file_names in names.items():
+    parts = [read(f'{path}, {name}', contents[name]) for name in file_names]
     pixels = np.concatenate([part[0] for part in parts])
     # The archives hold all red values of an image, then green, then blue.
     images = pixels.reshape(-1, *FACTS.shape[2:], *FACTS.shape[:2])

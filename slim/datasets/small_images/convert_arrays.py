@@ -16,7 +16,7 @@ from slim.datasets.small_images import arrays
 # PNG's fastest zlib level: half the time of the default for 3 % more bytes.
 COMPRESSION = 1
 
-_ENCODE_TOGETHER = 500  # images
+_IMAGES_PER_CALL = 500  # images
 
 
 class FileLayout(NamedTuple):
@@ -64,7 +64,9 @@ def split_names(
   }
 
 
-def check_apart(folder: pathlib.Path, source_dir: str | None) -> None:
+def check_different_folders(
+  folder: pathlib.Path, source_dir: str | None
+) -> None:
   """Refuses to write into the folder of the source.
 
   Raises:
@@ -104,31 +106,31 @@ def convert(
   """
   facts = module.FACTS
   fetch = errors.lookup(module.SOURCES, source, f'source of {facts.name}')
-  check_apart(folder, request.source_dir)
+  check_different_folders(folder, request.source_dir)
   names = split_names(facts.name, facts.splits, layout)
   flat = [name for some in names.values() for name in some]
-  kept = None if options.overwrite else shard_manifest.intact(folder, flat)
-  if kept:
-    return sharding.Report(False, kept.counts, '', kept.skipped)
+  complete = None if options.overwrite else shard_manifest.intact(folder, flat)
+  if complete:
+    return sharding.Report(False, complete.counts, '', complete.skipped)
   found = fetch(request)
   plan = sharding.Plan(
     dataset=facts.name,
     class_names=facts.class_names,
     splits=tuple(
-      sharding.numbered(split, names[split], len(found.splits[split].labels))
+      sharding.make_split(split, names[split], len(found.splits[split].labels))
       for split in facts.splits
     ),
     encode=_encoder(facts, found),
     source=found.description,
     identity=arrays.identity(found),
-    together=_ENCODE_TOGETHER,
+    items_per_call=_IMAGES_PER_CALL,
   )
   return sharding.write(folder, plan, options)
 
 
 def _encoder(
   facts: arrays.Facts, source: arrays.ArraySource
-) -> abc.Callable[[abc.Sequence[sharding.Place]], list[bytes]]:
+) -> abc.Callable[[abc.Sequence[sharding.ExampleIndex]], list[bytes]]:
   boxes = features.of_boxes()
   templates = [
     features.Template(
@@ -137,10 +139,10 @@ def _encoder(
     for label, name in enumerate(facts.class_names)
   ]
 
-  def encode(places: abc.Sequence[sharding.Place]) -> list[bytes]:
-    split, first = places[0]
+  def encode(indices: abc.Sequence[sharding.ExampleIndex]) -> list[bytes]:
+    split, first = indices[0]
     images, labels = (
-      part[first : first + len(places)] for part in source.splits[split]
+      part[first : first + len(indices)] for part in source.splits[split]
     )
     pngs = tf.io.encode_png(
       images.reshape(-1, *facts.shape), compression=COMPRESSION

@@ -84,7 +84,7 @@ def from_embedded(request: Request) -> arrays.ArraySource:
   labels = classes.astype(np.uint8)
   # RandomState's numbers never change between versions; a Generator's may.
   random = np.random.RandomState(_EMBEDDED_SEED)
-  of_classes = [
+  class_rows = [
     random.permutation(np.flatnonzero(labels == label))
     for label in range(len(FACTS.class_names))
   ]
@@ -94,7 +94,7 @@ def from_embedded(request: Request) -> arrays.ArraySource:
   }
   chosen = {
     split: random.permutation(
-      np.concatenate([members[part] for members in of_classes])
+      np.concatenate([members[part] for members in class_rows])
     )
     for split, part in parts.items()
   }

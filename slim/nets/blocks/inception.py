@@ -95,14 +95,16 @@ def _branch(
   letters = {'0': iter('abcdefgh'), '1': iter('abcdefgh')}
 
   def apply(x: keras.KerasTensor, step: Conv | Pool) -> keras.KerasTensor:
-    edge = padding if step.strides > 1 else 'same'
+    step_padding = padding if step.strides > 1 else 'same'
     if isinstance(step, Conv) and step.valid:
-      edge = 'valid'
-    digit = '1' if step.strides > 1 or edge == 'valid' else '0'
-    place = f'{digit}{next(letters[digit])}'
+      step_padding = 'valid'
+    digit = '1' if step.strides > 1 or step_padding == 'valid' else '0'
+    position = f'{digit}{next(letters[digit])}'
     if isinstance(step, Pool):
-      return _pool(x, f'{name}_{step.kind}pool_{place}_3x3', step, edge)
-    return _conv(make, x, f'{name}_conv2d_{place}', step, edge)
+      return _pool(
+        x, f'{name}_{step.kind}pool_{position}_3x3', step, step_padding
+      )
+    return _conv(make, x, f'{name}_conv2d_{position}', step, step_padding)
 
   for step in steps:
     if isinstance(step, (Conv, Pool)):

@@ -172,17 +172,17 @@ class Layers:
       x, name, filters, size, strides=strides, padding='valid', **changes
     )
 
-  def conv_of_all(
+  def conv_full(
     self,
     x: keras.KerasTensor,
     /,
     name: str,
     filters: int,
-    most: int,
+    max_size: int,
     **changes: Any,
   ) -> keras.KerasTensor:
-    """Applies a convolution with a kernel of the input's size, up to `most`."""
-    size = min(most, x.shape[1])
+    """Applies a kernel of the input's size, at most `max_size`."""
+    size = min(max_size, x.shape[1])
     return self.conv(x, name, filters, size, padding='valid', **changes)
 
   def normalize(

@@ -116,7 +116,7 @@ def test_every_example_comes_with_its_class_in_order(tmp_path, prepared, shard):
     assert np.all(np.diff(brightness) > 0)
 
 
-def test_pictures_are_kept_as_they_are(tmp_path, prepared):
+def test_jpegs_are_copied_unchanged(tmp_path, prepared):
   convert(tmp_path, prepared)
   (path,) = tmp_path.glob('test-*')
   record = next(iter(tf.data.TFRecordDataset(str(path))))
@@ -125,7 +125,7 @@ def test_pictures_are_kept_as_they_are(tmp_path, prepared):
   assert example['image/class/text'].bytes_list.value[0] == b'round'
 
 
-def test_a_second_conversion_keeps_what_is_there(tmp_path, prepared):
+def test_a_second_conversion_reuses_the_files(tmp_path, prepared):
   assert convert(tmp_path, prepared).written
   assert not convert(tmp_path, prepared).written
 
@@ -135,12 +135,12 @@ def test_the_folder_is_read_as_images_too(tmp_path, prepared):
   assert len(read(tmp_path, 'train', 'images')[1]) == SIZES['train']
 
 
-def test_what_is_not_there_is_refused_in_one_line(tmp_path, prepared):
+def test_an_unavailable_data_set_is_refused(tmp_path, prepared):
   with pytest.raises(errors.DataError, match='tfds:no_shapes: expected a data'):
     convert(tmp_path, prepared, 'tfds:no_shapes')
 
 
-def test_what_has_no_class_is_refused(prepared):
+def test_a_data_set_without_classes_is_refused(prepared):
   Unnamed(data_dir=prepared).download_and_prepare()
   with pytest.raises(errors.DataError, match=r"\['image'\] and classes \[\]"):
     convert_tfds.find('unnamed', prepared)

@@ -124,7 +124,7 @@ def test_idx_sets_can_be_sharded(tmp_path, name):
   assert labels == splits['train'].labels.tolist()
 
 
-def test_another_layout_does_not_join_the_first_one(tmp_path):
+def test_another_layout_in_the_same_folder_is_refused(tmp_path):
   mnist_files.write_idx(tmp_path / 'idx')
   convert('mnist', tmp_path / 'out', tmp_path / 'idx')
   with pytest.raises(errors.DataError, match='received test-mnist.tfrecord'):

@@ -37,7 +37,7 @@ def test_label_out_of_range_is_refused(label):
 
 
 @pytest.mark.parametrize('label', [-1, 10])
-def test_label_out_of_range_is_refused_within_a_data_set(label):
+def test_label_out_of_range_is_refused_in_a_tf_data_stage(label):
   stream = tf.data.Dataset.from_tensors([record_files.example(PNGS[0], label)])
   with pytest.raises(
     tf.errors.InvalidArgumentError, match=r'expected labels in \[0, 10\)'
@@ -51,7 +51,7 @@ def test_image_of_another_size_is_refused():
 
 
 @pytest.mark.parametrize('png', [b'', b'no image', PNGS[0][:40]])
-def test_what_is_no_png_is_refused(png):
+def test_other_content_than_png_is_refused(png):
   with pytest.raises(tf.errors.InvalidArgumentError):
     decode([record_files.example(png, 0)])
 
@@ -59,7 +59,7 @@ def test_what_is_no_png_is_refused(png):
 @pytest.mark.parametrize(
   'serialized', [b'no example', tf.train.Example().SerializeToString()]
 )
-def test_what_is_no_example_of_an_image_is_refused(serialized):
+def test_records_without_an_image_are_refused(serialized):
   with pytest.raises(tf.errors.InvalidArgumentError):
     decode([serialized])
 
@@ -92,6 +92,6 @@ def test_photograph_needs_image_and_label_only():
 @pytest.mark.parametrize(
   'serialized', [b'no example', tf.train.Example().SerializeToString()]
 )
-def test_what_is_no_example_of_a_photograph_is_refused(serialized):
+def test_records_without_a_photograph_are_refused(serialized):
   with pytest.raises(tf.errors.InvalidArgumentError):
     examples.parse(serialized)

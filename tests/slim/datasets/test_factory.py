@@ -14,15 +14,15 @@ from tests.slim import shard_files
 
 def training(data, **options):
   options = {'image_size': 28, 'batch_size': 4, 'seed': 5} | options
-  delivery = factory.ReadOptions(training=True, **options)
-  stream, _ = factory.load('mnist', data.folder, 'train', delivery)
+  read_options = factory.ReadOptions(training=True, **options)
+  stream, _ = factory.load('mnist', data.folder, 'train', read_options)
   return stream.as_numpy_iterator()
 
 
 def evaluation(data, split='test', **options):
   options = {'image_size': 28, 'batch_size': 4} | options
-  delivery = factory.ReadOptions(training=False, **options)
-  stream, info = factory.load('mnist', data.folder, split, delivery)
+  read_options = factory.ReadOptions(training=False, **options)
+  stream, info = factory.load('mnist', data.folder, split, read_options)
   return stream, info.count
 
 
@@ -123,7 +123,7 @@ def test_other_seeds_give_other_orders(small_mnist):
   assert np.any(first != second)
 
 
-def test_images_come_in_the_size_asked_for(small_mnist):
+def test_images_have_the_requested_size(small_mnist):
   for size in (24, 32):
     images, _ = next(training(small_mnist, image_size=size))
     assert images.shape == (4, size, size, 1)
@@ -160,22 +160,22 @@ def test_preprocessing_gets_seed_and_position_of_each_example(
 def test_empty_folder_is_refused_with_the_command_that_fills_it(
   name, command, tmp_path
 ):
-  delivery = factory.ReadOptions(image_size=28, batch_size=1, training=True)
+  read_options = factory.ReadOptions(image_size=28, batch_size=1, training=True)
   for folder in (tmp_path, tmp_path / 'none'):
     with pytest.raises(
       errors.DataError,
       match='expected files train-.*received none.*'
       f'python -m slim.{command} {folder}$',
     ):
-      factory.load(name, folder, 'train', delivery)
+      factory.load(name, folder, 'train', read_options)
 
 
 def test_unknown_names_are_refused(small_mnist):
-  delivery = factory.ReadOptions(image_size=28, batch_size=1, training=True)
+  read_options = factory.ReadOptions(image_size=28, batch_size=1, training=True)
   with pytest.raises(errors.UnknownNameError, match="did you mean 'mnist'"):
-    factory.load('mnits', small_mnist.folder, 'train', delivery)
+    factory.load('mnits', small_mnist.folder, 'train', read_options)
   with pytest.raises(errors.UnknownNameError, match="did you mean 'train'"):
-    factory.load('mnist', small_mnist.folder, 'trian', delivery)
+    factory.load('mnist', small_mnist.folder, 'trian', read_options)
 
 
 @pytest.mark.parametrize(
@@ -209,12 +209,14 @@ def test_damaged_payload_surfaces_and_is_explained(small_mnist):
   assert 'train-mnist.tfrecord: record 1' in str(explained)
 
 
-def test_records_of_no_examples_surface_and_are_explained(tmp_path):
+def test_records_that_are_not_examples_surface_and_are_explained(tmp_path):
   """Also where TensorFlow cannot make text of its message, which holds them."""
   for payload in (b'no example', b'\xa0\xff' * 40):
     record_files.write(tmp_path / 'test-x', [payload])
-    delivery = factory.ReadOptions(image_size=28, batch_size=1, training=False)
-    stream, _ = factory.load('mnist', tmp_path, 'test', delivery)
+    read_options = factory.ReadOptions(
+      image_size=28, batch_size=1, training=False
+    )
+    stream, _ = factory.load('mnist', tmp_path, 'test', read_options)
     with pytest.raises(records.FAILURES) as caught:
       list(stream)
     said = str(records.explain(caught.value, [tmp_path / 'test-x']))
@@ -225,8 +227,10 @@ def test_records_of_no_examples_surface_and_are_explained(tmp_path):
 def test_label_of_another_data_set_is_refused(tmp_path):
   png = tf.io.encode_png(np.zeros([28, 28, 1], np.uint8)).numpy()
   record_files.write(tmp_path / 'test-x', [record_files.example(png, 10)])
-  delivery = factory.ReadOptions(image_size=28, batch_size=1, training=False)
-  stream, _ = factory.load('mnist', tmp_path, 'test', delivery)
+  read_options = factory.ReadOptions(
+    image_size=28, batch_size=1, training=False
+  )
+  stream, _ = factory.load('mnist', tmp_path, 'test', read_options)
   with pytest.raises(
     tf.errors.InvalidArgumentError, match=r'expected labels in \[0, 10\)'
   ):
@@ -247,8 +251,10 @@ def test_small_sets_of_2017_are_read(tmp_path, name, stored, size):
   (tmp_path / 'labels.txt').write_text(
     ''.join(f'{i}:class {i}\n' for i in range(10))
   )
-  delivery = factory.ReadOptions(image_size=size, batch_size=2, training=True)
-  stream, split = factory.load(name, tmp_path, 'train', delivery)
+  read_options = factory.ReadOptions(
+    image_size=size, batch_size=2, training=True
+  )
+  stream, split = factory.load(name, tmp_path, 'train', read_options)
   assert (split.num_examples, split.num_classes) == (3, 10)
   assert split.labels[9] == 'class 9'
   batches = list(itertools.islice(stream.as_numpy_iterator(), 3))
@@ -265,8 +271,10 @@ def test_shards_json_bounds_the_labels_of_a_small_set(tmp_path):
     {'test': [[record_files.example(png, 4)]]},
     num_classes=4,
   )
-  delivery = factory.ReadOptions(image_size=28, batch_size=1, training=False)
-  stream, split = factory.load('mnist', tmp_path, 'test', delivery)
+  read_options = factory.ReadOptions(
+    image_size=28, batch_size=1, training=False
+  )
+  stream, split = factory.load('mnist', tmp_path, 'test', read_options)
   assert split.num_classes == 4
   with pytest.raises(
     tf.errors.InvalidArgumentError, match=r'expected labels in \[0, 4\)'

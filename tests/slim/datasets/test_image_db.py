@@ -117,7 +117,7 @@ def test_caffe2_s_preprocessing_is_the_default(made):
   assert -1 <= batches[0][0].min() < batches[0][0].max() <= 127 / 128
 
 
-def test_a_database_of_caffe2_s_own_is_read(tmp_path):
+def test_a_database_written_by_caffe2_is_read(tmp_path):
   """Raw pixels, blue first, and keys with names."""
   image = pixels(1)
   record = tensor_protos.encode(
@@ -131,12 +131,12 @@ def test_a_database_of_caffe2_s_own_is_read(tmp_path):
   np.testing.assert_array_equal(batches[0][0][0], expected(1))
 
 
-def test_a_number_of_no_classes_is_refused(made):
+def test_zero_classes_are_refused(made):
   with pytest.raises(errors.DataError, match='or pass num_classes'):
     load(made, 0, num_classes=0)
 
 
-def test_labels_txt_beside_the_database_says_the_classes(made, tmp_path):
+def test_labels_txt_beside_the_database_defines_the_classes(made, tmp_path):
   with pytest.raises(errors.DataError, match='or pass num_classes'):
     load(made, 0, num_classes=None)
   (tmp_path / 'train').symlink_to(made / 'train')
@@ -152,7 +152,7 @@ def test_label_beyond_the_classes_is_refused(made):
     load(made, 7, num_classes=1)
 
 
-def test_record_that_is_no_image_is_named(tmp_path):
+def test_invalid_record_is_named(tmp_path):
   environment = lmdb.open(str(tmp_path / 'train'))
   with environment.begin(write=True) as transaction:
     transaction.put(b'0', b'\xff')
@@ -205,7 +205,7 @@ def test_a_database_has_the_picture_that_its_folder_shows(tmp_path, name):
   assert tf.io.decode_jpeg(stored).shape == shown.shape
 
 
-def test_what_is_no_image_is_named_and_nothing_is_written(tmp_path):
+def test_unreadable_files_are_named_and_no_database_is_written(tmp_path):
   image_files.write_folders(tmp_path / 'train', {'a': 2, 'b': 2})
   for name in image_kinds.BAD:
     image_kinds.write_bad(tmp_path / 'train' / 'b' / name)
@@ -215,7 +215,7 @@ def test_what_is_no_image_is_named_and_nothing_is_written(tmp_path):
     assert f'{tmp_path}/train/b/{name}: {reason}' in str(caught.value)
 
 
-def test_what_is_no_image_is_left_out_where_that_is_asked_for(tmp_path):
+def test_unreadable_files_are_skipped_on_request(tmp_path):
   image_files.write_folders(tmp_path / 'train', {'a': 2, 'b': 2})
   for name in image_kinds.BAD:
     image_kinds.write_bad(tmp_path / 'train' / 'a' / name)
@@ -244,14 +244,14 @@ def test_shuffled_keys_hold_every_image_once(photos, tmp_path):
   assert set(orders[0]) == {expected(n).tobytes() for n in range(7)}
 
 
-def test_existing_name_is_kept(photos, tmp_path):
+def test_existing_path_is_not_overwritten(photos, tmp_path):
   (tmp_path / 'train').mkdir()
   with pytest.raises(errors.DataError, match='expected a path that does not'):
     write_db.write(images(photos), tmp_path / 'train')
   assert os.listdir(tmp_path) == ['train']
 
 
-def test_nothing_is_left_of_a_database_that_cannot_be_made(photos, tmp_path):
+def test_a_failed_conversion_leaves_no_database(photos, tmp_path):
   folder = tmp_path / 'photos'
   shutil.copytree(photos, folder)
   opened = images(folder)

@@ -93,7 +93,7 @@ def test_other_files_are_decoded_to_what_a_viewer_shows(tmp_path, name):
 
 
 @pytest.mark.parametrize('name', image_kinds.BAD)
-def test_what_is_no_image_is_named_when_it_is_read(tmp_path, name):
+def test_an_invalid_image_is_named_when_it_is_read(tmp_path, name):
   (tmp_path / 'train' / 'a').mkdir(parents=True)
   path = tmp_path / 'train' / 'a' / name
   image_kinds.write_bad(path)
@@ -104,7 +104,7 @@ def test_what_is_no_image_is_named_when_it_is_read(tmp_path, name):
   assert f'{path}: {image_kinds.BAD[name]}' in str(caught.value)
 
 
-def test_a_file_whose_name_is_no_text_is_refused_like_others(tmp_path):
+def test_a_file_whose_name_is_not_utf8_is_refused_like_others(tmp_path):
   name = os.fsdecode(b'caf\xe9.jpg')
   with pytest.raises(errors.DataError, match='caf.*.jpg: expected JPEG'):
     read(tmp_path, name, b'no image')

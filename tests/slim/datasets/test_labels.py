@@ -20,7 +20,7 @@ def test_names_of_the_flowers_script_begin_at_the_first_label(tmp_path, first):
   assert found == {first: 'daisy', first + 1: 'rose'}
 
 
-def test_absent_file_is_none(tmp_path):
+def test_missing_file_is_none(tmp_path):
   assert labels.read(tmp_path, first_label=0) is None
 
 
@@ -34,7 +34,7 @@ def test_absent_file_is_none(tmp_path):
     (b'0:a\n0:b\n', "the line '0:b', .* a repeated one"),
   ],
 )
-def test_what_is_neither_is_refused(tmp_path, content, message):
+def test_other_formats_are_refused(tmp_path, content, message):
   with pytest.raises(errors.DataError, match=message) as caught:
     read(tmp_path, content)
   assert str(tmp_path / 'labels.txt') in str(caught.value)

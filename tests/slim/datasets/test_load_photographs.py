@@ -52,14 +52,14 @@ def shards_of_2017(tmp_path):
   return tmp_path
 
 
-def delivery(**options):
+def read_options(**options):
   options = {'image_size': 16, 'batch_size': 2, 'training': True} | options
   return factory.ReadOptions(**options)
 
 
 def load(folder, count, name='imagenet', **options):
   """`count` batches, and the split."""
-  stream, split = factory.load(name, folder, 'train', delivery(**options))
+  stream, split = factory.load(name, folder, 'train', read_options(**options))
   return list(itertools.islice(stream.as_numpy_iterator(), count)), split
 
 
@@ -152,13 +152,13 @@ def test_workers_augment_differently(tmp_path):
     for name in factory.preprocessing.PREPROCESSINGS
   ],
 )
-def test_any_preprocessing_can_be_asked_for(shards_of_2017, name):
+def test_any_preprocessing_can_be_requested(shards_of_2017, name):
   batches, _ = load(shards_of_2017, 1, preprocessing=name)
   assert batches[0][0].shape == (2, 16, 16, 3)
   assert batches[0][0].dtype == np.float32
 
 
-def test_a_preprocessing_that_is_not_known_is_refused(shards_of_2017):
+def test_an_unknown_preprocessing_is_refused(shards_of_2017):
   with pytest.raises(errors.UnknownNameError, match="did you mean 'vgg'"):
     load(shards_of_2017, 1, preprocessing='vvg')
 
@@ -188,7 +188,7 @@ def image_folder(folder, classes=('rose', 'daisy')):
   return folder
 
 
-def test_a_user_s_own_folder_is_read_where_it_lies(tmp_path):
+def test_an_image_folder_is_read_in_place(tmp_path):
   batches, split = load(
     image_folder(tmp_path), 9, 'image_folder', training=False
   )
@@ -313,7 +313,7 @@ def test_peak_memory_follows_the_shuffle_buffer(tmp_path):
     assert 1.0 * records * size < high - low < 3.5 * records * size
 
 
-def test_labels_offset_of_one_leaves_the_background_out(shards_of_2017):
+def test_labels_offset_of_one_removes_the_background(shards_of_2017):
   batches, split = load(
     shards_of_2017, 9, training=False, batch_size=7, labels_offset=1
   )

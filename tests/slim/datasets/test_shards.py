@@ -18,7 +18,7 @@ def flowers(tmp_path):
   return tmp_path
 
 
-def test_flowers_that_build_image_data_wrote_are_taken(tmp_path, caplog):
+def test_flowers_that_build_image_data_wrote_are_accepted(tmp_path, caplog):
   """As the scripts of 2017 made them."""
   shard_files.write(tmp_path, 'images', SPLITS, num_classes=6)
   assert shards.find(FLOWERS, tmp_path, 'train').num_classes == 6
@@ -71,7 +71,7 @@ def test_worker_s_folder_of_2017_keeps_the_counts_of_the_whole_set(tmp_path):
   assert found.num_examples == 6
 
 
-def test_other_folder_of_links_is_a_set_of_its_own(tmp_path):
+def test_other_folder_of_links_is_a_separate_set(tmp_path):
   for number in (1, 2, 3):
     record_files.write(tmp_path / f'train-{number}', [b'x'] * number)
   subset = part(tmp_path, 'subset', ['train-2'])
@@ -101,7 +101,7 @@ def test_classes_that_contradict_shards_json_are_refused(flowers):
     shards.find(FLOWERS, flowers, 'train', 6)
 
 
-def test_absent_shard_is_refused(flowers):
+def test_missing_shard_is_refused(flowers):
   (flowers / 'train-00001-of-00003').unlink()
   with pytest.raises(
     errors.DataError, match='received 2, without train-00001-of-00003'
@@ -122,7 +122,7 @@ def test_file_that_is_not_listed_is_refused(flowers):
     shards.find(FLOWERS, flowers, 'train')
 
 
-def test_link_to_nothing_is_refused(flowers):
+def test_broken_link_is_refused(flowers):
   worker = part(
     flowers, 'worker_0_of_3', ['train-00000-of-00003', 'shards.json']
   )

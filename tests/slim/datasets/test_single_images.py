@@ -17,10 +17,10 @@ def test_file_is_seen_as_evaluation_sees_it_in_its_data_set(net, tmp_path):
   (tmp_path / 'a.jpg').write_bytes(content)
   example = photograph_files.example_2017(content, 1, (20, 30))
   record_files.write(tmp_path / 'validation-00000-of-00001', [example])
-  delivery = factory.ReadOptions(
+  read_options = factory.ReadOptions(
     image_size=16, batch_size=1, training=False, net=net
   )
-  stream, _ = factory.load('imagenet', tmp_path, 'validation', delivery)
+  stream, _ = factory.load('imagenet', tmp_path, 'validation', read_options)
   ((expected, _),) = stream.as_numpy_iterator()
   target = single_images.Target('imagenet', net, 16)
   received = single_images.load(tmp_path / 'a.jpg', target).numpy()
@@ -33,17 +33,17 @@ def test_file_is_seen_as_evaluation_sees_it_in_a_folder(name, tmp_path):
   (tmp_path / 'train' / 'a').mkdir(parents=True)
   path = tmp_path / 'train' / 'a' / 'a.jpg'
   path.write_bytes(content)
-  delivery = factory.ReadOptions(
+  read_options = factory.ReadOptions(
     image_size=16, batch_size=1, training=False, net='vgg_16'
   )
-  stream, _ = factory.load('image_folder', tmp_path, 'train', delivery)
+  stream, _ = factory.load('image_folder', tmp_path, 'train', read_options)
   ((expected, _),) = stream.as_numpy_iterator()
   target = single_images.Target('image_folder', 'vgg_16', 16)
   received = single_images.load(path, target).numpy()
   np.testing.assert_array_equal(received, expected[0])
 
 
-def test_a_jpeg_of_no_use_is_refused_by_name(tmp_path):
+def test_a_damaged_jpeg_is_refused_by_name(tmp_path):
   path = tmp_path / 'a.jpg'
   content = image_files.jpeg()
   tables = content.index(b'\xff\xc4')
@@ -53,7 +53,7 @@ def test_a_jpeg_of_no_use_is_refused_by_name(tmp_path):
     single_images.load(path, target)
 
 
-def test_file_is_brought_to_the_size_and_colours_of_small_images(tmp_path):
+def test_file_is_converted_to_the_size_and_colours_of_small_images(tmp_path):
   pixels = np.zeros([56, 84, 3], np.uint8)
   pixels[:, :21] = 255  # a quarter at the left, which a crop would lose
   (tmp_path / 'a.png').write_bytes(
@@ -74,7 +74,9 @@ def test_file_is_brought_to_the_size_and_colours_of_small_images(tmp_path):
     (image_files.bomb(), 'a.png: expected at most 89478485 pixels'),
   ],
 )
-def test_what_is_no_image_is_refused_by_name(content, message, tmp_path):
+def test_files_that_are_not_images_are_refused_by_name(
+  content, message, tmp_path
+):
   if content is not None:
     (tmp_path / 'a.png').write_bytes(content)
   target = single_images.Target('cifar10', 'cifar10_alexnet', 24)

@@ -63,7 +63,7 @@ def test_records_stay_readable_as_before(sharded):
   assert len(records.find(str(sharded), 'train')) == 3
 
 
-def test_files_of_2017s_names_are_refused(tmp_path):
+def test_files_with_names_of_2017_are_refused(tmp_path):
   folder = converted(tmp_path, convert_arrays.FileLayout())
   with pytest.raises(errors.DataError, match='train-00000-of-00001 .* --shard'):
     tfds_metadata.write(folder)

@@ -63,7 +63,7 @@ def test_b23_alexnet_s_convolutions_are_normalized_though_the_paper_s_are_not():
 def test_alexnet_normalizes_responses_after_the_relu_and_pools_last():
   model = outlines.outline(alexnet.build, num_classes=7)
   names = outlines.names(model)
-  places = [
+  indices = [
     names.index(f'{name}_1{end}')
     for name, end in [
       ('conv1', ''),
@@ -78,7 +78,7 @@ def test_alexnet_normalizes_responses_after_the_relu_and_pools_last():
       ('conv3', ''),
     ]
   ]
-  assert places == sorted(places)
+  assert indices == sorted(indices)
   numbers = {'depth_radius': 2, 'bias': 2.0, 'alpha': 1e-4, 'beta': 0.75}
   for name in ('lrn1_1', 'lrn1_2', 'lrn2_1', 'lrn2_2'):
     assert model.get_layer(name).numbers == numbers

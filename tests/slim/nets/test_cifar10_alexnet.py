@@ -35,7 +35,7 @@ def test_has_the_2017_net_s_parameters_layer_by_layer():
   ('image_size', 'channels', 'num_classes'),
   [(24, 3, 10), (32, 1, 2), (1, 1, 1)],
 )
-def test_logits_are_one_float32_a_class(image_size, channels, num_classes):
+def test_logits_are_one_float32_per_class(image_size, channels, num_classes):
   model = cifar10_alexnet.build(
     num_classes, image_size=image_size, channels=channels
   )
@@ -93,7 +93,7 @@ def test_order_of_pooling_and_normalization_is_that_of_the_tutorial():
   )
 
 
-def test_model_is_made_again_from_its_configuration():
+def test_model_is_rebuilt_from_its_configuration():
   model = cifar10_alexnet.build(10)
   again = keras.Sequential.from_config(model.get_config())
   again.set_weights(model.get_weights())

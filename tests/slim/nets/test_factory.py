@@ -68,7 +68,7 @@ def test_every_net_takes_the_smallest_images_and_larger_ones(name):
   'name', [n for n, net in factory.NETS.items() if net.least_image_size > 1]
 )
 @pytest.mark.gate_every(3)
-def test_images_of_which_nothing_is_left_are_refused(name):
+def test_images_too_small_for_the_net_are_refused(name):
   net = factory.NETS[name]
   size = net.least_image_size
   with pytest.raises(
@@ -87,7 +87,7 @@ def test_images_of_which_nothing_is_left_are_refused(name):
 
 
 @pytest.mark.parametrize('name', nets(quick=True))
-def test_logits_are_float32_under_a_policy_of_half_the_bits(name):
+def test_logits_are_float32_under_a_16_bit_policy(name):
   before = keras.config.dtype_policy()
   keras.config.set_dtype_policy('mixed_bfloat16')
   try:
@@ -99,7 +99,7 @@ def test_logits_are_float32_under_a_policy_of_half_the_bits(name):
 
 
 @pytest.mark.parametrize('name', nets(quick=True))
-def test_every_kernel_is_drawn_with_a_seed_of_its_own(name):
+def test_every_kernel_is_drawn_with_a_different_seed(name):
   def seeds(model):
     return [
       getattr(layer, f'{kind}_initializer').seed
@@ -196,7 +196,7 @@ DROPOUTS = {
 
 
 @pytest.mark.parametrize('name', nets())
-def test_dropout_keeps_the_given_share_and_has_a_seed(name):
+def test_dropout_keeps_the_requested_fraction_and_has_a_seed(name):
   model = outlines.usual(name)
   rates = [
     layer.rate
@@ -212,22 +212,22 @@ def test_dropout_keeps_the_given_share_and_has_a_seed(name):
   assert len(set(seeds)) == len(rates)
 
 
-def test_given_sizes_win_over_the_net_s():
+def test_requested_sizes_override_the_net_s():
   model = factory.build('lenet', num_classes=3, image_size=20, channels=2)
   assert model.input_shape == (None, 20, 20, 2)
   assert model.output_shape == (None, 3)
 
 
-def test_weight_decay_and_seed_arrive():
+def test_weight_decay_and_seed_reach_the_net():
   model = factory.build('lenet', num_classes=3, weight_decay=0, seed=5)
   assert model.losses == []
   assert model.get_layer('fc3').kernel_initializer.seed == 8
 
 
-def test_weight_decay_is_the_net_s_own_when_none_is_given():
+def test_weight_decay_defaults_to_the_net_s():
   model = factory.build('cifar10_alexnet', num_classes=3)
-  own = model.get_layer('fc3').kernel.regularizer.l2
-  assert float(own) == pytest.approx(0.004 / 2)
+  decay = model.get_layer('fc3').kernel.regularizer.l2
+  assert float(decay) == pytest.approx(0.004 / 2)
 
 
 def test_unknown_net_is_refused_by_name():
@@ -240,7 +240,7 @@ def test_logits_are_the_first_of_two_outputs_and_the_only_one_of_one():
   assert factory.logits_of('logits') == 'logits'
 
 
-def test_names_of_tf_slim_lead_to_tf_slim_s_nets():
+def test_names_of_tf_slim_select_tf_slim_s_nets():
   differ = ('lenet', 'vgg_a', 'vgg_16', 'alexnet_v2', 'inception_v3')
   for name in differ:
     assert factory.of_slim(name) == f'slim_{name}'
@@ -260,7 +260,7 @@ def test_names_of_tf_slim_lead_to_tf_slim_s_nets():
   assert set(factory.SLIM_NAMES) == {*differ, *same}
 
 
-def test_a_net_that_tf_slim_has_not_is_refused():
+def test_a_net_that_tf_slim_lacks_is_refused():
   with pytest.raises(
     errors.UnknownNameError,
     match="Unknown net of TF-Slim: expected one of .*received 'googlenet'",
@@ -276,7 +276,7 @@ def test_preprocessing_is_one_that_can_be_chosen():
   assert factory.NETS['overfeat'].preprocessing == ''
 
 
-def test_options_behind_a_name_are_those_of_its_net_alone():
+def test_options_after_a_name_apply_to_its_net_alone():
   net = factory.of('resnet_v2_50:first_kernel=3,bias=true')
   assert net.build.keywords == {'first_kernel': 3, 'bias': True}
   assert net._replace(build=None) == factory.NETS['resnet_v2_50']._replace(
@@ -295,6 +295,6 @@ def test_options_behind_a_name_are_those_of_its_net_alone():
     ('resnet_v1_51:bias=true', 'Unknown net'),
   ],
 )
-def test_options_that_a_net_has_not_are_refused(text, match):
+def test_options_that_a_net_lacks_are_refused(text, match):
   with pytest.raises(errors.DataError, match=match):
     factory.of(text)

@@ -31,7 +31,7 @@ def test_has_the_2017_net_s_parameters_layer_by_layer():
   ('image_size', 'channels', 'num_classes'),
   [(28, 1, 10), (29, 3, 2), (1, 1, 1)],
 )
-def test_logits_are_one_float32_a_class(image_size, channels, num_classes):
+def test_logits_are_one_float32_per_class(image_size, channels, num_classes):
   model = lenet.build(num_classes, image_size=image_size, channels=channels)
   images = np.zeros([3, image_size, image_size, channels], np.float32)
   logits = model(images)

@@ -131,7 +131,7 @@ def test_every_convolution_may_have_a_bias():
   assert biased.count_params() == plain.count_params() + sum(filters)
 
 
-def test_the_first_convolution_and_the_last_pooling_may_be_others():
+def test_the_first_convolution_and_the_last_pooling_are_configurable():
   model = net(1, image_size=64, first_kernel=3, first_stride=1, last_pool=3)
   assert outlines.kernels(model)['conv1'] == (3, 3, 3, 64)
   assert model.get_layer('conv1').output.shape[1:] == (64, 64, 64)
@@ -147,6 +147,6 @@ def test_the_first_convolution_and_the_last_pooling_may_be_others():
     ({'last_pool': -1}, 'last_pool from 0 to 7'),
   ],
 )
-def test_kernels_that_cannot_be_are_refused(options, match):
+def test_invalid_kernels_and_poolings_are_refused(options, match):
   with pytest.raises(ValueError, match=match):
     net(1, **options)

@@ -6,9 +6,9 @@ from slim.nets import small_resnet
 from tests.slim.nets import outlines
 
 
-def net(plan, **options):
+def net(architecture, **options):
   return outlines.outline(
-    small_resnet.build, plan=plan, num_classes=10, **options
+    small_resnet.build, architecture=architecture, num_classes=10, **options
   )
 
 
@@ -53,7 +53,7 @@ def test_eighteen_layers_are_those_of_the_book():
   [(20, 0.27), (32, 0.46), (56, 0.85)],
 )
 def test_nets_of_cifar_have_the_paper_s_layers_and_sizes(depth, millions):
-  model = net(small_resnet.of_cifar(depth))
+  model = net(small_resnet.cifar_architecture(depth))
   assert len(layers_on_the_way(model)) == depth
   shapes = list(units(model).values())
   each = len(shapes) // 3
@@ -70,18 +70,18 @@ def test_nets_of_cifar_have_the_paper_s_layers_and_sizes(depth, millions):
 def test_a_unit_adds_its_input_and_is_rectified():
   """With convolutions of zeros a unit is the relu of its shortcut."""
   model = small_resnet.build(
-    small_resnet.of_cifar(20), num_classes=3, image_size=8
+    small_resnet.cifar_architecture(20), num_classes=3, image_size=8
   )
   for layer in model.layers:
     if layer.name.endswith(('_conv1', '_conv2')):
       layer.kernel.assign(np.zeros(layer.kernel.shape))
   names = ['conv1_act', 'block1_unit_3_act', 'block2_unit_1_act']
-  inside = keras.Model(
+  inner_outputs = keras.Model(
     model.input,
     [model.get_layer(name).output for name in names]
     + [model.get_layer('block2_unit_1_shortcut_bn').output],
   )
   images = np.random.default_rng(0).normal(size=(2, 8, 8, 3))
-  first, third, changed, shortcut = inside(images.astype(np.float32))
+  first, third, changed, shortcut = inner_outputs(images.astype(np.float32))
   np.testing.assert_array_equal(first, third)
   np.testing.assert_array_equal(changed, np.maximum(shortcut, 0))

@@ -72,10 +72,12 @@ def test_kernels_begin_as_xavier(build):
     assert isinstance(initializer, keras.initializers.GlorotUniform)
 
 
-@pytest.mark.parametrize(('image_size', 'places'), [(224, 1), (300, 3)])
-def test_tf_slim_s_sees_larger_images_at_several_places(image_size, places):
+@pytest.mark.parametrize(('image_size', 'positions'), [(224, 1), (300, 3)])
+def test_tf_slim_s_averages_logits_over_positions_of_larger_images(
+  image_size, positions
+):
   model = outlines.outline(
     vgg.build_slim, name='vgg_a', num_classes=3, image_size=image_size
   )
   shape = model.get_layer('logits').output.shape
-  assert tuple(shape) == (None, places, places, 3)
+  assert tuple(shape) == (None, positions, positions, 3)

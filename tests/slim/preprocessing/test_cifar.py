@@ -23,9 +23,9 @@ def standardized(image):
 def test_evaluation_is_the_centre_standardized(kind):
   result = KINDS[kind].evaluate(IMAGES, seeds(6), 24)
   assert result.dtype == np.float32
-  for image, given in zip(result, IMAGES, strict=True):
+  for image, source in zip(result, IMAGES, strict=True):
     np.testing.assert_allclose(
-      image, standardized(given[4:28, 4:28]), atol=1e-5
+      image, standardized(source[4:28, 4:28]), atol=1e-5
     )
 
 
@@ -47,12 +47,12 @@ def test_training_is_a_crop_perhaps_mirrored_and_standardized(kind):
   padding = {'cifar10': 0, 'cifarnet': 4}[kind]
   padded = np.pad(grey, [(0, 0), (padding,) * 2, (padding,) * 2, (0, 0)])
   result = KINDS[kind].train(grey, seeds(6), 30).numpy()
-  places = 2 + 2 * padding + 1
-  for image, given in zip(result, padded, strict=True):
+  positions = 2 + 2 * padding + 1
+  for image, source in zip(result, padded, strict=True):
     candidates = [
-      standardized(given[y : y + 30, x : x + 30][:, ::step])
-      for y in range(places)
-      for x in range(places)
+      standardized(source[y : y + 30, x : x + 30][:, ::step])
+      for y in range(positions)
+      for x in range(positions)
       for step in (1, -1)
     ]
     errors = [np.abs(image - candidate).max() for candidate in candidates]
@@ -61,15 +61,15 @@ def test_training_is_a_crop_perhaps_mirrored_and_standardized(kind):
 
 
 @pytest.mark.statistical
-def test_every_place_and_mirroring_comes_as_often():
+def test_every_position_and_mirroring_is_equally_frequent():
   # One bright pixel says where the crop begins, 0 to 2, and its mirror image.
   image = np.zeros([32, 32, 3], np.uint8)
   image[16, 10] = 255
   count = 1800
   train = tf.function(cifar.CIFAR10.train)
   result = train(np.stack([image] * count), seeds(count), 30)
-  places = tf.argmax(tf.reshape(result[..., 0], [count, -1]), axis=1).numpy()
-  found, numbers = np.unique(places, return_counts=True)
+  positions = tf.argmax(tf.reshape(result[..., 0], [count, -1]), axis=1).numpy()
+  found, numbers = np.unique(positions, return_counts=True)
   # Rows 14 to 16 times columns 8 to 10 or, mirrored, 19 to 21.
   rows, columns = np.divmod(found, 30)
   assert set(rows) == {14, 15, 16}
@@ -101,7 +101,7 @@ def test_brightness_and_contrast_stay_in_their_ranges():
 
 
 @pytest.mark.parametrize('kind', KINDS)
-def test_a_result_depends_on_its_own_image_and_seed_only(kind):
+def test_a_result_depends_only_on_its_image_and_seed(kind):
   train = KINDS[kind].train
   whole = train(IMAGES, seeds(6), 24)
   np.testing.assert_array_equal(

@@ -78,7 +78,7 @@ def test_contrast_is_about_the_channel_s_mean(place):
 
 
 @pytest.mark.parametrize('seed', range(8))
-def test_both_orders_are_those_of_tensorflow_s_own_ops(seed):
+def test_both_orders_equal_those_of_tensorflow_s_ops(seed):
   random = np.random.default_rng(seed)
   brightness, saturation, hue, contrast = random.uniform(
     [-0.12, 0.5, -0.2, 0.5], [0.12, 1.5, 0.2, 1.5]
@@ -107,7 +107,7 @@ def test_both_orders_are_those_of_tensorflow_s_own_ops(seed):
   )
 
 
-def test_each_image_has_its_own_changes():
+def test_each_image_has_separate_changes():
   changes = np.array([NEUTRAL] * 4, np.float32)
   changes[2, 0] = 0.1
   result = colours.distort(tf.constant(IMAGES) * 255, tf.constant(changes))

@@ -67,6 +67,6 @@ def test_caffe2_takes_its_numbers():
     ('vgg:mean=3', 'none \\(it has no options\\)'),
   ],
 )
-def test_numbers_that_cannot_be_are_refused(text, said):
+def test_invalid_options_are_refused(text, said):
   with pytest.raises(errors.DataError, match=said):
     factory.get(text)

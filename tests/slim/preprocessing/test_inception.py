@@ -13,7 +13,7 @@ def seed(number):
   return tf.constant([9, number], tf.int64)
 
 
-def places(height, width):
+def coordinates(height, width):
   """An image whose pixels say where they are: y in red, x in green."""
   image = np.zeros([height, width, 3], np.uint8)
   image[..., 0] = np.arange(height)[:, None]
@@ -31,7 +31,7 @@ def windows(photograph, count=COUNT):
 
 
 def changes(preprocessing, count=COUNT):
-  photograph = photographs.of_pixels(tf.constant(places(8, 8)))
+  photograph = photographs.of_pixels(tf.constant(coordinates(8, 8)))
   stream = tf.data.Dataset.range(count).map(
     lambda n: preprocessing.train.each(
       photograph, tf.stack([tf.constant(9, tf.int64), n]), 4
@@ -53,7 +53,7 @@ def test_evaluation_is_the_central_part_resized():
 
 def test_windows_keep_area_aspect_and_image():
   height, width = 120, 200
-  photograph = photographs.of_pixels(tf.constant(places(height, width)))
+  photograph = photographs.of_pixels(tf.constant(coordinates(height, width)))
   y, x, rows, columns = windows(photograph).T
   assert min(y.min(), x.min()) >= 0
   assert (y + rows).max() <= height
@@ -71,7 +71,7 @@ def test_windows_keep_area_aspect_and_image():
 
 def test_windows_hold_a_part_of_a_box():
   boxes = tf.constant([[0.0, 0.0, 0.25, 0.25], [0.75, 0.75, 1.0, 1.0]])
-  photograph = photographs.of_pixels(tf.constant(places(100, 100)), boxes)
+  photograph = photographs.of_pixels(tf.constant(coordinates(100, 100)), boxes)
   y, x, rows, columns = windows(photograph).T
 
   def covered(begin, end):
@@ -119,8 +119,8 @@ def test_fast_mode_has_neither_hue_nor_contrast():
 
 
 @pytest.mark.parametrize('number', range(4))
-def test_all_ways_of_resizing_are_tensorflow_s(number):
-  pixels = tf.constant(places(30, 40))
+def test_all_resizing_methods_are_tensorflow_s(number):
+  pixels = tf.constant(coordinates(30, 40))
   resized = inception._resize_by(tf.constant(number), pixels, 16)
   method = ('bilinear', 'nearest', 'bicubic', 'area')[number]
   expected = tf.cast(tf.image.resize(pixels, [16, 16], method), tf.float32)
@@ -146,7 +146,7 @@ def test_training_images_are_in_range_and_of_the_size():
 
 @pytest.mark.statistical
 def test_half_of_the_images_are_mirrored():
-  photograph = photographs.of_pixels(tf.constant(places(64, 64)))
+  photograph = photographs.of_pixels(tf.constant(coordinates(64, 64)))
   stream = tf.data.Dataset.range(COUNT).map(
     lambda n: inception.INCEPTION.train.each(
       photograph, tf.stack([tf.constant(9, tf.int64), n]), 8

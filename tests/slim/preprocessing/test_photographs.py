@@ -56,7 +56,7 @@ def test_grey_jpeg_becomes_rgb():
   assert photograph.whole().shape == (37, 53, 3)
 
 
-def test_one_channel_is_delivered_where_asked_for():
+def test_one_channel_is_delivered_on_request():
   png = tf.io.encode_png(PIXELS[..., :1]).numpy()
   photograph = of(png, b'png', channels=1)
   np.testing.assert_array_equal(photograph.whole(), PIXELS[..., :1])
@@ -71,13 +71,13 @@ def test_one_channel_is_delivered_where_asked_for():
     (PIXELS.tobytes()[:-1], b'RAW'),
   ],
 )
-def test_what_is_no_image_is_refused(encoded, image_format):
+def test_invalid_images_are_refused(encoded, image_format):
   with pytest.raises(tf.errors.InvalidArgumentError):
     of(encoded, image_format).whole()
 
 
 @pytest.mark.parametrize('kind', STORED)
-def test_shapes_are_known_within_a_stage(kind):
+def test_static_shapes_are_known_in_a_tf_data_stage(kind):
   encoded, image_format, expected = STORED[kind]
 
   @tf.function
@@ -96,8 +96,8 @@ def test_resizing_is_tensorflow_s_for_every_size_and_type(shape):
   # To 16x16: windows of more than 512 pixels stay uint8.
   pixels = tf.constant(photograph_files.pixels(*shape))
   expected = tf.image.resize(pixels, [16, 16])
-  for given in (pixels, tf.cast(pixels, tf.float32)):
-    resized = photographs.resize(given, 16)
+  for source in (pixels, tf.cast(pixels, tf.float32)):
+    resized = photographs.resize(source, 16)
     assert resized.dtype == tf.float32
     np.testing.assert_array_equal(resized, expected)
 

@@ -19,7 +19,7 @@ def of(pixels):
   return photographs.of_pixels(pixels)
 
 
-def places(height, width):
+def coordinates(height, width):
   """An image whose pixels say where they are: y in red, x in green."""
   image = np.zeros([height, width, 3], np.uint8)
   image[..., 0] = np.arange(height)[:, None]
@@ -110,7 +110,7 @@ def test_caffe2_evaluation_has_mean_and_std_of_128():
 
 def test_training_on_the_scaled_size_itself_is_a_plain_crop():
   # 256 pixels are scaled to 256, so nothing is resized.
-  image = places(256, 256)
+  image = coordinates(256, 256)
   result = train(scaled.image_input(mean=0, std=1), image, 224)
   y = result[:, 0, 0, 0].astype(int)
   x = result[..., 1].min((1, 2)).astype(int)
@@ -122,29 +122,29 @@ def test_training_on_the_scaled_size_itself_is_a_plain_crop():
 
 
 @pytest.mark.statistical
-def test_places_and_mirroring_are_uniform():
-  result = train(scaled.image_input(mean=0, std=1), places(256, 256), 224)
+def test_positions_and_mirroring_are_uniform():
+  result = train(scaled.image_input(mean=0, std=1), coordinates(256, 256), 224)
   mirrored = result[:, 0, 0, 1] > result[:, 0, -1, 1]
   # A binomial's standard deviation is sqrt(n) / 2.
   assert abs(mirrored.sum() - COUNT / 2) < 5 * np.sqrt(COUNT) / 2
-  for place in (result[:, 0, 0, 0], result[..., 1].min((1, 2))):
+  for offsets in (result[:, 0, 0, 0], result[..., 1].min((1, 2))):
     # 0 to 32, of mean 16 and variance (33^2 - 1) / 12.
-    assert place.min() >= 0
-    assert place.max() <= 32
-    assert abs(place.mean() - 16) < 5 * np.sqrt((33**2 - 1) / 12 / COUNT)
-    assert len(np.unique(place)) > 25
+    assert offsets.min() >= 0
+    assert offsets.max() <= 32
+    assert abs(offsets.mean() - 16) < 5 * np.sqrt((33**2 - 1) / 12 / COUNT)
+    assert len(np.unique(offsets)) > 25
 
 
 def test_training_without_mirroring_keeps_left_at_the_left():
   unmirrored = scaled.image_input(mean=0, std=1, mirror=False)
-  result = train(unmirrored, places(256, 256), 224, 40)
+  result = train(unmirrored, coordinates(256, 256), 224, 40)
   assert np.all(result[:, 0, 0, 1] < result[:, 0, -1, 1])
 
 
 @pytest.mark.statistical
 def test_vgg_draws_the_scale_from_256_to_512():
   # 200 pixels high: the square covers 200 * 224 / side of them.
-  result = train(scaled.VGG, places(200, 250), 224) + MEAN
+  result = train(scaled.VGG, coordinates(200, 250), 224) + MEAN
   rows = result[..., 0]
   # 223 steps of 200 / side pixels between the centres of first and last row.
   side = 223 * 200 / np.ptp(rows, axis=(1, 2))
@@ -157,7 +157,7 @@ def test_vgg_draws_the_scale_from_256_to_512():
 
 
 def test_alexnet_training_takes_the_same_share_of_both_sides():
-  result = train(scaled.ALEXNET, places(128, 250), 224, 40) + MEAN
+  result = train(scaled.ALEXNET, coordinates(128, 250), 224, 40) + MEAN
   height = np.ptp(result[..., 0], axis=(1, 2))
   width = np.ptp(result[..., 1], axis=(1, 2))
   # 224/256 of each, but for half a pixel of the result at each border.
@@ -189,4 +189,4 @@ def test_square_larger_than_the_scaled_image_is_refused(name):
   preprocessing = getattr(scaled, name)
   for stages in (preprocessing.train, preprocessing.evaluate):
     with pytest.raises(ValueError, match='at most 256, .* received 299'):
-      stages.one(of(places(300, 300)), seed(0), 299)
+      stages.one(of(coordinates(300, 300)), seed(0), 299)

@@ -30,7 +30,7 @@ def hostile(name):
   )
 
 
-def test_members_are_read_at_their_places(tmp_path):
+def test_members_are_read_at_their_offsets(tmp_path):
   path = tmp_path / 'a.tar'
   inner = archives_made.tar([archives_made.member('x/y', b'within')])
   path.write_bytes(
@@ -45,9 +45,9 @@ def test_members_are_read_at_their_places(tmp_path):
   one, tar = archives.index(path)
   assert (one.name, one.read()) == ('folder/one', b'first' * 300)
   assert tar.read() == inner
-  (within,) = archives.index_within(tar)
-  assert (within.name, within.read()) == ('x/y', b'within')
-  assert within.path == str(path)
+  (nested,) = archives.index_within(tar)
+  assert (nested.name, nested.read()) == ('x/y', b'within')
+  assert nested.path == str(path)
 
 
 @pytest.mark.parametrize('name', HOSTILE)
@@ -86,7 +86,7 @@ def test_a_cut_tar_is_refused(tmp_path, size):
     archives.index(path)
 
 
-def test_an_inner_tar_that_is_cut_does_not_read_on_in_the_outer_one(tmp_path):
+def test_a_cut_inner_tar_does_not_continue_in_the_outer_one(tmp_path):
   inner = archives_made.tar([archives_made.member('x', bytes(9000))])
   path = tmp_path / 'a.tar'
   path.write_bytes(
@@ -117,7 +117,7 @@ def test_a_damaged_header_is_not_taken_for_the_end(tmp_path):
     archives.index(path)
 
 
-def test_a_compressed_tar_has_no_places_but_can_be_streamed(tmp_path):
+def test_a_compressed_tar_can_be_streamed_but_not_indexed(tmp_path):
   path = tmp_path / 'a.tgz'
   path.write_bytes(
     archives_made.tar([archives_made.member('one', b'1')], 'w:gz')
@@ -147,7 +147,7 @@ def test_an_archive_that_unpacks_to_more_than_the_limit_is_refused(tmp_path):
     list(archives.files(path, 1500, lambda _: True))
 
 
-def test_another_checksum_is_refused_with_the_way_round(tmp_path):
+def test_another_checksum_is_refused_with_the_override(tmp_path):
   path = tmp_path / 'a'
   path.write_bytes(b'abc')
   archives.check_hash(path, 'md5', '900150983cd24fb0d6963f7d28e17f72')
@@ -185,7 +185,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize('name', DAMAGED)
-def test_few_bytes_take_neither_time_nor_memory(tmp_path, name):
+def test_small_files_take_neither_much_time_nor_memory(tmp_path, name):
   path = tmp_path / 'a.tar'
   path.write_bytes(DAMAGED[name])
   # As long as it says, without a byte on the disk.
@@ -298,7 +298,7 @@ def test_streamed_files_have_their_content(tmp_path, size):
   assert found == {name: members[name] for name in ('1', '3')}
 
 
-def test_attributes_of_all_are_not_kept_for_each(tmp_path):
+def test_global_attributes_are_not_stored_for_each_member(tmp_path):
   attributes = b''.join(
     f'{len(f"{i:05d}") + 6} {i:05d}=1\n'.encode() for i in range(4000)
   )

@@ -48,13 +48,13 @@ def test_keys_are_read_by_number_in_any_order(path):
     assert database.read(number) == value(KEYS[number])
 
 
-def test_a_process_opens_it_once_however_it_is_called(path, tmp_path):
+def test_a_process_opens_a_database_once_under_any_path(path, tmp_path):
   first = databases.open_database(path)
   (tmp_path / 'link').symlink_to(path)
   assert databases.open_database(tmp_path / 'link') is first
 
 
-def test_it_is_closed_when_nobody_holds_it(path):
+def test_a_database_is_closed_when_it_is_unreferenced(path):
   databases.open_database(path)
   gc.collect()
   if (path / 'CURRENT').exists():
@@ -72,18 +72,18 @@ def test_lmdb_in_one_file_is_read(tmp_path):
 
 def test_several_processes_read_an_lmdb(tmp_path):
   write_lmdb(tmp_path / 'db')
-  kept = databases.open_database(tmp_path / 'db')
+  database = databases.open_database(tmp_path / 'db')
   assert run_other_process(tmp_path / 'db') == f'{len(KEYS)}\n'
-  assert kept.count == len(KEYS)
+  assert database.count == len(KEYS)
 
 
-def test_second_process_is_told_of_copies_and_lmdb(tmp_path):
+def test_second_process_is_advised_to_use_copies_or_lmdb(tmp_path):
   write_leveldb(tmp_path / 'db')
-  kept = databases.open_database(tmp_path / 'db')
+  database = databases.open_database(tmp_path / 'db')
   said = run_other_process(tmp_path / 'db')
   assert 'expected a LevelDB that no other process has open' in said
   assert 'a copy of the folder, or make an LMDB' in said
-  assert kept.count == len(KEYS)
+  assert database.count == len(KEYS)
 
 
 OPEN = """
@@ -118,7 +118,7 @@ def test_truncated_lmdb_is_refused(tmp_path, share):
 
 
 @pytest.mark.parametrize('content', [b'', b'x' * 100, b'x' * 8192])
-def test_what_is_no_lmdb_is_refused(tmp_path, content):
+def test_files_other_than_lmdb_are_refused(tmp_path, content):
   (tmp_path / 'data.mdb').write_bytes(content)
   with pytest.raises(errors.DataError, match='undamaged database; received'):
     databases.open_database(tmp_path)
@@ -155,7 +155,7 @@ def test_empty_database_is_refused(tmp_path):
     databases.open_database(tmp_path / 'db')
 
 
-def test_key_that_goes_away_is_named(tmp_path):
+def test_removed_key_is_named(tmp_path):
   database = databases.Database(
     tmp_path, [b'a', b'key'], lambda key: None, lambda: None
   )

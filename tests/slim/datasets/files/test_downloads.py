@@ -67,13 +67,13 @@ def test_a_part_that_is_whole_needs_only_its_name(site, tmp_path):
   assert path.read_bytes() == CONTENT
 
 
-def test_a_part_of_another_file_ends_in_the_right_one(site, tmp_path):
+def test_a_part_of_another_file_is_replaced(site, tmp_path):
   (tmp_path / 'a.tar.part').write_bytes(CONTENT + b'more')
   path = downloads.fetch(remote(site), tmp_path, client())
   assert path.read_bytes() == CONTENT
 
 
-def test_a_server_that_knows_no_parts_starts_again(site, tmp_path):
+def test_a_server_without_range_requests_starts_again(site, tmp_path):
   site.ranges = False
   site.cuts = [1000]
   path = downloads.fetch(remote(site), tmp_path, client())
@@ -88,14 +88,14 @@ def test_a_busy_server_is_asked_again_after_growing_pauses(site, tmp_path):
 
 
 @pytest.mark.parametrize('code', [401, 403, 404])
-def test_a_refusal_is_final(site, tmp_path, code):
+def test_client_errors_are_not_retried(site, tmp_path, code):
   site.errors = [code] * 9
   with pytest.raises(errors.DataError, match=f'received "{code} .*credentials'):
     downloads.fetch(remote(site), tmp_path, client())
   assert len(site.seen) == 1
 
 
-def test_a_server_that_is_not_there_is_named(tmp_path):
+def test_an_unreachable_server_is_named(tmp_path):
   with file_server.serving() as gone:
     pass
   with pytest.raises(errors.DataError, match='Connection refused.*other means'):
@@ -159,7 +159,7 @@ def test_space_is_checked_before_anything_is_fetched(site, tmp_path):
   assert asked(site) == []
 
 
-def test_what_is_there_already_needs_no_space(site, tmp_path):
+def test_existing_files_need_no_space(site, tmp_path):
   with small_disk.mounted(tmp_path / 'disk', 1200) as disk:
     downloads.check_space(disk, [remote(site)], client())
     (disk / 'a.tar.part').write_bytes(CONTENT[:800_000])

@@ -52,7 +52,9 @@ def test_labels_have_no_item_shape(tmp_path):
     (b'\x1f\x8b' + bytes(20), 'a whole, readable file'),
   ],
 )
-def test_what_is_no_such_idx_file_is_refused(tmp_path, content, message):
+def test_files_other_than_the_expected_idx_are_refused(
+  tmp_path, content, message
+):
   with pytest.raises(errors.DataError, match=f'images: expected .*{message}'):
     idx.read(write(tmp_path, content), (3, 4))
 

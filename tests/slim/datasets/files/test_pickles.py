@@ -50,7 +50,7 @@ def test_strings_of_python_2_become_bytes():
     lambda path: Calls(np.load, str(path)),
   ],
 )
-def test_nothing_that_a_pickle_names_is_run(tmp_path, call):
+def test_no_function_that_a_pickle_names_is_called(tmp_path, call):
   path = tmp_path / 'evil.npy'
   content = pickle.dumps({b'data': call(path)})
   with pytest.raises(errors.DataError, match='received "the name .*None of'):
@@ -115,8 +115,8 @@ HOSTILE = {
   + nested(40, b'K\x01', b'\x86\x95' + bytes(8))[2:]
   + b'Ns.',
   'type': b'\x80\x02cnumpy\ndtype\n' + lists_filled_later(40)[2:] + b'\x85R.',
-  'place': b'Nr\xff\xff\xff\x07.',
-  'places': b'\x80\x02(' + b']r\xff\xff\x1f\x00' * 3 + b'l.',
+  'memo index': b'Nr\xff\xff\xff\x07.',
+  'memo indices': b'\x80\x02(' + b']r\xff\xff\x1f\x00' * 3 + b'l.',
   'string': b'T\xff\xff\xff\x7fa.',
   'bytes': b'\x80\x04\x8e' + struct.pack('<Q', 1 << 40) + b'a.',
   'frame': b'\x80\x04\x95' + struct.pack('<Q', 1 << 62) + b'N.',
@@ -128,7 +128,7 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize('name', HOSTILE)
-def test_few_bytes_take_neither_time_nor_memory(name):
+def test_small_files_take_neither_much_time_nor_memory(name):
   with bounded.memory(200 << 20), bounded.seconds(5):
     with pytest.raises(errors.DataError, match='expected a pickle of lists'):
       pickles.load(HOSTILE[name], 'here')

@@ -70,7 +70,7 @@ def test_labels_of_other_writers_are_read(label):
   assert tensor_protos.decode(record(image, label)).label == 7
 
 
-def test_further_fields_and_tensors_are_passed_over():
+def test_other_fields_and_tensors_are_ignored():
   image = b'\x08\x01\x10\x04\x32\x04jpeg\x3a\x04name'  # name 7
   found = tensor_protos.decode(record(image, LABEL, LABEL))
   assert found == (b'jpeg', b'', (-1, -1), 7)
@@ -111,12 +111,12 @@ STRING = b'\x08\x01\x10\x04\x32\x04jpeg'
     (record(STRING, b'\x10\x02\x22\x02\x07\x08'), 'received 2 of type 2'),
   ],
 )
-def test_what_is_no_image_is_refused(serialized, message):
+def test_records_without_an_image_are_refused(serialized, message):
   with pytest.raises(errors.DataError, match=message):
     tensor_protos.decode(serialized)
 
 
-def test_names_stay_free_for_caffe2_itself():
+def test_names_of_messages_stay_free_for_caffe2():
   with pytest.raises(KeyError):
     descriptor_pool.Default().FindMessageTypeByName('caffe2.TensorProtos')
 

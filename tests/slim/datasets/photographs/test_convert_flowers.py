@@ -100,7 +100,7 @@ def test_shards_are_named_for_readers(tmp_path, photos):
   assert labels == [f'{i}:{name}' for i, name in enumerate(CLASSES)]
 
 
-def test_the_archive_is_downloaded_where_there_is_no_source(
+def test_the_archive_is_downloaded_without_a_source(
   tmp_path, photos, monkeypatch
 ):
   with file_server.serving() as site:
@@ -140,14 +140,14 @@ def test_impossible_numbers_are_refused(
     getattr(convert_flowers, function)(items, number)
 
 
-def test_another_archive_is_refused_unless_told_otherwise(tmp_path, photos):
+def test_another_archive_is_refused_by_default(tmp_path, photos):
   path = tmp_path / 'flowers.tgz'
   path.write_bytes(archive(photos))
   with pytest.raises(errors.DataError, match='sha256 4c54ace7.*--noverify'):
     convert_flowers.find(path, 0, True)
 
 
-def test_an_archive_that_leads_elsewhere_is_refused(tmp_path, photos):
+def test_an_archive_with_a_link_is_refused(tmp_path, photos):
   path = tmp_path / 'flowers.tgz'
   evil = archives_made.member(
     'flower_photos/daisy/x.jpg', kind=tarfile.SYMTYPE, target='/etc/passwd'

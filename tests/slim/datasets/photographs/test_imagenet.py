@@ -29,7 +29,7 @@ def val(number):
   return f'ILSVRC2012_val_{number:08d}.JPEG'
 
 
-def test_training_images_are_found_in_the_tars_within_the_tar(tmp_path):
+def test_training_images_are_found_in_nested_tars(tmp_path):
   images = imagenet_made.training_images()
   path = train_tar(tmp_path, imagenet_made.train_tar(images))
   items = imagenet.training_items(path, SYNSETS)
@@ -87,7 +87,7 @@ def test_validation_images_get_the_label_of_their_number(tmp_path):
     ([val(1), val(1)], 'expected 2 images, one per label; received 2'),
   ],
 )
-def test_other_validation_images_than_labels_are_refused(
+def test_validation_images_that_do_not_match_the_labels_are_refused(
   tmp_path, names, message
 ):
   path = validation_tar(tmp_path, names)
@@ -95,14 +95,14 @@ def test_other_validation_images_than_labels_are_refused(
     imagenet.validation_items(path, SYNSETS, [1, 2])
 
 
-def test_sorting_moves_nothing_where_an_image_is_missing(tmp_path):
+def test_sorting_moves_no_image_if_one_is_missing(tmp_path):
   (tmp_path / val(1)).write_text('x')
   with pytest.raises(errors.DataError, match='00000002.JPEG: expected the ima'):
     imagenet.sort_validation(tmp_path, SYNSETS[:2])
   assert os.listdir(tmp_path) == [val(1)]
 
 
-def test_sorting_goes_on_where_it_was_stopped(tmp_path):
+def test_sorting_continues_after_an_interruption(tmp_path):
   for number in (1, 2, 3):
     (tmp_path / val(number)).write_text(str(number))
   (tmp_path / SYNSETS[0]).mkdir()
@@ -113,7 +113,7 @@ def test_sorting_goes_on_where_it_was_stopped(tmp_path):
     assert (tmp_path / synset / val(number)).read_text() == str(number)
 
 
-def test_a_list_that_went_away_is_named(tmp_path):
+def test_a_removed_list_is_named(tmp_path):
   name = imagenet_download.SYNSETS[0]
   with pytest.raises(errors.DataError, match=f'{name}: expected a readable'):
     imagenet_download.classes(tmp_path)

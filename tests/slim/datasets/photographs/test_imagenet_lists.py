@@ -79,7 +79,9 @@ def annotations(tmp_path, contents):
     ((450, 30, 500, 270), None),  # empty within the image
   ],
 )
-def test_boxes_are_relative_ordered_and_within_the_image(tmp_path, box, line):
+def test_boxes_are_relative_ordered_and_clipped_to_the_image(
+  tmp_path, box, line
+):
   name = f'{SYNSETS[0]}/{SYNSETS[0]}_1'
   content = imagenet_made.annotation(f'{SYNSETS[0]}_1', box)
   found = imagenet_boxes.process(annotations(tmp_path, {name: content}))
@@ -88,7 +90,7 @@ def test_boxes_are_relative_ordered_and_within_the_image(tmp_path, box, line):
   assert found.skipped_boxes == (not line)
 
 
-def test_other_classes_are_left_out_where_classes_are_given(tmp_path):
+def test_boxes_of_other_classes_are_skipped(tmp_path):
   one, two, three = SYNSETS
   folder = annotations(
     tmp_path,

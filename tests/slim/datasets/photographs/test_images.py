@@ -26,13 +26,13 @@ def check(encoded, expected, tolerance=JPEG_ERROR):
 
 
 @pytest.mark.parametrize('mode', ['RGB', 'L'])
-def test_a_jpeg_is_kept_byte_for_byte(mode):
+def test_a_jpeg_is_copied_byte_for_byte(mode):
   content = image_files.saved(image_files.picture().convert(mode), 'JPEG')
   encoded = images.to_jpeg(content)
   assert encoded == (content, 20, 30)
 
 
-def test_a_progressive_jpeg_is_kept_byte_for_byte():
+def test_a_progressive_jpeg_is_copied_byte_for_byte():
   content = image_files.jpeg(progressive=True)
   assert images.to_jpeg(content).content == content
 
@@ -112,12 +112,12 @@ def test_photos_are_turned_as_exif_says(orientation):
   assert Image.open(io.BytesIO(encoded.content)).getexif().get(0x0112) is None
 
 
-def test_photos_are_not_turned_where_that_is_not_wanted():
+def test_photos_are_not_turned_if_upright_is_false():
   content = image_files.turned_jpeg(6)
   assert images.to_jpeg(content, upright=False) == (content, 20, 30)
 
 
-def test_an_upright_photo_with_exif_is_kept_byte_for_byte():
+def test_an_upright_photo_with_exif_is_copied_byte_for_byte():
   content = image_files.turned_jpeg(1)
   assert images.to_jpeg(content).content == content
 
@@ -145,12 +145,12 @@ def test_pixels_are_stored_row_by_row_and_resized_on_demand():
     (image_files.saved(image_files.picture(), 'BMP')[:-40], 'a whole image'),
   ],
 )
-def test_what_is_no_whole_image_is_refused(content, message):
+def test_damaged_images_are_refused(content, message):
   with pytest.raises(images.ImageError, match=message):
     images.to_jpeg(content)
 
 
-def test_an_image_made_to_fill_the_memory_is_refused():
+def test_a_decompression_bomb_is_refused():
   with pytest.raises(images.ImageError, match='at most 89478485 pixels'):
     images.to_jpeg(image_files.bomb())
 
@@ -172,7 +172,7 @@ def test_ordinary_jpeg_and_png_are_stored_byte_for_byte(name):
 
 
 @pytest.mark.parametrize('name', image_kinds.RESOLVED)
-def test_what_decoders_make_different_pictures_of_is_stored_as_jpeg(name):
+def test_images_that_decoders_show_differently_are_stored_as_jpeg(name):
   content, shown, _ = image_kinds.RESOLVED[name]()
   stored = images.to_stored(content)
   assert stored == images.to_jpeg(content)
@@ -182,8 +182,8 @@ def test_what_decoders_make_different_pictures_of_is_stored_as_jpeg(name):
 
 
 @pytest.mark.parametrize('name', ['jpeg', 'grey jpeg', 'progressive jpeg'])
-def test_a_usual_jpeg_is_taken_by_its_header_alone(name, monkeypatch):
-  monkeypatch.setattr(images, '_opened', None)
+def test_a_usual_jpeg_is_accepted_by_its_header_alone(name, monkeypatch):
+  monkeypatch.setattr(images, '_open', None)
   content = image_kinds.ORDINARY[name]()
   assert images.to_decodable(content) == (content, b'', (-1, -1))
 
@@ -198,7 +198,7 @@ def test_a_jpeg_whose_exif_follows_other_segments_is_turned():
   assert images.to_decodable(late).size == (30, 20)
 
 
-def test_an_unusual_jpeg_is_looked_at_by_pillow():
+def test_an_unusual_jpeg_is_checked_by_pillow():
   content = image_files.jpeg()
   filled = content[:2] + b'\xff' + content[2:]  # a fill byte, which is allowed
   assert images.to_decodable(filled).content in (filled, content)
@@ -230,7 +230,7 @@ def test_a_jpeg_that_declares_more_than_its_bytes_can_hold_is_refused():
 
 @pytest.mark.parametrize('options', [{}, {'progressive': True}])
 @pytest.mark.parametrize('mode', ['RGB', 'L'])
-def test_the_emptiest_jpeg_is_taken(mode, options):
+def test_a_blank_jpeg_is_accepted(mode, options):
   blank = Image.new(mode, (2000, 1600))
   content = image_files.saved(blank, 'JPEG', optimize=True, **options)
   assert images.to_jpeg(content).content == content

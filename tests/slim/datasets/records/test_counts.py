@@ -41,7 +41,7 @@ def test_file_of_the_same_size_but_another_time_is_counted_again(folder):
   assert count(folder) == [3, 3]
 
 
-def test_splits_share_the_numbers(folder, monkeypatch):
+def test_splits_share_the_cache(folder, monkeypatch):
   record_files.write(folder / 'test-0', [b'x'])
   count(folder)
   counts.count(records.find(folder, 'test'))
@@ -61,13 +61,13 @@ def test_splits_share_the_numbers(folder, monkeypatch):
     '{"format": 1, "files": {"train-0": {"size": 1}}}',
   ],
 )
-def test_damaged_numbers_are_not_used(folder, content):
+def test_damaged_caches_are_not_used(folder, content):
   (folder / counts.FILE_NAME).write_text(content)
   assert count(folder) == [3, 5]
 
 
 @pytest.mark.parametrize('number', [-1, 0, True, 1.5, '3'])
-def test_impossible_numbers_are_not_used(folder, number):
+def test_impossible_counts_are_not_used(folder, number):
   count(folder)
   path = folder / counts.FILE_NAME
   content = json.loads(path.read_text())
@@ -76,9 +76,7 @@ def test_impossible_numbers_are_not_used(folder, number):
   assert count(folder) == [3, 5]
 
 
-def test_folder_that_cannot_be_written_is_counted_all_the_same(
-  folder, monkeypatch
-):
+def test_read_only_folder_is_counted(folder, monkeypatch):
   def refuse(*arguments, **options):
     raise PermissionError(13, 'Permission denied')
 
@@ -87,7 +85,7 @@ def test_folder_that_cannot_be_written_is_counted_all_the_same(
   assert not (folder / counts.FILE_NAME).exists()
 
 
-def test_link_to_nothing_is_refused(folder):
+def test_broken_link_is_refused(folder):
   (folder / 'train-2').symlink_to(folder / 'nowhere')
   with pytest.raises(errors.DataError, match='train-2: expected a readable'):
     count(folder)

@@ -128,7 +128,7 @@ def test_a_folder_with_files_is_not_replaced(tmp_path):
 
 
 @pytest.mark.parametrize('is_folder', [False, True])
-def test_a_lock_goes_with_the_process(tmp_path, is_folder):
+def test_a_lock_ends_with_its_process(tmp_path, is_folder):
   path = tmp_path if is_folder else tmp_path / 'file'
   path.touch()
   descriptor = os.open(path, os.O_RDONLY)
@@ -142,7 +142,7 @@ def test_a_lock_goes_with_the_process(tmp_path, is_folder):
 
 
 @pytest.mark.parametrize('below', ['', 'new/run'])
-def test_a_link_to_nothing_is_named_where_a_folder_is_made(tmp_path, below):
+def test_a_broken_link_is_named_when_a_folder_is_created(tmp_path, below):
   link = tmp_path / 'link'
   link.symlink_to('gone')
   with pytest.raises(FileNotFoundError) as caught:
@@ -155,7 +155,7 @@ def test_a_link_to_nothing_is_named_where_a_folder_is_made(tmp_path, below):
   assert (tmp_path / 'gone' / below).is_dir()
 
 
-def test_a_file_in_the_place_of_a_folder_is_an_error(tmp_path):
+def test_a_file_instead_of_a_folder_is_an_error(tmp_path):
   (tmp_path / 'file').touch()
   with pytest.raises(FileExistsError):
     disk.make_folder(tmp_path / 'file')

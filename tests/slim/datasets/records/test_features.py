@@ -38,8 +38,8 @@ def test_features_are_serialized_in_the_order_of_their_keys():
   ):
     serialized = make(found)
     assert make(turned) == serialized
-    places = [serialized.index(key.encode()) for key in sorted(found)]
-    assert places == sorted(places)
+    offsets = [serialized.index(key.encode()) for key in sorted(found)]
+    assert offsets == sorted(offsets)
 
 
 def test_boxes_become_lists_of_sides():

@@ -8,8 +8,8 @@ from slim.datasets.records import label_lines
   'name',
   ['ape', ' ape', 'a b', 'tab\tin it', 'caf\u00e9', '', '7:x', '\U0001f984'],
 )
-def test_what_can_be_a_line_is_read_as_it_was_written(tmp_path, name):
-  assert label_lines.why_no_line(name) == ''
+def test_valid_names_are_read_as_written(tmp_path, name):
+  assert label_lines.find_problem(name) == ''
   (tmp_path / 'labels.txt').write_text(f'0:{name}\n1:other\n')
   assert labels.read(tmp_path, first_label=0) == {0: name, 1: 'other'}
 
@@ -29,5 +29,5 @@ def test_what_can_be_a_line_is_read_as_it_was_written(tmp_path, name):
     ('a\x00', 'control character'),
   ],
 )
-def test_the_reason_is_that_of_the_name(name, reason):
-  assert reason in label_lines.why_no_line(name)
+def test_the_reason_fits_the_invalid_name(name, reason):
+  assert reason in label_lines.find_problem(name)

@@ -31,10 +31,10 @@ def write(folder, content):
 
 def changed(*keys, to):
   content = copy.deepcopy(GOOD)
-  place = content
+  node = content
   for key in keys[:-1]:
-    place = place[key]
-  place[keys[-1]] = to
+    node = node[key]
+  node[keys[-1]] = to
   return content
 
 
@@ -47,12 +47,12 @@ def test_what_a_converter_wrote_is_read(tmp_path):
   assert found.splits['train'].shards[1] == ('train-1', 3, 9, 'b' * 64)
 
 
-def test_absent_file_is_none(tmp_path):
+def test_missing_file_is_none(tmp_path):
   assert manifest.read(tmp_path) is None
   assert manifest.read(tmp_path / 'nowhere') is None
 
 
-def test_unknown_keys_are_passed_over(tmp_path):
+def test_unknown_keys_are_ignored(tmp_path):
   content = changed('splits', 'train', 'shards', 0, 'compressed', to=[1])
   content['made_by'] = {'program': 'x'}
   assert manifest.read(write(tmp_path, content)).num_classes == 3
@@ -120,7 +120,9 @@ SHARD = (*TRAIN, 'shards', 0)
     (changed('labels', '1', to='\udfff'), r'lone surrogates at labels\.1'),
   ],
 )
-def test_what_cannot_be_is_refused_with_its_place(tmp_path, content, message):
+def test_invalid_values_are_refused_with_their_location(
+  tmp_path, content, message
+):
   with pytest.raises(errors.DataError, match=message) as caught:
     manifest.read(write(tmp_path, content))
   assert str(tmp_path / 'shards.json') in str(caught.value)
@@ -128,7 +130,7 @@ def test_what_cannot_be_is_refused_with_its_place(tmp_path, content, message):
   assert len(str(caught.value)) < 600
 
 
-def test_link_to_nothing_is_refused(tmp_path):
+def test_broken_link_is_refused(tmp_path):
   (tmp_path / 'shards.json').symlink_to(tmp_path / 'nowhere')
   with pytest.raises(errors.DataError, match='received a broken symbolic link'):
     manifest.read(tmp_path)

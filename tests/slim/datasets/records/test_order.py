@@ -36,8 +36,8 @@ def epochs(files, count, **options):
   return [values[i : i + TOTAL] for i in range(0, len(values), TOTAL)]
 
 
-def test_in_file_order_gives_every_record_once(files):
-  pairs = list(order.in_file_order(files).as_numpy_iterator())
+def test_sequential_reading_gives_every_record_once(files):
+  pairs = list(order.read_sequentially(files).as_numpy_iterator())
   assert pairs == list(enumerate(NAMES))
 
 
@@ -47,7 +47,7 @@ def test_every_epoch_is_a_permutation(files, window):
     assert sorted(epoch) == sorted(NAMES)
 
 
-def test_epochs_and_seeds_have_their_own_orders(files):
+def test_epochs_and_seeds_have_different_orders(files):
   orders = [
     tuple(epoch)
     for seed in (0, 1, -5, 2**62)
@@ -82,13 +82,15 @@ def test_a_stream_from_a_position_is_the_rest_of_the_stream_from_zero(
 
 
 @pytest.mark.parametrize('window', [4, TOTAL])
-def test_references_stand_for_the_records_of_the_shuffled_stream(files, window):
+def test_references_resolve_to_the_records_of_the_shuffled_stream(
+  files, window
+):
   stream = order.shuffled_references(files, seed=3, start=5, window=window)
   # Past the end of an epoch, and kept while later windows are read.
-  kept = list(stream.take(2 * TOTAL))
+  references = list(stream.take(2 * TOTAL))
   pairs = [
     (int(position), reference.serialized().numpy())
-    for position, reference in kept
+    for position, reference in references
   ]
   assert pairs == take(files, 2 * TOTAL, start=5, window=window)
 
@@ -106,7 +108,7 @@ def test_a_distant_position_is_reached(files):
   assert [position for position, _ in pairs] == [start, start + 1]
 
 
-def test_files_are_taken_in_other_orders(files):
+def test_files_are_read_in_different_orders(files):
   firsts = {epoch[0][:1] for epoch in epochs(files, 20, window=1)}
   assert firsts == {b'0', b'1', b'2'}
 
@@ -144,8 +146,8 @@ def test_parts_of_workers_are_the_set_without_overlap(files, num_workers):
   parts = [
     [
       value
-      for _, value in order.in_file_order(
-        order.part_of_files(files, worker, num_workers)
+      for _, value in order.read_sequentially(
+        order.partition_files(files, worker, num_workers)
       ).as_numpy_iterator()
     ]
     for worker in range(num_workers)
@@ -157,7 +159,7 @@ def test_parts_of_workers_are_the_set_without_overlap(files, num_workers):
 
 def test_a_worker_s_epochs_are_permutations_of_its_part(files):
   # 7 records of the first file, 5 of the second, 9 of the third.
-  part = order.part_of_files(files, 1, 3)
+  part = order.partition_files(files, 1, 3)
   assert [(file.first, file.count) for file in part] == [(0, 5), (0, 2)]
   values = [value for _, value in take(part, 3 * 7, window=3)]
   for i in (0, 7, 14):
@@ -184,9 +186,9 @@ def test_files_before_the_start_are_not_opened(files, tmp_path):
     (0, TOTAL + 1, f'num_workers: expected at most {TOTAL}.*received 22'),
   ],
 )
-def test_parts_that_cannot_be_are_refused(files, worker, num_workers, message):
+def test_invalid_parts_are_refused(files, worker, num_workers, message):
   with pytest.raises(ValueError, match=message):
-    order.part_of_files(files, worker, num_workers)
+    order.partition_files(files, worker, num_workers)
 
 
 def indices(count, length, *, seed=3, start=0):
@@ -196,7 +198,7 @@ def indices(count, length, *, seed=3, start=0):
   ]
 
 
-def test_indices_of_every_epoch_are_a_permutation_of_its_own():
+def test_indices_of_every_epoch_are_a_different_permutation():
   values = [index for _, index in indices(13, 4 * 13)]
   orders = [tuple(values[i : i + 13]) for i in range(0, 52, 13)]
   assert all(sorted(one) == list(range(13)) for one in orders)

@@ -100,7 +100,7 @@ def test_flipped_bit_is_found_with_its_record(path):
     ),
   ],
 )
-def test_what_is_no_record_file_is_refused(path, content, message):
+def test_files_without_records_are_refused(path, content, message):
   path.write_bytes(content)
   with pytest.raises(errors.DataError, match=message):
     records.scan(path)
@@ -131,7 +131,7 @@ def test_find_takes_the_split_s_files_in_order(tmp_path):
   ]
 
 
-def test_find_in_no_folder_finds_nothing(tmp_path):
+def test_find_in_a_missing_folder_returns_an_empty_list(tmp_path):
   assert records.find(tmp_path / 'none', 'train') == []
 
 
@@ -167,7 +167,7 @@ def test_explain_names_file_and_record_of_a_data_loss(path):
   assert f'train-a: record {len(PAYLOADS) - 1} ' in str(explained)
 
 
-def test_explain_repeats_the_message_where_all_is_whole(path):
+def test_explain_repeats_the_message_if_no_file_is_damaged(path):
   error = tf.errors.InvalidArgumentError(None, None, 'a strange label')
   message = str(records.explain(error, [path]))
   assert 'train-a' in message and '"a strange label"' in message

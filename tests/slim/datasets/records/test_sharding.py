@@ -70,7 +70,7 @@ def plan(*, items=20, number=5, before=None, unreadable=(), identity='a'):
     encode=encode,
     source='a test',
     identity=identity,
-    together=2,
+    items_per_call=2,
   )
 
 
@@ -128,7 +128,7 @@ def test_a_remainder_is_spread_over_the_shards(tmp_path):
   assert counts == [5, 6, 5, 6]
 
 
-def test_the_manifest_says_what_there_is(tmp_path):
+def test_the_manifest_describes_the_shards(tmp_path):
   sharding.write(tmp_path, plan())
   content = json.loads((tmp_path / 'shards.json').read_text())
   assert content['labels'] == {'0': 'a', '1': 'b', '2': 'c'}
@@ -158,7 +158,7 @@ def test_verify_finds_a_changed_record(tmp_path):
     shard_manifest.verify(tmp_path)
 
 
-def test_verify_finds_a_whole_record_that_is_another(tmp_path):
+def test_verify_finds_a_shard_replaced_by_another(tmp_path):
   sharding.write(tmp_path, plan())
   first, second = (tmp_path / f'train-0000{i}-of-00005' for i in range(2))
   first.write_bytes(second.read_bytes())
@@ -178,22 +178,24 @@ def test_verify_finds_a_whole_record_that_is_another(tmp_path):
   ],
   ids=['damaged', 'empty', 'without a label'],
 )
-def test_verify_finds_a_record_that_is_no_example(tmp_path, payload, received):
+def test_verify_finds_a_record_that_is_not_an_example(
+  tmp_path, payload, received
+):
   """Of a shards.json that fits it: both come from elsewhere."""
   shard_files.write(tmp_path, 'mnist', {'train': [[payload]]})
-  told = json.loads((tmp_path / 'shards.json').read_text())
-  told['features'] = {'image/class/label': 'int64_list'}
-  (tmp_path / 'shards.json').write_text(json.dumps(told))
+  content = json.loads((tmp_path / 'shards.json').read_text())
+  content['features'] = {'image/class/label': 'int64_list'}
+  (tmp_path / 'shards.json').write_text(json.dumps(content))
   with pytest.raises(errors.DataError, match=received):
     shard_manifest.verify(tmp_path)
 
 
-def test_verify_without_a_manifest_says_so(tmp_path):
+def test_verify_without_a_manifest_is_refused(tmp_path):
   with pytest.raises(errors.DataError, match='expected shards.json; received'):
     shard_manifest.verify(tmp_path)
 
 
-def test_the_same_conversion_is_kept_and_another_refused(tmp_path):
+def test_the_same_conversion_is_reused_and_another_refused(tmp_path):
   sharding.write(tmp_path, plan())
   before = [path.stat().st_mtime_ns for path in sorted(tmp_path.iterdir())]
   assert not sharding.write(tmp_path, plan()).written
@@ -242,7 +244,7 @@ def test_unreadable_items_are_all_named_and_nothing_is_published(tmp_path):
     shards.find(catalog.DATASETS['mnist'], tmp_path, 'train')
 
 
-def test_unreadable_items_are_left_out_where_that_is_asked_for(tmp_path):
+def test_unreadable_items_are_skipped_on_request(tmp_path):
   with pytest.raises(errors.DataError):
     sharding.write(tmp_path, plan(unreadable=(3, 17)))
   seen = []
@@ -256,8 +258,8 @@ def test_unreadable_items_are_left_out_where_that_is_asked_for(tmp_path):
   assert report.skipped == ('file 3: it is bad', 'file 17: it is bad')
   assert report.counts == {'train': 18, 'test': 4}
   assert items_of(tmp_path) == [i for i in range(20) if i not in (3, 17)]
-  kept = sharding.write(tmp_path, plan(unreadable=(3, 17)))
-  assert (kept.written, kept.skipped) == (False, report.skipped)
+  again = sharding.write(tmp_path, plan(unreadable=(3, 17)))
+  assert (again.written, again.skipped) == (False, report.skipped)
 
 
 def test_a_shard_without_a_readable_item_is_refused(tmp_path):
@@ -283,7 +285,7 @@ def test_an_encoder_s_failure_leaves_only_finished_shards(tmp_path):
   assert items_of(tmp_path) == list(range(20))
 
 
-def test_another_plan_starts_from_nothing(tmp_path):
+def test_another_plan_starts_from_the_beginning(tmp_path):
   with pytest.raises(errors.DataError):
     sharding.write(tmp_path, plan(unreadable=(3,)))
   seen = []
@@ -300,7 +302,7 @@ def test_a_damaged_unfinished_shard_is_written_again(tmp_path):
   assert items_of(tmp_path) == list(range(20))
 
 
-def test_a_full_disk_is_named_and_leaves_nothing_to_train_on(tmp_path):
+def test_a_full_disk_is_reported_and_leaves_no_shards(tmp_path):
   with small_disk.mounted(tmp_path / 'disk', 256) as disk:
     folder = disk / 'data'
     big = plan(items=2000, number=8)
@@ -326,7 +328,7 @@ def test_after_a_full_disk_the_rest_is_written(tmp_path):
     assert items_of(folder) == list(range(600))
 
 
-def test_a_killed_run_is_continued_and_nobody_reads_half_of_it(tmp_path):
+def test_a_killed_run_is_continued_and_refused_by_readers_until_then(tmp_path):
   child = start(tmp_path, 'stall')
   assert child.stdout.readline() == 'stalled\n'
   with pytest.raises(errors.DataError, match=f'process {child.pid} is writing'):
@@ -345,7 +347,7 @@ def test_a_killed_run_is_continued_and_nobody_reads_half_of_it(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_runs_started_together_end_with_one_whole_set(tmp_path):
+def test_concurrent_runs_write_one_complete_set(tmp_path):
   children = [start(tmp_path) for _ in range(2)]
   codes = [child.wait(timeout=120) for child in children]
   for child in children:
@@ -366,13 +368,13 @@ def test_a_lock_on_a_file_that_its_holder_removed_is_void(
     lock(descriptor, operation)
 
   monkeypatch.setattr(fcntl, 'flock', remove_first)
-  with staging.locked(tmp_path):
+  with staging.lock_folder(tmp_path):
     with pytest.raises(errors.DataError, match=f'process {os.getpid()} is wr'):
       sharding.write(tmp_path, plan())
 
 
 @pytest.mark.parametrize('name', ['\x1b[31m', 'a\nb'])
-def test_names_of_classes_that_are_no_lines_are_refused(tmp_path, name):
+def test_class_names_that_cannot_be_lines_are_refused(tmp_path, name):
   named = plan()._replace(class_names=('a', name, 'c'))
   with pytest.raises(errors.DataError, match='class names that can be lines'):
     sharding.write(tmp_path / 'out', named)

@@ -43,7 +43,9 @@ def test_both_archives_hold_the_images_and_the_binary_one_is_preferred(
   check(source, batches)
 
 
-def test_a_pickle_that_calls_is_refused_and_does_not(tmp_path, monkeypatch):
+def test_a_pickle_that_calls_a_function_is_refused_without_the_call(
+  tmp_path, monkeypatch
+):
   monkeypatch.chdir(tmp_path)
   archive = archives_made.cifar_python(
     archives_made.cifar(), data_batch_3=pickle.dumps(Evil())

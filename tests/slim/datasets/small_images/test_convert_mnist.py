@@ -106,7 +106,7 @@ def test_labels_file_names_the_classes(small_mnist):
   ]
 
 
-def test_nothing_but_the_files_is_left(small_mnist):
+def test_only_the_output_files_are_left(small_mnist):
   assert {path.name for path in small_mnist.folder.iterdir()} == NAMES
 
 
@@ -117,7 +117,7 @@ def test_report_says_what_was_written_and_from_where(tmp_path):
   assert str(tmp_path / 'idx') in report.source
 
 
-def test_more_images_than_are_encoded_together_are_all_written(tmp_path):
+def test_images_of_several_encoding_calls_are_all_written(tmp_path):
   splits = mnist_files.write_idx(tmp_path / 'idx', train=2001)
   assert convert(tmp_path).counts['train'] == 2001
   stream, _ = factory.load(
@@ -130,7 +130,7 @@ def test_more_images_than_are_encoded_together_are_all_written(tmp_path):
   np.testing.assert_array_equal(labels, splits['train'].labels)
 
 
-def test_complete_files_are_kept_unless_told_otherwise(tmp_path, small_mnist):
+def test_complete_files_are_reused_by_default(tmp_path, small_mnist):
   mnist_files.write_idx(tmp_path / 'idx', train=5)
   report = convert(tmp_path)
   assert (report.written, report.counts['train']) == (False, 23)
@@ -140,9 +140,7 @@ def test_complete_files_are_kept_unless_told_otherwise(tmp_path, small_mnist):
 
 
 @pytest.mark.parametrize('name', sorted(NAMES))
-def test_all_files_are_written_where_one_is_missing(
-  tmp_path, small_mnist, name
-):
+def test_all_files_are_written_if_one_is_missing(tmp_path, small_mnist, name):
   (small_mnist.folder / name).unlink()
   mnist_files.write_idx(tmp_path / 'idx', train=5, test=4)
   assert convert(tmp_path).counts == {'train': 5, 'test': 4}
@@ -174,7 +172,7 @@ def test_a_refused_source_leaves_the_old_files(tmp_path, small_mnist):
   assert records.scan(small_mnist.folder / 'train-mnist.tfrecord') == 23
 
 
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path):
+def test_a_folder_that_cannot_be_created_is_refused(tmp_path):
   mnist_files.write_idx(tmp_path / 'idx')
   (tmp_path / 'mnist').write_text('a file')
   with pytest.raises(
@@ -210,7 +208,7 @@ def test_unknown_source_is_refused(tmp_path):
     ('rename', 1, {'train-mnist.tfrecord'}),
   ],
 )
-def test_a_killed_conversion_leaves_nothing_that_a_reader_takes_by_mistake(
+def test_a_killed_conversion_is_refused_by_readers(
   tmp_path, small_mnist, where, after, left
 ):
   arguments = [tmp_path / 'idx', small_mnist.folder, where, str(after)]
@@ -244,8 +242,10 @@ def test_the_whole_of_mnist_is_converted_and_read(tmp_path):
   request = mnist_source.Request(str(pathlib.Path(folder) / 'mnist'))
   report = convert_mnist.convert(str(tmp_path), source='idx', request=request)
   assert report.counts == {'train': 60_000, 'test': 10_000}
-  delivery = factory.ReadOptions(image_size=28, batch_size=300, training=False)
-  stream, split = factory.load('mnist', tmp_path, 'test', delivery)
+  read_options = factory.ReadOptions(
+    image_size=28, batch_size=300, training=False
+  )
+  stream, split = factory.load('mnist', tmp_path, 'test', read_options)
   labels = np.concatenate([labels for _, labels in stream.as_numpy_iterator()])
   assert len(labels) == split.count == 10_000
   assert labels[:10].tolist() == [7, 2, 1, 0, 4, 1, 4, 9, 5, 9]

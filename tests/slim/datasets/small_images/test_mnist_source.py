@@ -40,7 +40,7 @@ def test_idx_files_are_read(tmp_path, compressed):
     np.testing.assert_array_equal(source.splits[split].labels, arrays.labels)
 
 
-def test_other_checksum_is_refused_with_both_and_the_way_round(tmp_path):
+def test_other_checksum_is_refused_with_both_and_the_override(tmp_path):
   mnist_files.write_idx(tmp_path)
   path = tmp_path / 'train-images-idx3-ubyte.gz'
   expected = mnist_source.SHA256['train-images-idx3-ubyte']
@@ -52,7 +52,7 @@ def test_other_checksum_is_refused_with_both_and_the_way_round(tmp_path):
     from_idx(tmp_path, verify_checksums=True)
 
 
-def test_checksums_are_verified_unless_told_otherwise(tmp_path):
+def test_checksums_are_verified_by_default(tmp_path):
   mnist_files.write_idx(tmp_path)
   with pytest.raises(errors.DataError, match='sha256'):
     mnist_source.from_idx(mnist_source.Request(str(tmp_path)))
@@ -112,7 +112,7 @@ def test_embedded_splits_share_no_image_and_are_always_the_same(embedded):
   np.testing.assert_array_equal(first['train'].labels, second['train'].labels)
 
 
-def test_tfds_without_network_says_so(no_network):
+def test_tfds_without_network_is_refused(no_network):
   with pytest.raises(
     errors.DataError,
     match='tensorflow-datasets: expected .*; received "[^"\n]+"[^\n]*$',
@@ -125,7 +125,7 @@ def test_tfds_is_stopped_at_its_time_limit(no_network):
     mnist_source.from_tfds(mnist_source.Request(), seconds=0.001)
 
 
-def test_auto_falls_back_to_the_embedded_images_and_says_it(no_network, caplog):
+def test_auto_falls_back_to_the_embedded_images_and_logs_it(no_network, caplog):
   with caplog.at_level(logging.INFO, logger='absl'):
     source = mnist_source.from_best(mnist_source.Request())
   assert len(source.splits['train'].labels) == 4500
@@ -149,7 +149,7 @@ def test_without_the_extra_its_installation_is_named(
   assert 'Using the 5,000 images' not in caplog.text
 
 
-def test_auto_with_a_folder_takes_nothing_but_its_files(tmp_path):
+def test_auto_with_a_folder_reads_only_its_files(tmp_path):
   with pytest.raises(errors.DataError, match='train-images-idx3-ubyte'):
     mnist_source.from_best(mnist_source.Request(str(tmp_path)))
   mnist_files.write_idx(tmp_path)

@@ -28,7 +28,7 @@ def shape_of(model, layer):
   return tuple(model.get_layer(layer).output.shape[1:])
 
 
-def test_steps_of_a_block_are_named_for_their_place():
+def test_steps_of_a_block_are_named_by_position():
   make = layers.Layers(layers.Style(layers.xavier, 0.0), seed=1)
   images = keras.Input((9, 9, 4))
   conv = inception.Conv
@@ -120,7 +120,7 @@ def test_inception_v2_has_the_sizes_that_tf_slim_tests():
   assert 'mixed_5c_branch_3_maxpool_0a_3x3' in pools
 
 
-def test_inception_v2_begins_its_1x1_with_deviations_of_their_own():
+def test_inception_v2_draws_1x1_kernels_with_other_deviations():
   found = stddevs(outlines.outline(inception_v2.build, num_classes=7))
   assert set(found) == {0.09, 0.1}
   assert set(found[0.1]) == {

@@ -36,10 +36,10 @@ def test_kernels_are_drawn_with_the_next_seeds_in_their_order():
     np.testing.assert_array_equal(values, expected(values.shape))
 
 
-def test_all_but_kernels_stays():
-  for own, other in zip(net().weights, drawn('he').weights, strict=True):
-    if 'kernel' not in own.name:
-      np.testing.assert_array_equal(own.numpy(), other.numpy())
+def test_variables_other_than_kernels_stay():
+  for original, other in zip(net().weights, drawn('he').weights, strict=True):
+    if 'kernel' not in original.name:
+      np.testing.assert_array_equal(original.numpy(), other.numpy())
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_all_but_kernels_stays():
     ('he', keras.initializers.HeNormal()),
   ],
 )
-def test_a_name_is_the_initializer_that_the_field_calls_so(text, expected):
+def test_names_are_those_of_keras_initializers(text, expected):
   found = initializers.parse(text)(3)
   assert type(found) is type(expected)
   assert found.get_config() == expected.get_config() | {'seed': 3}
@@ -69,6 +69,6 @@ def test_a_name_is_the_initializer_that_the_field_calls_so(text, expected):
     ('normal:stddev=inf', 'a finite stddev above 0'),
   ],
 )
-def test_what_is_no_initializer_is_refused(text, message):
+def test_invalid_initializers_are_refused(text, message):
   with pytest.raises(ValueError, match=message):
     initializers.parse(text)

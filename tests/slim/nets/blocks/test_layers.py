@@ -54,7 +54,7 @@ def test_a_plain_convolution_has_a_bias_and_is_activated_itself():
   np.testing.assert_array_equal(layer.bias, [0.25, 0.25])
 
 
-def test_changes_are_for_one_layer():
+def test_changes_apply_to_one_layer():
   make = layers.Layers(style(batch_norm=BATCH_NORM), seed=1)
 
   def net(make, x):
@@ -69,7 +69,7 @@ def test_changes_are_for_one_layer():
   )
 
 
-def test_logits_of_images_are_the_mean_of_every_place_s():
+def test_logits_of_feature_maps_are_the_mean_over_positions():
   make = layers.Layers(style(bias=0.5), seed=1)
   model = built(make, lambda make, x: make.logits(x, 4), size=2)
   images = np.random.default_rng(0).normal(size=[3, 2, 2, 3])
@@ -81,7 +81,7 @@ def test_logits_of_images_are_the_mean_of_every_place_s():
 
 
 @pytest.mark.parametrize('size', [8, 9])
-def test_convolutions_of_the_same_edge_begin_at_the_same_pixel(size):
+def test_conv_same_begins_at_the_first_pixel_for_any_image_size(size):
   make = layers.Layers(style(activation=None), seed=1)
   model = built(
     make, lambda make, x: make.conv_same(x, 'conv', 1, 3, 2), size, 1

@@ -6,7 +6,7 @@ from slim.nets.blocks import normalization
 
 
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float16'])
-def test_half_the_bits_give_the_rounded_result_of_float32(dtype):
+def test_sixteen_bits_give_the_rounded_result_of_float32(dtype):
   numbers = {'depth_radius': 2, 'bias': 2.0, 'alpha': 1e-4, 'beta': 0.75}
   layer = normalization.LocalResponseNormalization(**numbers, dtype=dtype)
   # Squares of 1000 are beyond float16.
