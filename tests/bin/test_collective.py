@@ -301,7 +301,7 @@ def test_a_process_that_never_comes_is_named(data_dir, tmp_path):
       ),
     ),
     ({'bytes_per_bucket': -1}, 'expected bytes >= 0, received -1'),
-    ({'ps_hosts': 'localhost:9'}, 'list them all as workers'),
+    ({'ps_hosts': 'localhost:9'}, 'list all processes as workers'),
     ({'num_nodes': 3}, 'a multiple of the 2 processes'),
     ({'cluster': 'tf_config'}, 'TF_CONFIG: expected JSON'),
     ({'cluster': 'rendezvous'}, 'rendezvous_dir: expected a folder'),

@@ -182,7 +182,7 @@ def test_device_names_replace_the_number_of_devices():
   ('options', 'match'),
   [
     ({'device_weights': ('1',)}, 'each of the 2 devices .* received 1'),
-    ({'device_weights': ('1', 'x')}, "auto or a number .* received '1,x'"),
+    ({'device_weights': ('1', 'x')}, "auto or one number .* received '1,x'"),
     ({'device_weights': ('1', 'nan')}, 'received nan'),
     ({'device_weights': ('1', '0')}, 'from 0.001 to 1000'),
     (

@@ -243,8 +243,8 @@ def _rendezvous(values: Flags) -> dict[str, Any]:
     raise flags.UsageError(
       '--file_store_path or --redis_host: expected one of them beside '
       f'--num_shards={values.num_shards}, received '
-      f'{"both" if all(locations) else "none"}. Give the same one on all '
-      'machines.'
+      f'{"both" if all(locations) else "none"}. Give exactly one, the same on '
+      'all machines.'
     )
   run_id = _checked(values.run_id)
   fields = {
