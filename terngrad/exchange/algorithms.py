@@ -26,8 +26,8 @@ NAMES = (GATHER, sums.REDUCE, sums.TWO_SHOT, sums.SLICES)
 # Compute time in seconds per element, measured on two cores of an AMD EPYC with
 # 16 million elements (ternary, float32) and rounded. `gather` decodes the words
 # of every worker; the others unpack the words, add them and pack the sums.
-_DECODE_MORE = 3e-10
-_WORK = {sums.REDUCE: 2e-9, sums.TWO_SHOT: 5e-9, sums.SLICES: 3e-9}
+_DECODE = 3e-10
+_COMPUTE = {sums.REDUCE: 2e-9, sums.TWO_SHOT: 5e-9, sums.SLICES: 3e-9}
 
 
 class Network(NamedTuple):
@@ -99,7 +99,7 @@ def seconds(
     found[name] = (
       32 * words / network.bandwidth
       + (0 if name == GATHER else hops(name, num_processes)) * network.latency
-      + _WORK.get(name, _DECODE_MORE * (num_workers - 1)) * message.num_elements
+      + _COMPUTE.get(name, _DECODE * (num_workers - 1)) * message.num_elements
     )
   return found
 
@@ -111,7 +111,7 @@ def hops(name: str, num_processes: int) -> int:
   return known.get(name, chain + 1)
 
 
-def describe_plan(
+def told(
   messages: Sequence[methods.Message],
   num_workers: int,
   num_processes: int,

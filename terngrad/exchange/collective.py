@@ -102,7 +102,7 @@ class Collective:
 
   def told(self, messages: Sequence[methods.Message]) -> str:
     """Returns a log line with the algorithm of each message and its cost."""
-    return algorithms.describe_plan(
+    return algorithms.told(
       messages, self.num_workers, self.group.size, *self._choice
     )
 

@@ -108,7 +108,7 @@ class Group:
     return wire.concat(self.all_gather_pieces(tensor), axis=1)
 
   def all_gather_pieces(
-    self, tensor: tf.Tensor, most: int = _MOST_PIECES
+    self, tensor: tf.Tensor, max_pieces: int = _MOST_PIECES
   ) -> list[tf.Tensor]:
     """Gathers a matrix in pieces of some columns each.
 
@@ -117,7 +117,7 @@ class Group:
 
     Args:
       tensor: int32 or float32 [k, ...], the same shape in every process.
-      most: largest number of pieces, >= 1.
+      max_pieces: largest number of pieces, >= 1.
 
     Returns:
       List of [size * k, columns of a piece]. A tensor that is no matrix, or is
@@ -125,7 +125,7 @@ class Group:
     """
     if self.size == 1:
       return [tensor]
-    count = min(most, tensor.shape.num_elements() // self.piece)
+    count = min(max_pieces, tensor.shape.num_elements() // self.piece)
     if tensor.shape.rank != 2 or count < 2:
       return [self._gather(tensor)]
     size = -(-tensor.shape[1] // count)
@@ -137,7 +137,7 @@ class Group:
     matrix: tf.Tensor,
     length: tf.Tensor,
     lengths: Sequence[int],
-    most: int = _MOST_PIECES,
+    max_pieces: int = _MOST_PIECES,
   ) -> list[tf.Tensor]:
     """Gathers the first columns of a matrix, in pieces.
 
@@ -148,7 +148,7 @@ class Group:
       matrix: int32 [k, n], the same shape in every process.
       length: int32 [], index in `lengths`; the same in every process.
       lengths: the possible numbers of columns, each <= n.
-      most: largest number of pieces, >= 1.
+      max_pieces: largest number of pieces, >= 1.
 
     Returns:
       List of int32 [size * k, columns of a piece], in order. The number of
@@ -157,7 +157,7 @@ class Group:
     columns_sent = tf.gather(lengths, length)
     if self.size == 1:
       return [matrix[:, :columns_sent]]
-    count = max(1, min(most, matrix.shape.num_elements() // self.piece))
+    count = max(1, min(max_pieces, matrix.shape.num_elements() // self.piece))
     pieces = []
     for number in range(count):
       first = columns_sent * number // count
@@ -172,8 +172,7 @@ class Group:
     shape = [self.size * tensor.shape[0], *tensor.shape[1:]]
     with tf.device(_GPU if self._on_gpus else _HOST):
       result = tf.raw_ops.CollectiveGatherV2(
-        input=tf.identity(tensor),
-        **self._options(self._on_gpus, key),
+        input=tf.identity(tensor), **self._options(self._on_gpus, key)
       )
     return tf.ensure_shape(result, shape)
 
@@ -210,9 +209,7 @@ class Group:
       return tensor
     with tf.device(_HOST):
       result = tf.raw_ops.CollectiveAllToAllV2(
-        input=tf.identity(tensor),
-        is_stateless=False,
-        **self._options(),
+        input=tf.identity(tensor), is_stateless=False, **self._options()
       )
     return tf.ensure_shape(result, tensor.shape)
 

@@ -43,7 +43,7 @@ class Reduction(NamedTuple):
     return self.num_workers // self.group.size
 
   @property
-  def layout(self) -> slices.Slices:
+  def layout(self) -> slices.Layout:
     """The slices of the message."""
     return slices.layout_of(self.message, self.group.size)
 
@@ -88,7 +88,7 @@ class Algorithm(abc.ABC):
 
 
 # A traced step calls these once per device.
-compiled = functools.partial(tf.function, jit_compile=True)
+jit = functools.partial(tf.function, jit_compile=True)
 
 
 def _has_codes(message: methods.Message) -> bool:
@@ -122,7 +122,7 @@ class Reduce(Algorithm):
     """Unpacks the sums of codes from the sum of words."""
     packing = cast(wire.Packing, reduction.message.packing)
 
-    @compiled
+    @jit
     def unpack(total: tf.Tensor) -> tf.Tensor:
       sums = packing.sums_of_total(total, reduction.num_workers)
       small = reduction.message.dtype_of_sums(reduction.num_workers)
@@ -148,18 +148,18 @@ class TwoShot(Algorithm):
     """Returns the words of the slices and of the packed sums."""
     layout = slices.layout_of(message, processes)
     nodes = num_workers // processes
-    back = message.packing_of_sums(num_workers)
-    packed = back.num_words(layout.elements_per_word * layout.width)
+    packing = message.packing_of_sums(num_workers)
+    packed = packing.num_words(layout.elements_per_word * layout.width)
     return (processes - 1) * (nodes * layout.width + packed)
 
   def move(self, reduction: Reduction, rows: tf.Tensor) -> list[tf.Tensor]:
     """Returns the packed sums of all slices."""
     layout, group = reduction.layout, reduction.group
-    back = reduction.message.packing_of_sums(reduction.num_workers)
+    packing = reduction.message.packing_of_sums(reduction.num_workers)
 
-    @compiled
+    @jit
     def pack_sums(received: tf.Tensor) -> tf.Tensor:
-      return back.pack(slices.split_planes(layout.sums(received), back))
+      return packing.pack(slices.split_planes(layout.sums(received), packing))
 
     packed = pack_sums(group.all_to_all(layout.split(rows)))
     return [group.all_gather(packed[tf.newaxis])]
@@ -180,8 +180,8 @@ class Slices(Algorithm):
 
   def fits(self, message: methods.Message, num_workers: int) -> bool:
     """Returns True for messages of floats."""
-    floats = message.combine == methods.SUM and message.levels is None
-    return floats and slices.fits(message)
+    has_floats = message.combine == methods.SUM and message.levels is None
+    return has_floats and slices.fits(message)
 
   def sent_words(
     self, message: methods.Message, num_workers: int, processes: int
@@ -199,8 +199,8 @@ class Slices(Algorithm):
     parts = groups.columns(rows, [piece.num_words for piece in pieces])
     moved = []
     for piece, part in zip(pieces, parts, strict=True):
-      sums = compiled(piece.sums_in_order)(group.all_to_all(piece.split(part)))
-      moved += group.all_gather_pieces(sums[tf.newaxis], most=1)
+      sums = jit(piece.sums_in_order)(group.all_to_all(piece.split(part)))
+      moved += group.all_gather_pieces(sums[tf.newaxis], max_pieces=1)
     return moved
 
   def receive(
@@ -218,7 +218,7 @@ class Slices(Algorithm):
     return methods.Sum([tf.reshape(row, [-1]) for row in rows])
 
 
-def _pieces(reduction: Reduction, nodes: int) -> list[slices.Slices]:
+def _pieces(reduction: Reduction, nodes: int) -> list[slices.Layout]:
   """Splits the message into consecutive pieces."""
   whole = reduction.layout
   count = min(_MOST_PIECES, nodes * whole.num_words // reduction.group.piece)

@@ -23,8 +23,8 @@ class AsyncLayout(server.Servers):
 
   def workers_of(self, device_index: int) -> range:
     """Returns the workers on `devices[device_index]`."""
-    on_towers = self.towers.workers_of
-    return on_towers(device_index - 1) if device_index else range(0)
+    tower_workers = self.towers.workers_of
+    return tower_workers(device_index - 1) if device_index else range(0)
 
   def device_of(self, worker: int) -> int:
     """Returns 0: the servers hold the parameters of all workers."""

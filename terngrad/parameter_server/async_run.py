@@ -48,15 +48,15 @@ class _Worker:
 
   Attributes:
     process: traced functions of the process.
-    begun: number of batches that the process has started, with those of
+    num_batches: number of batches that the process has started, with those of
       earlier runs.
-    pulled: number of updates in the parameters that the process pulled last.
+    pulled_step: updates in the parameters that the process pulled last.
     seconds: time limit of the next push.
   """
 
   process: async_step.Process
-  begun: int
-  pulled: int
+  num_batches: int
+  pulled_step: int
   seconds: float
 
 
@@ -195,8 +195,8 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
       batch, self._batch = self._batch, ()
     push = worker.process.push
     arguments = [
-      tf.constant(worker.pulled, tf.int64),
-      tf.constant(worker.begun, tf.int64),
+      tf.constant(worker.pulled_step, tf.int64),
+      tf.constant(worker.num_batches, tf.int64),
       *batch,
     ]
     # Traces here, in one thread, because Keras is not thread-safe.
@@ -213,7 +213,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
       return pushed
 
     worker.seconds = self._cluster.step_timeout
-    worker.begun += 1
+    worker.num_batches += 1
     future = self._pool.submit(wait)
     self._pushes[number] = future
     future.add_done_callback(lambda _: self._arrivals.put(number))
@@ -251,8 +251,8 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
       self._workers[number].process.accumulate()
       number, late, results[number] = self._next_push(num_updates)
     # A gradient can be late only if K = 1, so `late` is that of the update.
-    rate = self._rule.learning_rate(learning_rate, late)
-    self._workers[number].process.apply(step, rate, averaging_decay)
+    scaled_rate = self._rule.learning_rate(learning_rate, late)
+    self._workers[number].process.apply(step, scaled_rate, averaging_decay)
     self._pull(results, num_updates + 1)
     for number in results:
       # The next `take` starts the chief's push: the loop may save before it.
@@ -269,7 +269,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     while True:
       number = self._arrivals.get()
       pushed = self._pushes.pop(number).result()
-      late = num_updates - self._workers[number].pulled
+      late = num_updates - self._workers[number].pulled_step
       if self._rule.applies(late):
         self._tally.apply(late)
         return number, late, pushed
@@ -283,7 +283,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     # `list` waits for all pulls.
     list(self._pool.map(lambda worker: worker.process.pull(), pulling))
     for worker in pulling:
-      worker.pulled = step
+      worker.pulled_step = step
 
   def _result(
     self, results: dict[int, steps.StepResult], stop: tf.Tensor | float

@@ -91,22 +91,22 @@ class Process:
     images, labels = feed.next() if feed else examples
     batch = towers_lib.Batch(images, labels, first=0)
     seed = tf.constant(self.seed, tf.int64)
-    begun = self._reducer.begin(
+    start = self._reducer.begin(
       [
         one.gradients_of(self.node_pass, batch, seed, pulled)
         for one in self._passes
       ],
       [pulled] * count,
     )
-    (pending,) = self._reducer.exchange(begun, [None] * count)
-    metadata = begun.metadata
+    (pending,) = self._reducer.exchange(start, [None] * count)
+    metadata = start.metadata
     (shared, *_), (probes,) = metadata.shared[0], metadata.probes
     with tf.device(self.towers.devices[0]):
       words = towers_lib.in_order([one.words[0] for one in pending])
       sent = towers_lib.in_order([one.sent[0] for one in pending])
       self.servers.put(self._buffers, words, shared, metadata.statistics[0])
     if feed:
-      feed.report(num_batches, [local.scores[:, 0] for local in begun.local])
+      feed.report(num_batches, [local.scores[:, 0] for local in start.local])
     return steps.StepResult(
       entropy=metadata.scores[:, 0],
       accuracy=metadata.scores[:, 1],

@@ -118,16 +118,16 @@ class LocalMemory(device_passes.LocalTraining):
 
   def unpack_state(self, memory: list[tf.Tensor]) -> LocalState:
     """Converts the tensors of `memory` back to a worker's state."""
-    values_left, state = iter(memory), self.new_state([])
+    rest, state = iter(memory), self.new_state([])
     if self.fragments:
-      values = [next(values_left) for _ in sum(self.fragments, ())]
+      values = [next(rest) for _ in sum(self.fragments, ())]
       state = state._replace(
-        values=values, slots=[[] for _ in values], exchanges=next(values_left)
+        values=values, slots=[[] for _ in values], exchanges=next(rest)
       )
     if self.overlap:
-      state = state._replace(scores=next(values_left))
+      state = state._replace(scores=next(rest))
     if self._stores_slots:
-      steps, *slots = values_left
+      steps, *slots = rest
       size = len(self.inner.slots)
       state = state._replace(
         steps=steps,
@@ -135,7 +135,7 @@ class LocalMemory(device_passes.LocalTraining):
       )
     return state
 
-  def memory(self, state: LocalState) -> list[tf.Tensor]:
+  def pack_state(self, state: LocalState) -> list[tf.Tensor]:
     """Converts a worker's state to tensors in the order of `states`."""
     found = []
     if self.fragments:

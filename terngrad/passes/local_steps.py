@@ -98,16 +98,16 @@ class LocalPass(passes.Pass):
     overlap = tf.where(state.exchanges > 0, float(steps.overlap), 0.0)
     results = changes, state.scores / (num_steps + overlap), moments
     state = state._replace(exchanges=state.exchanges + 1)
-    return results if memory is None else (*results, steps.memory(state))
+    return results if memory is None else (*results, steps.pack_state(state))
 
-  def go_on(
+  def compute_during_exchange(
     self,
     devices: device_passes.DevicePasses,
     batch: towers.Batch,
     seed: tf.Tensor,
     step: tf.Tensor,
   ) -> None:
-    """Takes the local steps during the exchange; see `passes.Pass.go_on`."""
+    """Takes the local steps during the exchange; see `passes.Pass`."""
     steps, device = self._steps, devices.replica.device
     if not steps.overlap:
       return
@@ -122,7 +122,7 @@ class LocalPass(passes.Pass):
         state = state._replace(scores=tf.zeros([passes.NUM_SCORES]))
         batches = accumulation.parts_of(steps.count, *batch.of(worker))
         state, _ = self._take(state, numbers, batches, key, inputs)
-        devices.memory.write(node, steps.memory(state))
+        devices.memory.write(node, steps.pack_state(state))
         return []
 
       worker_map.worker_map(device, devices.workers, [], body)

@@ -57,24 +57,24 @@ class RecomputedPass(passes.ModelPass):
     """Differentiates segment by segment; see `ModelPass.differentiate`."""
     chain = self._segments
     *first, last = chain
-    inputs, state_after = [images], list(state)
+    cuts, state_after = [images], list(state)
     heads: dict[int, tf.Tensor] = {}
     for segment in first:
-      (cut, *outputs), new_state = segment(parameters, state, inputs[-1])
-      inputs.append(cut)
+      (cut, *outputs), new_state = segment(parameters, state, cuts[-1])
+      cuts.append(cut)
       heads.update(zip(segment.outputs, outputs, strict=True))
-      _put(state_after, segment.others, new_state)
+      _put(state_after, segment.non_trainable, new_state)
     # The segments before `begin` have no trainable parameters.
     begin = next(i for i, segment in enumerate(chain) if segment.trainable)
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       variables = [parameters[i] for i in last.trainable]
-      tape.watch([*variables, inputs[-1], *heads.values()])
-      computed, new_state = last(parameters, state, inputs[-1])
+      tape.watch([*variables, cuts[-1], *heads.values()])
+      computed, new_state = last(parameters, state, cuts[-1])
       known = {**heads, **dict(zip(last.outputs, computed, strict=True))}
       ordered = [known[index] for index in sorted(known)]
       target, scores = losses(ordered if len(ordered) > 1 else ordered[0])
-    _put(state_after, last.others, new_state)
-    sources = [variables, inputs[-1] if begin < len(first) else [], heads]
+    _put(state_after, last.non_trainable, new_state)
+    sources = [variables, cuts[-1] if begin < len(first) else [], heads]
     gradients, upstream, head_gradients = _gradient(tape, target, sources)
     results: list[tf.Tensor] = [None] * len(parameters)
     _put(results, last.trainable, gradients)
@@ -82,13 +82,7 @@ class RecomputedPass(passes.ModelPass):
       segment = first[index]
       outer = [upstream, *(head_gradients[i] for i in segment.outputs)]
       gradients, upstream = _recompute(
-        segment,
-        parameters,
-        state,
-        inputs[index],
-        outer,
-        gradients,
-        index > begin,
+        segment, parameters, state, cuts[index], outer, gradients, index > begin
       )
       _put(results, segment.trainable, gradients)
     return results, scores, state_after

@@ -28,7 +28,7 @@ class Segment(NamedTuple):
       whole model's outputs with the indices `outputs`.
     trainable: indices of its parameters in the whole model's
       `trainable_variables`.
-    others: indices of its values in the whole model's
+    non_trainable: indices of its values in the whole model's
       `non_trainable_variables`.
     outputs: indices of the whole model's outputs that it computes.
     num_bytes: bytes of its layers' outputs for one example.
@@ -36,7 +36,7 @@ class Segment(NamedTuple):
 
   model: keras.Model
   trainable: tuple[int, ...]
-  others: tuple[int, ...]
+  non_trainable: tuple[int, ...]
   outputs: tuple[int, ...]
   num_bytes: int
 
@@ -54,11 +54,11 @@ class Segment(NamedTuple):
       inputs: the cut before the segment, [b, ...].
 
     Returns:
-      (outputs of `model`, new values of the variables `others`).
+      (outputs of `model`, new values of the variables `non_trainable`).
     """
     results, new_values = self.model.stateless_call(
       [parameters[i] for i in self.trainable],
-      [state[i] for i in self.others],
+      [state[i] for i in self.non_trainable],
       inputs,
       training=True,
     )
@@ -81,7 +81,7 @@ def cut_model(model: keras.Model) -> list[Segment]:
 
   Args:
     model: functional or sequential, with one input. Freeze variables before:
-      `Segment.trainable` and `Segment.others` are fixed here.
+      `Segment.trainable` and `Segment.non_trainable` are fixed here.
 
   Returns:
     Two or more segments, in the order of the computation. Each variable is in
@@ -170,11 +170,11 @@ def peak(
   """
   bounds = [0, *(cut + 1 for cut in cuts), len(pieces)]
   sizes = [sum(pieces[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
-  cut_bytes, most = 0, sizes[0]
+  cut_bytes, highest = 0, sizes[0]
   for cut, size in zip(cuts, sizes[1:], strict=True):
     cut_bytes += costs[cut]
-    most = max(most, cut_bytes + size)
-  return most
+    highest = max(highest, cut_bytes + size)
+  return highest
 
 
 def _uncuttable(model: keras.Model, reason: str) -> errors.ConfigError:
@@ -301,7 +301,7 @@ class _Graph:
       trainable=_indices(
         model.trainable_variables, self._model.trainable_variables
       ),
-      others=_indices(
+      non_trainable=_indices(
         model.non_trainable_variables, self._model.non_trainable_variables
       ),
       outputs=tuple(outputs),
@@ -309,7 +309,7 @@ class _Graph:
     )
 
   def _node_of(self, tensor: keras.KerasTensor) -> int:
-    node = _maker(tensor)
+    node = _source_node(tensor)
     return next(i for i, each in enumerate(self._nodes) if each is node)
 
 
@@ -317,7 +317,7 @@ def _nodes_of(model: keras.Model) -> list[_Node]:
   """Lists the nodes of a model's outputs in topological order."""
   order: list[_Node] = []
   seen: set[int] = set()
-  stack = [(_maker(tensor), False) for tensor in reversed(model.outputs)]
+  stack = [(_source_node(tensor), False) for tensor in reversed(model.outputs)]
   while stack:
     node, ready = stack.pop()
     if ready:
@@ -325,11 +325,11 @@ def _nodes_of(model: keras.Model) -> list[_Node]:
     elif id(node) not in seen:
       seen.add(id(node))
       stack.append((node, True))
-      stack += [(_maker(tensor), False) for tensor in node.input_tensors]
+      stack += [(_source_node(tensor), False) for tensor in node.input_tensors]
   return order
 
 
-def _maker(tensor: keras.KerasTensor) -> _Node:
+def _source_node(tensor: keras.KerasTensor) -> _Node:
   """Finds the node that made a tensor; Keras has no public API for this."""
   operation, node_index, _ = tensor._keras_history
   return operation._inbound_nodes[node_index]

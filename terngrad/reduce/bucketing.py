@@ -46,17 +46,17 @@ def gradient_codec(
         stream=stream,
       )
     )
-  return _alike(buckets)
+  return _build(buckets)
 
 
 def on_kernels(codec: gradients.GradientCodec) -> gradients.GradientCodec:
   """Replaces methods by those with native CPU kernels, where they exist."""
-  return with_methods(codec, lambda m: m.on_kernels())
+  return replace_methods(codec, lambda m: m.on_kernels())
 
 
 def on_gpus(codec: gradients.GradientCodec) -> gradients.GradientCodec:
   """Replaces methods by those that suit GPUs better, where they exist."""
-  return with_methods(codec, lambda m: m.on_gpus())
+  return replace_methods(codec, lambda m: m.on_gpus())
 
 
 def in_float(
@@ -66,10 +66,10 @@ def in_float(
 
   It has the states of `codec`. `plain` is the method of float32 gradients.
   """
-  return with_methods(codec, lambda m: m.in_float(plain))
+  return replace_methods(codec, lambda m: m.in_float(plain))
 
 
-def with_methods(
+def replace_methods(
   codec: gradients.GradientCodec,
   change: Callable[[methods.Method], methods.Method],
 ) -> gradients.GradientCodec:
@@ -80,10 +80,10 @@ def with_methods(
     sizes = methods.sizes_of(bucket.shapes)
     counts = tuple(method.num_probes(size) for size in sizes)
     buckets.append(bucket._replace(method=method, num_probes=counts))
-  return _alike(buckets)
+  return _build(buckets)
 
 
-def _alike(buckets: Sequence[buckets_lib.Bucket]) -> gradients.GradientCodec:
+def _build(buckets: Sequence[buckets_lib.Bucket]) -> gradients.GradientCodec:
   """Makes a codec whose methods are either all compiled by XLA or none."""
   if not all(bucket.method.compiled for bucket in buckets):
     buckets = [

@@ -222,7 +222,7 @@ class GradientCodec:
       Per bucket int32 words if its method has `carry`, otherwise its carried
       gradients.
     """
-    step = self._with_keys(step)
+    step = self._add_keys(step)
     return [
       [bucket.method.carry(values, self._context(index, step))]
       if bucket.method.carries
@@ -253,7 +253,7 @@ class GradientCodec:
     Returns:
       The messages, int32 [words of the round], and the new states.
     """
-    step = self._with_keys(step)
+    step = self._add_keys(step)
     words, after = [], []
     for index, bucket in enumerate(self.buckets):
       state = states[index]
@@ -274,7 +274,7 @@ class GradientCodec:
     received: methods.Arrived,
     states: BucketTensors,
     step: WorkerStep,
-    indices: Sequence[int] | None = None,
+    only: Sequence[int] | None = None,
   ) -> tuple[list[tf.Tensor], BucketTensors]:
     """Decodes the received messages to the mean gradients.
 
@@ -282,7 +282,7 @@ class GradientCodec:
       received: the results of the exchange for all rounds, as in `send`.
       states: the shared states; None for the states of workers.
       step: without a worker, with the agreed probe.
-      indices: indices of the buckets to decode; None for all.
+      only: indices of the buckets to decode; None for all.
 
     Returns:
       The means, float32 in the order and shapes of the variables, and the new
@@ -290,7 +290,7 @@ class GradientCodec:
     """
     means: dict[int, tf.Tensor] = {}
     after = []
-    for index in range(len(self.buckets)) if indices is None else indices:
+    for index in range(len(self.buckets)) if only is None else only:
       bucket = self.buckets[index]
       values, state = bucket.method.decode(
         self.received(index, received),
@@ -305,10 +305,10 @@ class GradientCodec:
     self,
     received: methods.Arrived,
     step: WorkerStep,
-    indices: Sequence[int] | None = None,
+    only: Sequence[int] | None = None,
   ) -> list[tf.Tensor]:
     """Decodes the mean gradients of methods without states, as `decode`."""
-    return self.decode(received, [()] * len(self.buckets), step, indices)[0]
+    return self.decode(received, [()] * len(self.buckets), step, only)[0]
 
   def decode_words(
     self, parts: Sequence[tf.Tensor], shared: tf.Tensor
@@ -343,7 +343,7 @@ class GradientCodec:
       float32 [num_elements] in the order of `flatten`; None if the messages of
       a method can be decoded only to the mean over all workers.
     """
-    estimates = []
+    values = []
     for index, bucket in enumerate(self.buckets):
       if not bucket.method.estimates:
         return None
@@ -352,10 +352,8 @@ class GradientCodec:
       bucket_sizes = [b.num_words(number) for b in self.buckets]
       payload = split(words[number], bucket_sizes, axis=0)[index]
       context = self._context(index, step)
-      estimates += bucket.method.estimate(
-        split(payload, sizes, axis=0), context
-      )
-    return _join(estimates, axis=0)
+      values += bucket.method.estimate(split(payload, sizes, axis=0), context)
+    return _join(values, axis=0)
 
   def finish(
     self,
@@ -375,7 +373,7 @@ class GradientCodec:
     Returns:
       The new states.
     """
-    step = self._with_keys(step)
+    step = self._add_keys(step)
     after = []
     for index, bucket in enumerate(self.buckets):
       state = states[index]
@@ -422,7 +420,7 @@ class GradientCodec:
         selected.append(round_messages[first : first + counts[index]])
     return selected
 
-  def _with_keys(self, step: WorkerStep) -> WorkerStep:
+  def _add_keys(self, step: WorkerStep) -> WorkerStep:
     """Adds the random keys of the worker, unless there are some already."""
     if step.keys is not None or step.worker is None:
       return step

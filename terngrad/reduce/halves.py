@@ -48,8 +48,8 @@ class Halves:
     shared = gradients_lib.agree(probe[tf.newaxis])
     step = step._replace(own=probe)
     carried = part.carry(values, step, stacked=False)
-    received = methods.received_by(worker, self._received(rows))
-    step = part.with_keys(step._replace(shared=shared))
+    received = methods.received_by(worker, self._payloads(rows))
+    step = part.add_keys(step._replace(shared=shared))
     words = []
     for number in range(self._codec.num_rounds):
       before = received[:number]
@@ -63,9 +63,9 @@ class Halves:
   ) -> list[tf.Tensor]:
     """Decodes the mean gradients from the messages and probe of `send`."""
     step = self._step._replace(shared=shared)
-    return self._part.decode(self._received(rows), self._states, step)[0]
+    return self._part.decode(self._payloads(rows), self._states, step)[0]
 
-  def _received(self, rows: Sequence[tf.Tensor]) -> methods.Arrived:
+  def _payloads(self, rows: Sequence[tf.Tensor]) -> methods.Arrived:
     return [
       methods.payloads(self._codec.messages(number), [methods.Piece(0, [row])])
       for number, row in enumerate(rows)

@@ -31,18 +31,18 @@ def cut(
     The cut codec; `codec` itself if one of its codes mixes the elements of a
     bucket.
   """
-  ends = _ends(codec, max_bytes)
+  ends = _borders(codec, max_bytes)
   if any(b.method.scope == contract.BUCKET for b in codec.buckets):
     return codec
   buckets = [
-    _range(bucket, begin, end, number)
+    _select_range(bucket, begin, end, number)
     for number, (end, begin) in enumerate(zip(ends, ends[1:], strict=False))
     for bucket in codec.buckets
   ]
   return gradients.GradientCodec(tuple(b for b in buckets if b.indices))
 
 
-def _ends(codec: gradients.GradientCodec, max_bytes: int) -> list[int]:
+def _borders(codec: gradients.GradientCodec, max_bytes: int) -> list[int]:
   """Borders between parts as indices of variables, descending."""
   sizes = {}
   for bucket in codec.buckets:
@@ -57,7 +57,7 @@ def _ends(codec: gradients.GradientCodec, max_bytes: int) -> list[int]:
   return [*borders, 0]
 
 
-def _range(
+def _select_range(
   bucket: buckets_lib.Bucket, begin: int, end: int, number: int
 ) -> buckets_lib.Bucket:
   """Selects the bucket's variables with model indices in [begin, end)."""

@@ -15,7 +15,7 @@ from terngrad.reduce import states as states_lib
 from terngrad.reduce import worker_map
 
 
-class Begun(NamedTuple):
+class StepStart(NamedTuple):
   """A step whose workers have computed gradients and agreed on the probe.
 
   Attributes:
@@ -49,7 +49,7 @@ class PendingMean:
     exchange: protocol.Exchange,
     part: programs_lib.Part,
     states: states_lib.PartStates,
-    begun: Begun,
+    start: StepStart,
     device_index: int,
     apply_states: tf.Tensor | None,
   ) -> None:
@@ -65,12 +65,12 @@ class PendingMean:
     self.sent: list[tf.Tensor] = []
     self._part = part
     self._states = states
-    local, number = begun.local[device_index], part.number
+    local, number = start.local[device_index], part.number
     self._carried = local.carried[number]
     self._probes = local.probes[number]
     self._apply = apply_states
-    self.step = begun.steps[device_index]._replace(
-      shared=begun.metadata.shared[number][device_index]
+    self.step = start.steps[device_index]._replace(
+      shared=start.metadata.shared[number][device_index]
     )
 
   def sender(self, number: int) -> Callable[[tf.Tensor], list[tf.Tensor]]:
@@ -129,4 +129,4 @@ class PendingMean:
     carried = [array.read(index) for array in self._carried]
     carried = [one if isinstance(one, list) else [one] for one in carried]
     step = self.step._replace(worker=worker, own=self._probes[index])
-    return index, carried, self._part.with_keys(step)
+    return index, carried, self._part.add_keys(step)

@@ -81,7 +81,7 @@ class Part:
     self,
     number: int,
     buckets: Sequence[buckets_lib.Bucket],
-    probed: np.ndarray,
+    probe_variables: np.ndarray,
     decay: WeightDecay | None = None,
     compiles: bool = True,
   ) -> None:
@@ -90,13 +90,13 @@ class Part:
     Args:
       number: index of the part.
       buckets: of these variables, with their indices in the model.
-      probed: for each number of the model's probe the index of its variable.
+      probe_variables: variable's index of each number of the model's probe.
       decay: the L2 terms of all parameters of the model; None for none.
       compiles: False compiles nothing.
     """
     self.number = number
     self.indices = tuple(sorted(i for b in buckets for i in b.indices))
-    self.probes = np.flatnonzero(np.isin(probed, self.indices))
+    self.probes = np.flatnonzero(np.isin(probe_variables, self.indices))
     self.codec = codec = gradients_lib.GradientCodec(
       tuple(
         bucket._replace(indices=tuple(map(self.indices.index, bucket.indices)))
@@ -120,7 +120,7 @@ class Part:
     self._requantize = program(codec.carry)
     self._keys = program(codec.keys, True)
 
-  def only(self, values: Sequence[_T]) -> list[_T | None]:
+  def mask_others(self, values: Sequence[_T]) -> list[_T | None]:
     """Replaces the values of other parts' variables by None.
 
     The programs of the part then do not wait for those values.
@@ -177,10 +177,10 @@ class Part:
         for bucket, values in zip(buckets, carried, strict=True)
       ]
     if any(bucket.method.carries for bucket in buckets):
-      carried = self._requantize(carried, self.with_keys(step))
+      carried = self._requantize(carried, self.add_keys(step))
     return carried
 
-  def with_keys(
+  def add_keys(
     self, step: gradients_lib.WorkerStep
   ) -> gradients_lib.WorkerStep:
     """Adds the worker's random keys, unless compiled programs derive them."""
@@ -202,9 +202,9 @@ def parts(
   part_buckets: dict[int, list[buckets_lib.Bucket]] = {}
   for bucket in sorted(codec.buckets, key=lambda bucket: bucket.part):
     part_buckets.setdefault(bucket.part, []).append(bucket)
-  probed = codec.probed_variables()
+  probe_variables = codec.probed_variables()
   return [
-    Part(number, buckets, probed, decay, compiles)
+    Part(number, buckets, probe_variables, decay, compiles)
     for number, buckets in enumerate(part_buckets.values())
   ]
 

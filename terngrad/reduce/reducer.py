@@ -98,7 +98,7 @@ class Reducer:
     gradients_of: Sequence[Callable[[tf.Tensor], WorkerGradients]],
     steps: Sequence[tf.Tensor],
     stop: tf.Tensor | float = 0.0,
-  ) -> pending_lib.Begun:
+  ) -> pending_lib.StepStart:
     """Computes the gradients of all workers and agrees on the probe.
 
     On a device the workers run one after the other: pass, `begin` and `carry`
@@ -119,7 +119,7 @@ class Reducer:
       for index, one in enumerate(zip(gradients_of, all_steps, strict=True))
     ]
     metadata = metadata_lib.gather(self._exchange, self._row, local, stop)
-    return pending_lib.Begun(local, metadata, all_steps)
+    return pending_lib.StepStart(local, metadata, all_steps)
 
   def _begin_device(
     self,
@@ -140,8 +140,8 @@ class Reducer:
       worker_step = step._replace(worker=worker)
       for part, states in zip(self.parts, self._states, strict=True):
         values, probe = part.begin(
-          part.only(results.gradients),
-          part.only(results.parameters),
+          part.mask_others(results.gradients),
+          part.mask_others(results.parameters),
           states[index].read(node),
           worker_step,
         )
@@ -177,7 +177,7 @@ class Reducer:
     ]
 
   def exchange(
-    self, begun: pending_lib.Begun, apply_states: Sequence[tf.Tensor | None]
+    self, start: pending_lib.StepStart, apply_states: Sequence[tf.Tensor | None]
   ) -> list[list[pending_lib.PendingMean]]:
     """Sends all messages, round after round.
 
@@ -185,7 +185,7 @@ class Reducer:
     travel while another part is still computed.
 
     Args:
-      begun: from `begin`.
+      start: from `begin`.
       apply_states: for each device bool []; False skips the state update
         (loss-scale overflow). None is True.
 
@@ -196,7 +196,7 @@ class Reducer:
     part_means = []
     for part, states in zip(self.parts, self._states, strict=True):
       pending = [
-        pending_lib.PendingMean(exchange, part, state, begun, index, apply)
+        pending_lib.PendingMean(exchange, part, state, start, index, apply)
         for index, (state, apply) in enumerate(
           zip(states, apply_states, strict=True)
         )

@@ -67,15 +67,13 @@ class Workers:
   @property
   def shared(self) -> list[list[tf.Tensor | None]]:
     """Values of the shared states, one list per bucket; None for others."""
-    return self._found(self._variables.shared)
+    return self._read(self._variables.shared)
 
   @property
   def own(self) -> list[list[list[tf.Tensor | None]]]:
     """Values of each worker's states, one list per bucket; None for others."""
     return [
-      self._found(
-        {key: v[worker] for key, v in self._variables.workers.items()}
-      )
+      self._read({key: v[worker] for key, v in self._variables.workers.items()})
       for worker in range(self._exchange.num_workers)
     ]
 
@@ -86,7 +84,7 @@ class Workers:
       for pair in zip(self.own[worker], self.shared, strict=True)
     ]
 
-  def _found(
+  def _read(
     self, variables: Mapping[states_lib.Key, tf.Variable]
   ) -> list[list[tf.Tensor | None]]:
     return [
@@ -119,13 +117,13 @@ class Workers:
     def gradients_of(worker: tf.Tensor) -> reducers.WorkerGradients:
       return reducers.WorkerGradients([tf.gather(s, worker) for s in stacks])
 
-    begun = reducer.begin([gradients_of], [tf.cast(number, tf.int64)])
-    pending = [one for (one,) in reducer.exchange(begun, [None])]
+    start = reducer.begin([gradients_of], [tf.cast(number, tf.int64)])
+    pending = [one for (one,) in reducer.exchange(start, [None])]
     means: dict[int, tf.Tensor] = {}
     for part, one in zip(reducer.parts, pending, strict=True):
       means |= zip(part.indices, one.means(), strict=True)
-    probes = programs.join_probes(reducer.parts, begun.metadata.probes)
-    shared = [probe for (probe,) in begun.metadata.shared]
+    probes = programs.join_probes(reducer.parts, start.metadata.probes)
+    shared = [probe for (probe,) in start.metadata.shared]
     shared = programs.join_probes(reducer.parts, shared)
     steps = []
     for index, probe in enumerate(tf.unstack(probes)):

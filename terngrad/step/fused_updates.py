@@ -131,7 +131,7 @@ def make(
     bucket.method.digits or bucket.method.unit for bucket in codec.buckets
   ):
     return None
-  if not agrees(bool(optimizer.slots), bool(replica.averages)):
+  if not kernels_agree(bool(optimizer.slots), bool(replica.averages)):
     return None
   return FusedUpdate(replica, optimizer, codec)
 
@@ -153,7 +153,7 @@ def of(
 
 
 @functools.cache
-def agrees(has_momentum: bool, has_averages: bool) -> bool:
+def kernels_agree(has_momentum: bool, has_averages: bool) -> bool:
   """Checks whether the kernels give the bits of `updates.Update` here.
 
   It tries `optimizers.Momentum`, or plain descent without `has_momentum`.

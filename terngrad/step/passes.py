@@ -122,7 +122,7 @@ class Pass(abc.ABC):
       [`NUM_SCORES`]: the loss, and the top-1 accuracy in [0, 1].
     """
 
-  def go_on(
+  def compute_during_exchange(
     self,
     devices: 'device_passes.DevicePasses',
     batch: towers.Batch,

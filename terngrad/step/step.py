@@ -181,10 +181,10 @@ class TrainStep(Step):
   ) -> StepResult:
     """Takes one step and updates the replicas; see `Step.take`."""
     training, exchange = self._training, self._training.exchange
-    node_pass, rate, updates = self._local(step, learning_rate)
+    node_pass, update_rate, updates = self._local(step, learning_rate)
     seed = tf.constant(training.seed, tf.int64)
     batches = exchange.batches(images, labels)
-    begun = self._reducer.begin(
+    start = self._reducer.begin(
       [
         one.gradients_of(node_pass, batch, seed, step)
         for one, batch in zip(self._passes, batches, strict=True)
@@ -194,20 +194,20 @@ class TrainStep(Step):
     )
     # Neither the exchange nor the update waits for this.
     for one, batch in zip(self._passes, batches, strict=True):
-      node_pass.go_on(one, batch, seed, step)
-    apply_states = self._apply_states(begun.metadata)
-    part_means = self._reducer.exchange(begun, apply_states)
-    numbers = updates, rate, averaging_decay
+      node_pass.compute_during_exchange(one, batch, seed, step)
+    apply_states = self._apply_states(start.metadata)
+    part_means = self._reducer.exchange(start, apply_states)
+    numbers = updates, update_rate, averaging_decay
     for index, end in enumerate(self._ends):
       pending = [device_means[index] for device_means in part_means]
-      statistics = begun.metadata.statistics[index]
+      statistics = start.metadata.statistics[index]
       if training.skips_not_finite:
         update = functools.partial(end, pending, statistics, numbers)
         tf.cond(apply_states[index], update, lambda: None)
       else:
         end(pending, statistics, numbers)
-    exchange.report(step, [local.scores[:, 0] for local in begun.local])
-    return self._result(begun.metadata, part_means, apply_states[0])
+    exchange.report(step, [local.scores[:, 0] for local in start.local])
+    return self._result(start.metadata, part_means, apply_states[0])
 
   def _local(
     self, step: tf.Tensor, learning_rate: tf.Tensor

@@ -95,9 +95,7 @@ def test_the_log_line_has_algorithms_megabytes_and_milliseconds():
     *messages_of('ternary', 2**24),
     methods.Message(methods.SCATTER, 400),
   ]
-  line = algorithms.describe_plan(
-    messages, 4, 4, 'auto', algorithms.Network(1e8)
-  )
+  line = algorithms.told(messages, 4, 4, 'auto', algorithms.Network(1e8))
   assert re.fullmatch(
     r'exchange: two_shot 7.55 MB in 6\d\d ms \(instead of gather in 8\d\d ms\)'
     r'; scatter 0.0012 MB in 0.146 ms \(per step and process, estimated for '
@@ -113,7 +111,7 @@ def test_the_default_flags_of_the_network_are_those_of_the_model():
   )
 
 
-def test_two_workers_a_process_make_slices_pay_for_two_processes():
+def test_auto_takes_slices_for_two_processes_of_two_workers():
   assert algorithms.choices(messages_of('identity'), 4, 2) == ['slices']
 
 

@@ -59,7 +59,7 @@ def test_each_variable_is_in_exactly_one_segment(build):
   assert len(found) > 1
   for name, whole in (
     ('trainable', model.trainable_variables),
-    ('others', model.non_trainable_variables),
+    ('non_trainable', model.non_trainable_variables),
   ):
     seen = [getattr(segment, name) for segment in found]
     assert sorted(itertools.chain(*seen)) == list(range(len(whole)))
