@@ -49,7 +49,9 @@ def test_steps_exchange_fragments_in_turn():
 
 
 def test_more_fragments_than_layers_are_refused():
-  with pytest.raises(errors.ConfigError, match='at most 4, the layers of'):
+  with pytest.raises(
+    errors.ConfigError, match='at most 4, the number of layers'
+  ):
     lenet(local_steps=5, fragments=5)
 
 
