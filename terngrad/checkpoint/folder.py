@@ -18,7 +18,7 @@ _UNFINISHED = (
   r'|model\.ckpt-\d+(_temp|\..*\.tempstate\d+)'
 )
 _RUN_FILES = (
-  rf'{best.FOLDER}|checkpoint|events\.out\.tfevents\..*|metrics\.jsonl'
+  r'checkpoint|events\.out\.tfevents\..*|metrics\.jsonl'
   rf'|model\.ckpt-\d+\..*|{_UNFINISHED}'
 )
 
@@ -109,5 +109,9 @@ def clear(path: str | os.PathLike[str], overwrite: bool) -> None:
       continue
     if entry.is_file():
       entry.unlink()
-    elif entry.name == best.FOLDER or entry.name.endswith('_temp'):
+    elif entry.name.endswith('_temp'):
       shutil.rmtree(entry)
+  if overwrite:
+    best.clear(path)
+    # Profiles of --profile_steps, which TensorBoard would show with new ones.
+    shutil.rmtree(os.path.join(path, 'plugins', 'profile'), ignore_errors=True)

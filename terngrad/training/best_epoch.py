@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from collections.abc import Mapping
 
 from terngrad.training import metrics
 
@@ -16,6 +15,7 @@ class BestEpoch:
 
   Attributes:
     name: name of the score in the records.
+    step: last step of the best epoch; 0 if no epoch was scored.
     is_new: whether the newest epoch is better than all before.
   """
 
@@ -41,19 +41,25 @@ class BestEpoch:
     self._patience = patience
     self._best = -math.inf
     self._since = 0
+    self.step = 0
     self.is_new = False
     for record in records:
-      if 'epoch' in record:
+      # Epochs that were not scored do not count.
+      if self.name in record:
         self.add(record)
 
-  def add(self, scores: Mapping[str, float | None]) -> None:
-    """Adds the scores of an epoch; one that is not finite is never the best."""
-    value = scores.get(self.name)
+  def add(self, record: metrics.Record) -> None:
+    """Adds the scores of an epoch; one that is not finite is never the best.
+
+    `record` also has the last 'step' of the epoch.
+    """
+    value = record[self.name]
     # Records hold None for NaN, which is larger than nothing.
     signed = math.nan if value is None else self._sign * value
     self.is_new = signed > self._best
     if self.is_new:
       self._best, self._since = signed, 0
+      self.step = int(record['step'])
     else:
       self._since += 1
 

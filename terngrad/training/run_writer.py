@@ -1,5 +1,6 @@
 """Writes the files of a run: checkpoints, records and histograms."""
 
+import os
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -64,7 +65,14 @@ class RunWriter:
         f'there to step {begin[1]} are lost'
       )
     self.gauge = meter.Meter(run.epochs, self._recorder.last, begin[0])
-    self.profiler = profiling.Profiler(folder, options.profiled, say)
+    self.profiler = profiling.Profiler(
+      folder, options.profiled, say, self.gauge.exclude
+    )
+    if options.profiled and begin[0] >= options.profiled[-1]:
+      say(
+        f'--profile_steps: no profile, because the run starts after step '
+        f'{begin[0]}'
+      )
     self.best = None
     if options.keep_best:
       self.best = best_epoch.BestEpoch(
@@ -73,13 +81,39 @@ class RunWriter:
         options.early_stopping,
         records.read(folder),
       )
+      self._keep_best_of_before(folder, self.best.step)
     self._logged: dict[str, float] = {}
     self._observing = IntervalTimer(run.hooks.observe_secs)
 
+  def _keep_best_of_before(self, folder: str, step: int) -> None:
+    """Puts the best epoch's checkpoint into its folder if it is not there.
+
+    The run was killed between the two, or it had no --keep_best.
+    """
+    if not step or best.step_in(folder) == step:
+      return
+    path = os.path.join(folder, f'{checkpoints.NAME}-{step}')
+    if os.path.exists(f'{path}.index'):
+      self._say_best(path)
+    else:
+      self.say(
+        f'{path}: the checkpoint of the best epoch so far is gone; the next '
+        'better one is kept'
+      )
+
+  def _say_best(self, path: str) -> None:
+    """Puts a checkpoint into the folder of the best one, and logs it."""
+    self.say(
+      f'{datetime.now()}: best epoch so far: {best.keep(path)} (scored without '
+      'moving averages: read it with --restore_avg_var=false)'
+    )
+
   def close(self) -> None:
     """Closes the profile and the records."""
-    self.profiler.close()
-    self._recorder.close()
+    try:
+      self.profiler.close()
+    finally:
+      self._recorder.close()
 
   def log(self, step: int, learning_rate: float) -> None:
     """Records and logs the metrics since the last record."""
@@ -108,7 +142,7 @@ class RunWriter:
     self.gauge.exclude(seconds)
     epoch_record = {'epoch': epoch, **scores}
     if self.best:
-      self.best.add(scores)
+      self.best.add({'step': step, **scores})
     self._recorder.scalars(step, epoch_record)
     self._run.hooks.epoch_ended({'step': step, **self._logged, **epoch_record})
     known = {
@@ -146,7 +180,7 @@ class RunWriter:
     with self._run.store.holding(states):
       path = self._writer.save(step)
     if is_best:
-      self.say(f'{datetime.now()}: best epoch so far: {best.keep(path)}')
+      self._say_best(path)
     return path
 
 

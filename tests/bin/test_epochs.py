@@ -87,6 +87,25 @@ def test_the_best_checkpoint_is_kept(trained):
   )
 
 
+def test_what_was_killed_before_the_best_was_kept_keeps_it(
+  worker, data_dir, tmp_path, trained
+):
+  folder = tmp_path / 'train'
+  shutil.copytree(trained[0], folder)
+  (step,) = best_steps(folder)
+  shutil.rmtree(folder / 'best')
+  words = arguments(data_dir, folder)
+  finished = worker.run('mnist_train', words)
+  assert finished.code == 0, finished.err
+  assert best_steps(folder) == [step]
+  # Its checkpoint may be gone.
+  shutil.rmtree(folder / 'best')
+  for path in folder.glob(f'model.ckpt-{step}.*'):
+    path.unlink()
+  finished = worker.run('mnist_train', words)
+  assert 'checkpoint of the best epoch so far is gone' in finished.out
+
+
 # With this learning rate the first epoch stays the best.
 STUCK = (
   '--initial_learning_rate=0',

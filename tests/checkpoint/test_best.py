@@ -71,3 +71,24 @@ def test_killed_at_any_point_one_checkpoint_can_be_read(
   (newest,) = listing.prefixes(tmp_path / 'best')
   expected = first if left != 'unlink' else str(tmp_path / 'best/model.ckpt-2')
   assert newest == expected and os.path.exists(f'{newest}.index')
+
+
+def test_other_files_in_the_folder_stay(tmp_path):
+  best.keep(write(tmp_path, 1))
+  folder = tmp_path / 'best'
+  (folder / 'net.keras').touch()
+  (folder / 'eval').mkdir()
+  best.keep(write(tmp_path, 2))
+  assert best.step_in(tmp_path) == 2
+  best.clear(tmp_path)
+  assert sorted(os.listdir(folder)) == ['eval', 'net.keras']
+  assert best.step_in(tmp_path) is None
+
+
+def test_a_cleared_folder_is_gone_with_what_a_killed_process_left(tmp_path):
+  best.keep(write(tmp_path, 1))
+  (tmp_path / 'best' / '.checkpoint.0a1b2c3d.tmp').touch()
+  (tmp_path / 'best' / '.model.ckpt-9.index.0a1b2c3d.tmp').touch()
+  best.clear(tmp_path)
+  assert not (tmp_path / 'best').exists()
+  best.clear(tmp_path)

@@ -14,12 +14,12 @@ def judged(wanted, patience, values, before=()):
     patience,
     [
       {'step': 1, 'loss': 0.0},
-      *({'epoch': 1, f'test_{name}': value} for value in before),
+      *({'step': 2, 'epoch': 1, f'test_{name}': value} for value in before),
     ],
   )
   found = []
   for value in values:
-    best.add({f'test_{name}': value})
+    best.add({'step': 3, f'test_{name}': value})
     found.append((best.is_new, best.is_over))
   return found
 
@@ -59,3 +59,10 @@ def test_a_score_that_is_not_finite_is_never_the_best(value):
 def test_epochs_in_the_records_count():
   assert judged('accuracy', 2, [0.4], before=[0.5, 0.3]) == [(False, True)]
   assert judged('accuracy', 2, [0.6], before=[0.5, 0.3]) == [(True, False)]
+
+
+def test_epochs_without_this_score_do_not_count():
+  """A run may get its first --eval_subsets after many epochs."""
+  records = [{'step': i, 'epoch': i, 'accuracy': 0.5} for i in range(1, 9)]
+  best = best_epoch.BestEpoch('loss', 'test', 3, records)
+  assert (best.step, best.is_over) == (0, False)

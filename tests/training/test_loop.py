@@ -122,6 +122,21 @@ def test_checkpoints_are_kept_and_steps_profiled_as_asked(
   assert all(b'step_num' in path.read_bytes() for path in profiles)
 
 
+def test_a_profiler_that_fails_does_not_end_the_run(tmp_path, monkeypatch):
+  def refuse(folder):
+    raise tf.errors.AlreadyExistsError(None, None, 'another profiler runs')
+
+  monkeypatch.setattr(tf.profiler.experimental, 'start', refuse)
+  lines = short_run(tmp_path, profile_steps=('2', '3'), save_iter=6)
+  assert (tmp_path / 'model.ckpt-6.index').exists()
+  (line,) = [line for line in lines if '--profile_steps' in line]
+  assert 'received: another profiler runs. Training goes on' in line
+  lines = short_run(tmp_path, profile_steps=('2', '3'), max_steps=7)
+  assert any(
+    'no profile, because the run starts after step 6' in x for x in lines
+  )
+
+
 def test_a_run_without_a_folder_does_not_begin():
   """2017's default was one folder for all runs, which the next continued."""
   with pytest.raises(errors.ConfigError, match='train_dir: .*Give --train_dir'):
