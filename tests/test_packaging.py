@@ -66,22 +66,25 @@ _OF_EXTRAS = (
 )
 
 
-WITHOUT_EXTRAS = f"""
+WITHOUT = """
 import sys
 
 class Missing:
   def find_spec(self, name, path=None, target=None):
-    if name.split('.')[0] in {_OF_EXTRAS}:
-      raise ModuleNotFoundError(f'No module named {{name!r}}', name=name)
+    if name.split('.')[0] in MISSING:
+      raise ModuleNotFoundError(f'No module named {name!r}', name=name)
 
 sys.meta_path.insert(0, Missing())
 """
+# The modules of the extra `trainers`.
+_OF_TRAINERS = ('PIL', 'tensorboard', 'tqdm')
 
 
-def without_extras(program):
-  """Runs a program where only the library's requirements are installed."""
+def without_extras(program, installed=()):
+  """Runs a program where few of the extras' modules are installed."""
+  missing = sorted({*_OF_EXTRAS} - {*installed})
   return subprocess.run(
-    [sys.executable, '-c', WITHOUT_EXTRAS + program],
+    [sys.executable, '-c', f'MISSING = {missing}\n{WITHOUT}{program}'],
     capture_output=True,
     text=True,
     check=False,
@@ -99,6 +102,33 @@ def test_the_library_needs_no_extra():
   )
   assert done.returncode == 0, done.stderr
   assert done.stdout.strip() == '(2,)'
+
+
+def test_the_trainers_need_their_extra_alone(tmp_path):
+  words = ['train', 'mnist', '--benchmark_mode', '--max_steps=1']
+  words += ['--batch_size=4', '--image_size=8', f'--train_dir={tmp_path}']
+  done = without_extras(
+    f'from terngrad.cli import main\nsys.exit(main.run({words}))\n',
+    _OF_TRAINERS,
+  )
+  assert done.returncode == 0, done.stderr
+  assert (tmp_path / 'model.ckpt-1.index').exists()
+
+
+def test_every_command_helps_or_names_its_extra():
+  done = without_extras(
+    'from terngrad.cli import commands, main\n'
+    'def ask(members, *above):\n'
+    '  for name, found in members.items():\n'
+    '    if isinstance(found, commands.Group):\n'
+    '      ask(found.members, *above, name)\n'
+    '      continue\n'
+    '    assert main.run([*above, name, "--help"]) in (0, 2), (above, name)\n'
+    'ask(commands.COMMANDS)\n'
+  )
+  assert done.returncode == 0, done.stderr
+  errors = [x for x in done.stderr.splitlines() if 'error: ' in x]
+  assert errors and all('pip install' in line for line in errors)
 
 
 @pytest.mark.parametrize(
@@ -282,7 +312,7 @@ def test_kernels_of_another_tensorflow_are_not_loaded(tmp_path):
   )
   done = run_code(program, tree)
   assert done.stdout.split() == ['False']
-  assert 'was built for another version' in done.stderr
+  assert 'was not built for TensorFlow' in done.stderr
 
 
 def test_build_and_package_require_the_same_tensorflow():

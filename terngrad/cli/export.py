@@ -4,10 +4,11 @@ import dataclasses
 import importlib.util
 import os
 import pathlib
-import shutil
 import tempfile
 from typing import TYPE_CHECKING
+from typing import NamedTuple
 
+from terngrad import errors
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli import flags
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 catalog = lazy.module('slim.datasets.catalog')
 checkpoints = lazy.module('terngrad.checkpoint.checkpoints')
 devices = lazy.module('terngrad.cluster.devices')
+tf = lazy.module('tensorflow')
 trained = lazy.module('terngrad.checkpoint.trained')
 
 USAGE = """\
@@ -33,12 +35,24 @@ The net takes float32 images [n, height, width, channels], prepared as
 float32 [n, classes]. Keras writes all three formats: keras for keras.models.
 load_model (alexnet and cifarnet have a layer of ours: import slim.nets.factory
 first), saved_model for TensorFlow Serving and tf.saved_model.load, onnx for
-other runtimes (it needs the packages onnx and tf2onnx). An output that exists
-is replaced once the new one is complete.
+other runtimes (pip install 'terngrad[onnx]'). An earlier export of the same
+format is replaced once the new one is complete; nothing else is overwritten.
+A checkpoint of --keep_best was scored with --restore_avg_var=false.
 """
 
-# The formats, and how Keras's `export` names them; '' for `save`.
-_FORMATS = {'keras': '', 'saved_model': 'tf_saved_model', 'onnx': 'onnx'}
+
+class _Format(NamedTuple):
+  """A format: its name in Keras's `export`, '' for `save`, and its ending."""
+
+  name: str
+  ending: str
+
+
+_FORMATS = {
+  'keras': _Format('', '.keras'),
+  'saved_model': _Format('tf_saved_model', ''),
+  'onnx': _Format('onnx', '.onnx'),
+}
 _ONNX = ('onnx', 'tf2onnx')
 
 option = options.option
@@ -93,19 +107,27 @@ def act(values: Flags) -> None:
 def _check(values: Flags) -> None:
   """Refuses flags that do not fit, before anything is loaded."""
   options.choice('format', values.format, _FORMATS)
-  ending = {'keras': '.keras', 'onnx': '.onnx'}.get(values.format, '')
-  if not values.output.endswith(ending):
+  ending = _FORMATS[values.format].ending
+  path = pathlib.Path(values.output)
+  if path.suffix != ending and ending:
     raise flags.UsageError(
       f'--output: expected a name that ends in {ending} for '
       f'--format={values.format}, received {values.output!r}. Rename it, or '
       'give another --format.'
+    )
+  is_export = path.joinpath('saved_model.pb').exists()
+  is_free = not os.path.lexists(path) or (path.is_file() and bool(ending))
+  if not is_free and (ending or not is_export):
+    raise flags.UsageError(
+      f'--output: expected a new name or an earlier export, received '
+      f'{values.output!r}, which is something else. Give another name.'
     )
   missing = [name for name in _ONNX if importlib.util.find_spec(name) is None]
   if values.format == 'onnx' and missing:
     raise flags.UsageError(
       f'--format=onnx: expected the packages {" and ".join(_ONNX)}, received '
       f'no {" and no ".join(missing)}. Install them: pip install '
-      f'{" ".join(missing)}.'
+      "'terngrad[onnx]'."
     )
 
 
@@ -131,24 +153,47 @@ def write(net: 'trained_types.Trained', output: str, kind: str) -> None:
     kind: a key of the formats in `--help`.
 
   Raises:
-    OSError: it cannot be written.
+    terngrad.errors.ConfigError: it cannot be written.
   """
-  model = trained.classifier(net.model)
   target = pathlib.Path(output)
-  target.parent.mkdir(parents=True, exist_ok=True)
-  # In the same folder, so that the rename stays on one file system.
-  with tempfile.TemporaryDirectory(
-    prefix='.export_', dir=target.parent
-  ) as folder:
-    # Keras demands the ending.
-    part = os.path.join(folder, f'net{target.suffix}')
-    if _FORMATS[kind]:
-      model.export(part, format=_FORMATS[kind], verbose=False)
-    else:
-      model.save(part)
-    if target.is_dir() and not target.is_symlink():
-      shutil.move(target, os.path.join(folder, 'before'))
+  try:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder, so that renames stay on one file system.
+    with tempfile.TemporaryDirectory(
+      prefix='.export_', dir=target.parent
+    ) as folder:
+      # Keras demands the ending.
+      part = os.path.join(folder, f'net{target.suffix}')
+      _write_part(net, part, _FORMATS[kind].name)
+      _replace(part, target, os.path.join(folder, 'before'))
+  except (OSError, tf.errors.OpError) as error:
+    raise errors.ConfigError(
+      f'output: expected a place to write to, received {output}: {error}. Make '
+      'room, or choose another --output.'
+    ) from error
+
+
+def _write_part(net: 'trained_types.Trained', path: str, name: str) -> None:
+  model = trained.classifier(net.model)
+  if not name:
+    model.save(path)
+    return
+  # Keras exports only models that have computed something.
+  model(tf.zeros((1, *model.input_shape[1:])))
+  model.export(path, format=name, verbose=False)
+
+
+def _replace(part: str, target: pathlib.Path, before: str) -> None:
+  """Renames what was written, and puts the earlier export back on failure."""
+  if not target.is_dir():
     os.replace(part, target)
+    return
+  os.rename(target, before)
+  try:
+    os.rename(part, target)
+  except OSError:
+    os.rename(before, target)
+    raise
 
 
 COMMAND = command.Command(

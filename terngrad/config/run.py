@@ -45,12 +45,18 @@ class Run(options.Part):
     5000, 'Steps between checkpoints and histograms.', least=1
   )
   keep_checkpoints: int = options.option(
-    5, 'Newest checkpoints to keep.', shared=options.OWN, least=1
+    5,
+    'Newest checkpoints to keep, at least 2: the older one is deleted before '
+    'the newer one is safe from a power cut.',
+    shared=options.OWN,
+    least=2,
   )
   keep_best: str = options.option(
     '',
-    'accuracy or loss: keep the checkpoint of the epoch with the best of it on '
-    'the first of --eval_subsets too, in the folder best of --train_dir.',
+    'accuracy or loss: also keep the checkpoint of the best epoch by it, on '
+    'the first of --eval_subsets, in the folder best of --train_dir. Scores '
+    'are those of the parameters without averages: read it with '
+    '--restore_avg_var=false.',
     on_resume=options.FREE,
   )
   early_stopping: int = options.option(
@@ -93,8 +99,8 @@ class Run(options.Part):
     options.choice('keep_best', self.keep_best, ('', 'accuracy', 'loss'))
     options.refuse(
       bool(self.keep_best) and not self.eval_subsets,
-      'keep_best: expected --eval_subsets=SUBSET beside it, received none. '
-      'Name the subset to score after each epoch.',
+      'keep_best: expected a subset to score after each epoch, received none. '
+      'Name it in --eval_subsets.',
     )
     options.refuse(
       self.early_stopping > 0 and not self.keep_best,

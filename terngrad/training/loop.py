@@ -30,7 +30,7 @@ class Outcome(NamedTuple):
 
   Attributes:
     step: completed steps, with those of earlier runs in the folder.
-    stopped_by: number of the signal; None if max_steps was reached.
+    stopped_by: number of the signal; None if the run is complete.
   """
 
   step: int
@@ -44,7 +44,7 @@ def run_steps(
   report: Callable[[str], None],
   show_progress: bool = False,
 ) -> Outcome:
-  """Trains until max_steps or a signal.
+  """Trains until max_steps, a signal, or --early_stopping.
 
   Args:
     config: batch size and nodes count all processes.

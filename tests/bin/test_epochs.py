@@ -221,7 +221,7 @@ def test_the_page_of_a_run_shows_the_scores(worker, tmp_path, trained):
     (['--eval_subsets=tset'], "did you mean 'test'"),
     (['--num_epochs=-1'], 'num_epochs: expected'),
     (['--keep_best=speed'], 'keep_best: expected one of'),
-    (['--eval_subsets='], 'keep_best: expected --eval_subsets=SUBSET beside'),
+    (['--eval_subsets='], 'keep_best: expected a subset to score'),
     (
       ['--keep_best=', '--early_stopping=1'],
       'early_stopping: expected --keep_best',

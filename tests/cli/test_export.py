@@ -72,6 +72,57 @@ def test_a_saved_model_predicts_as_the_checkpoint(checkpoint, tmp_path):
   assert os.listdir(tmp_path) == ['net']
 
 
+# What Keras's converter asks NumPy for.
+@pytest.mark.filterwarnings('ignore::FutureWarning')
+def test_an_onnx_file_predicts_as_the_checkpoint(checkpoint, tmp_path):
+  onnx = pytest.importorskip('onnx', reason='the extra onnx is not installed')
+  pytest.importorskip('tf2onnx', reason='the extra onnx is not installed')
+  from onnx import reference
+
+  code, path = exported(checkpoint, tmp_path / 'net.onnx', format='onnx')
+  assert code == 0
+  model = onnx.load(path)
+  (given,) = model.graph.input
+  received = reference.ReferenceEvaluator(model).run(
+    None, {given.name: images()}
+  )
+  np.testing.assert_allclose(received[0], expected(checkpoint), rtol=1e-4)
+
+
+@pytest.mark.parametrize('kind', ['keras', 'saved_model'])
+def test_a_folder_that_is_no_export_is_not_touched(
+  checkpoint, tmp_path, capsys, kind
+):
+  path = tmp_path / ('net.keras' if kind == 'keras' else 'results')
+  path.mkdir()
+  (path / 'thesis.txt').write_text('years of work')
+  code, _ = exported(checkpoint, path, format=kind)
+  assert code == command.REFUSED
+  assert 'a new name or an earlier export' in capsys.readouterr().err
+  assert (path / 'thesis.txt').read_text() == 'years of work'
+  assert os.listdir(tmp_path) == [path.name]
+
+
+def test_an_export_that_cannot_be_put_in_place_leaves_the_earlier_one(
+  checkpoint, tmp_path, monkeypatch, capsys
+):
+  _, path = exported(checkpoint, tmp_path / 'net', format='saved_model')
+  before = (path / 'saved_model.pb').stat().st_ino
+  rename, calls = os.rename, []
+
+  def refuse_second(*paths):
+    calls.append(paths)
+    if len(calls) == 2:
+      raise OSError(28, 'No space left on device')
+    rename(*paths)
+
+  monkeypatch.setattr(os, 'rename', refuse_second)
+  code, _ = exported(checkpoint, path, format='saved_model')
+  assert code == command.REFUSED
+  assert 'No space left on device' in capsys.readouterr().err
+  assert (path / 'saved_model.pb').stat().st_ino == before
+
+
 @pytest.mark.parametrize(
   ('changes', 'message'),
   [
@@ -92,7 +143,7 @@ def test_flags_that_do_not_fit_are_refused(
 def test_onnx_names_the_packages_that_are_missing(monkeypatch):
   monkeypatch.setattr(export.importlib.util, 'find_spec', lambda name: None)
   values = export.Flags(output='net.onnx', format='onnx', checkpoint_dir='x')
-  with pytest.raises(flags.UsageError, match='pip install onnx tf2onnx'):
+  with pytest.raises(flags.UsageError, match=r"pip install 'terngrad\[onnx\]'"):
     export.act(values)
 
 

@@ -87,7 +87,7 @@ def test_flags_choose_the_code(options, expected):
   ('options', 'message'),
   [
     ({'grad_bits': 3}, r'expected 1 \(ternary\), 2, 4 or 8 '),
-    ({'keep_checkpoints': 0}, 'keep_checkpoints: expected a number >= 1'),
+    ({'keep_checkpoints': 1}, 'keep_checkpoints: expected a number >= 2'),
     ({'profile_steps': ('10',)}, 'as 10,20, received 10. Give two'),
     ({'profile_steps': ('20', '10')}, 'as 10,20, received 20,10'),
     ({'profile_steps': ('1', 'x')}, 'as 10,20, received 1,x'),

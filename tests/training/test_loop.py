@@ -106,7 +106,7 @@ def short_run(train_dir, **changes):
 
 
 @pytest.mark.parametrize(
-  ('steps', 'keep'), [((), 2), (('2', '3'), 1), (('2', '99'), 3)]
+  ('steps', 'keep'), [((), 3), (('2', '3'), 2), (('2', '99'), 3)]
 )
 def test_checkpoints_are_kept_and_steps_profiled_as_asked(
   tmp_path, steps, keep

@@ -301,7 +301,9 @@ def train(values: Flags) -> int:
   chosen = _gpus(values.gpus)
   if chosen:
     devices.choose_gpus(chosen)
+  config.validate()
   if not values.train_dir and config.cluster.keeps_files:
+    _check_default_folder(values, config.run.train_dir)
     command.say(f'files of this run: {config.run.train_dir}')
   outcome = start.train(
     config,
@@ -310,6 +312,17 @@ def train(values: Flags) -> int:
     lambda run: hooks(values, config, run),
   )
   return trainers.report_end(config, outcome)
+
+
+def _check_default_folder(values: Flags, folder: str) -> None:
+  """Refuses to continue a run that the command line does not name."""
+  holds_run = os.path.exists(os.path.join(folder, 'checkpoint'))
+  if holds_run and not (values.run_id or values.overwrite):
+    raise flags.UsageError(
+      f'--train_dir: expected a folder without a run, received {folder}, the '
+      'default, which has one. Give --run_id=NAME for a new run, '
+      f'--train_dir={folder} to continue, or --overwrite.'
+    )
 
 
 def _check_database(values: Flags) -> None:
@@ -332,6 +345,7 @@ COMMAND = command.Command(
   DEFAULTS,
   required=('train_data',),
   flag_names={
+    'eval_subsets': 'test_data',
     'initial_learning_rate': 'base_learning_rate',
     'rendezvous_dir': 'file_store_path',
     'rendezvous_processes': 'num_shards',
