@@ -24,6 +24,21 @@ BANNED = {
   'told': 'reported, sent',
   'whom': 'the noun',
 }
+# Names do not use these either.
+BANNED_IN_NAMES = {
+  *BANNED,
+  'apart',
+  'deal',
+  'dealing',
+  'remember',
+  'tell',
+  'telling',
+  'who',
+  'wish',
+}
+# Where such a word is the right one: the method of file objects.
+ALLOWED_NAMES = {'tell'}
+_PART = re.compile(r'[A-Z]?[a-z]+|[A-Z]+(?![a-z])')
 _WORD = re.compile(rf'\b({"|".join(BANNED)})\b', re.IGNORECASE)
 # Code, links, quotations of commands, and names such as `exchange.told`.
 _NOT_PROSE = re.compile(r'```.*?```|``.*?``|`[^`]*`|^ {4,}\S.*$', re.S | re.M)
@@ -67,6 +82,32 @@ def comments(source):
       yield re.sub(r'`[^`]*`', '', token.string)
 
 
+def names(source):
+  """The names that a module defines: functions, classes, arguments, values."""
+  for node in ast.walk(ast.parse(source)):
+    if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+      yield node.name
+    elif isinstance(node, ast.arg):
+      yield node.arg
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+      yield node.id
+    elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+      yield node.attr
+
+
+def messages(source):
+  """The texts of a module that are no docstrings, without code in backticks."""
+  tree = ast.parse(source)
+  prose = {
+    id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
+  }
+  for node in ast.walk(tree):
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+      # A text without a space is a key or a name.
+      if id(node) not in prose and ' ' in node.value:
+        yield re.sub(r'`[^`]*`', '', node.value)
+
+
 @pytest.mark.parametrize('path', DOCUMENTS, ids=name_of)
 def test_documents_use_the_words_of_the_field(path):
   text = _NOT_PROSE.sub('', path.read_text(encoding='utf-8'))
@@ -86,3 +127,24 @@ def test_banned_words_are_found(text):
   assert found(text)
   source = f'def f():\n  """{text}"""\n  # {text}\n'
   assert all(found(one) for one in [*docstrings(source), *comments(source)])
+
+
+@pytest.mark.parametrize('path', MODULES, ids=name_of)
+def test_names_use_the_words_of_the_field(path):
+  found_in = {
+    name
+    for name in names(path.read_text(encoding='utf-8'))
+    if {part.lower() for part in _PART.findall(name)} & BANNED_IN_NAMES
+  }
+  assert found_in <= ALLOWED_NAMES
+
+
+@pytest.mark.parametrize('path', MODULES, ids=name_of)
+def test_messages_use_the_words_of_the_field(path):
+  assert found('\n'.join(messages(path.read_text(encoding='utf-8')))) == []
+
+
+def test_banned_words_in_names_and_messages_are_found():
+  source = "def tell(dealt):\n  raise ValueError(f'who was told {dealt}')\n"
+  assert {*names(source)} == {'tell', 'dealt'}
+  assert found(' '.join(messages(source))) == ['told']
