@@ -1,8 +1,10 @@
-"""Deprecated argument names, which work for one release with a warning."""
+"""Deprecated names, which work for one release with a warning."""
 
 import functools
+import sys
 import warnings
 from collections.abc import Callable
+from typing import Any
 from typing import ParamSpec
 from typing import TypeVar
 
@@ -54,3 +56,38 @@ def renamed_arguments(
     return renamed
 
   return decorate
+
+
+def renamed_names(module: str, **names: str) -> Callable[[str], Any]:
+  """Returns a module's `__getattr__` that accepts the names of 0.2, until 0.4.
+
+  Args:
+    module: name of the module.
+    **names: the current name by each old name.
+  """
+
+  def find(name: str) -> Any:
+    if name not in names:
+      raise AttributeError(f'module {module!r} has no attribute {name!r}')
+    _warn(module, name, names[name])
+    return getattr(sys.modules[module], names[name])
+
+  return find
+
+
+def renamed_attribute(old: str, new: str) -> Any:
+  """Returns a property `old` of a class: its attribute `new`, until 0.4."""
+
+  def read(owner: Any) -> Any:
+    _warn(type(owner).__name__, old, new)
+    return getattr(owner, new)
+
+  return property(read, doc=f'Deprecated: use {new}.')
+
+
+def _warn(owner: str, old: str, new: str) -> None:
+  warnings.warn(
+    f'{owner}.{old} is an old name, to be removed in terngrad 0.4. Use {new}.',
+    DeprecationWarning,
+    stacklevel=3,
+  )

@@ -75,7 +75,7 @@ class Cluster(options.Part):
     '--run_id); mpi (to --rendezvous_dir, with ranks from mpirun); or a file '
     'with one host:port per line. rendezvous, redis and mpi are for '
     '--exchange=collective.',
-    shared=options.OWN,
+    shared=options.LOCAL,
   )
   worker_hosts: str = options.option(
     '', 'host:port of every worker, separated by commas.'
@@ -84,10 +84,10 @@ class Cluster(options.Part):
     '', 'host:port of every parameter server, separated by commas.'
   )
   job_name: str = options.option(
-    'worker', 'Job of this process: ps or worker.', shared=options.OWN
+    'worker', 'Job of this process: ps or worker.', shared=options.LOCAL
   )
   task_id: int = options.option(
-    0, 'Index of this process in its job, from 0.', shared=options.OWN
+    0, 'Index of this process in its job, from 0.', shared=options.LOCAL
   )
   cluster_port: int = options.option(
     2222,
@@ -98,7 +98,7 @@ class Cluster(options.Part):
     '',
     'Folder on a shared file system, a separate one for each run, in which '
     'each process writes its address under its --task_id.',
-    shared=options.OWN,
+    shared=options.LOCAL,
   )
   rendezvous_processes: int = options.option(
     0, 'Number of processes, with --cluster=rendezvous or redis.'
@@ -112,7 +112,7 @@ class Cluster(options.Part):
     '',
     'With --cluster=rendezvous, redis or mpi: host:port at which the other '
     "processes reach this one; empty: this machine's name and --cluster_port.",
-    shared=options.OWN,
+    shared=options.LOCAL,
   )
   allow_insecure_network: bool = options.option(
     False,

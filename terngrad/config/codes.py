@@ -54,7 +54,7 @@ class Codes(options.Part):
     f'{"+NAME:..., ".join(sorted(registry.WRAPPERS))}+NAME:... also send later '
     'what NAME leaves out. Empty: set by --grad_bits. For an all-reduce of '
     'integers: ternary:packing=radix,workers=N.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
   )
   codec_rules: str = options.option(
     '',
@@ -73,28 +73,28 @@ class Codes(options.Part):
     32,
     '1 for ternary gradients; 2, 4 or 8 for integers scaled to the minimum and '
     'the maximum of every 512 elements (minmax); 32 for float32.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
   )
   clip_factor: float = options.option(
     0.0,
     'Clip gradients at this many standard deviations, 2.5 in the paper; 0 '
     'turns clipping off. --codec=ternary clips at 2.5 unless this flag or its '
     'option is set; --codec=ternary:clip_factor=0 does not clip.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
     least=0,
   )
   scaler_rule: str = options.option(
     'max_clipped',
     'Scaler of ternary codes. max_clipped (the paper): the largest magnitude '
     'after clipping. stddev (the 2017 code): clip_factor standard deviations.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
   )
   packing: str = options.option(
     'base3',
     'Packing of ternary codes, in bits per element: base3, 1.6; two_bit, 2; '
     'bitmap_sign and huffman243, about 1.3 and 1.2, depending on the '
     'gradients. For radix see --codec.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
   )
   quantize_logits: bool = options.option(
     False, 'Compress the gradients of the logits layer too.'
@@ -108,7 +108,7 @@ class Codes(options.Part):
   use_encoding: bool = options.option(
     False,
     'Accepted without effect: codes are always packed and sent.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
   )
 
   def named(self, num_workers: int) -> Named:

@@ -20,14 +20,14 @@ class Devices(options.Part):
     'per_device: they are averaged over the nodes of each device only, and '
     'differ between devices. synchronized: every layer normalises over the '
     'examples of all nodes; needs one node per device.',
-    on_resume=options.KEPT,
+    on_resume=options.REFUSED,
   )
   gradient_accumulation_steps: int = options.option(
     1,
     "Number of parts of a node's share of the batch. They are computed one "
     'after the other, and their gradients are averaged before the exchange: '
     'less memory.',
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
     least=1,
   )
   optimize_gradient_memory: bool = options.option(
@@ -41,7 +41,7 @@ class Devices(options.Part):
     'learning rate, each on a part of its share of the batch. The change of '
     'its parameters is then compressed, averaged and passed to --optimizer '
     'instead of a gradient.',
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
     least=1,
   )
   fragments: int = options.option(
@@ -50,21 +50,21 @@ class Devices(options.Part):
     'that are exchanged in turn. A step is then --local_steps / --fragments '
     'local steps and the exchange of one part. Nodes keep separate parameters, '
     'which takes one more copy per node.',
-    on_resume=options.KEPT,
+    on_resume=options.REFUSED,
     least=1,
   )
   overlap_steps: int = options.option(
     0,
     'Local steps that a node takes during an exchange, before it mixes in the '
     'result; fewer than --local_steps / --fragments.',
-    on_resume=options.KEPT,
+    on_resume=options.REFUSED,
     least=0,
   )
   mixing_factor: float = options.option(
     0.5,
     'With --overlap_steps: weight of the local parameters when a node mixes in '
     'the result of an exchange, from 0 to 1.',
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
     least=0,
     most=1,
   )
@@ -85,7 +85,7 @@ class Devices(options.Part):
     'Relative shares of the batch, one number per device, process by process: '
     '1,0.25 if the second device is four times slower. auto measures them. '
     'Gradients are averaged over all examples. Empty: equal shares.',
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
   )
   threads: int = options.option(
     0,
@@ -93,7 +93,7 @@ class Devices(options.Part):
     'runs at the same time take less time than one after the other. The last '
     'bits of the result depend on it.',
     shared=options.WORKERS,
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
     least=0,
   )
   num_nodes: int = options.option(

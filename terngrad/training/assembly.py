@@ -310,13 +310,13 @@ def _stored_layout(
   """Describes the checkpoints of the run."""
   save_tower, exchange = config.devices.save_tower, context.exchange
   num_devices = len(exchange.local_devices)
-  must_keep = options.values(config, 'on_resume', options.KEPT) | {
+  must_keep = options.values(config, 'on_resume', options.REFUSED) | {
     'num_classes': context.data.num_classes,
     'optimizer': config.optimizer.name,
   }
   if config.devices.bn_statistics == 'per_device':
     must_keep['num_devices'] = num_devices
-  may_change = options.values(config, 'on_resume', options.TOLD) | {
+  may_change = options.values(config, 'on_resume', options.LOGGED) | {
     'codec': config.codes.named(config.num_workers).code.name,
     'num_workers': config.num_workers,
     '--optimizer': config.optimizer.optimizer,
