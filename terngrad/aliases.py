@@ -69,7 +69,7 @@ def renamed_names(module: str, **names: str) -> Callable[[str], Any]:
   def find(name: str) -> Any:
     if name not in names:
       raise AttributeError(f'module {module!r} has no attribute {name!r}')
-    _warn(module, name, names[name])
+    warn(module, name, names[name])
     return getattr(sys.modules[module], names[name])
 
   return find
@@ -79,13 +79,20 @@ def renamed_attribute(old: str, new: str) -> Any:
   """Returns a property `old` of a class: its attribute `new`, until 0.4."""
 
   def read(owner: Any) -> Any:
-    _warn(type(owner).__name__, old, new)
+    warn(type(owner).__name__, old, new)
     return getattr(owner, new)
 
   return property(read, doc=f'Deprecated: use {new}.')
 
 
-def _warn(owner: str, old: str, new: str) -> None:
+def warn(owner: str, old: str, new: str) -> None:
+  """Emits the warning for an old name, at the caller of the caller.
+
+  Args:
+    owner: name of the module or class.
+    old: its old name.
+    new: its current name.
+  """
   warnings.warn(
     f'{owner}.{old} is an old name, to be removed in terngrad 0.4. Use {new}.',
     DeprecationWarning,

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from terngrad import aliases
 from terngrad import errors
 from terngrad import lazy
 from terngrad.cluster import file_rendezvous
@@ -178,9 +179,11 @@ class Cluster(options.Part):
     return len(self.tasks.jobs['worker']) if self.tasks else 1
 
   @property
-  def keeps_files(self) -> bool:
+  def writes_files(self) -> bool:
     """Whether this process writes the log, checkpoints and records."""
     return self.tasks is None or self.tasks.is_chief
+
+  keeps_files = aliases.renamed_attribute('keeps_files', 'writes_files')
 
   def _checked_cluster(self) -> clusters.Cluster:
     """Resolves --cluster and checks the time limits and the network."""
@@ -261,7 +264,7 @@ def _join(
   )
   port = config.cluster_port + local_rank
   address = config.own_address or f'{socket.gethostname()}:{port}'
-  return rendezvous.meet(location, index, count, address, config.start_timeout)
+  return rendezvous.join(location, index, count, address, config.start_timeout)
 
 
 def _from_file(config: Cluster) -> clusters.Cluster:

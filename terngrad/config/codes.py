@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from typing import NamedTuple
 
 from slim import spelling
+from terngrad import aliases
 from terngrad import errors
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
@@ -13,25 +14,33 @@ from terngrad.config import options
 if TYPE_CHECKING:
   from terngrad.codec import method
 
+__getattr__ = aliases.renamed_names(__name__, Named='RunMethods')
 
-class Named(NamedTuple):
+
+class RunMethods(NamedTuple):
   """The compression methods of a run: by variable and by step.
 
   Attributes:
     code: method of the variables that no rule matches.
     rules: methods of the other variables; see `policy.policy`.
-    first: warm-up methods that replace `code`, as (until, method) with rising
+    warm_up: methods that replace `code`, as (until, method) with rising
       numbers. A step uses the first entry with step < until.
   """
 
   code: 'method.Method'
   rules: 'list[tuple[policy.Predicate, method.Method]]'
-  first: 'list[tuple[int, method.Method]]'
+  warm_up: 'list[tuple[int, method.Method]]'
 
   @property
   def methods(self) -> 'list[method.Method]':
     """The methods of the rules, then those of the warm-up, then `code`."""
-    return [*(found for _, found in (*self.rules, *self.first)), self.code]
+    return [*(found for _, found in (*self.rules, *self.warm_up)), self.code]
+
+  @property
+  def first(self) -> 'list[tuple[int, method.Method]]':
+    """Deprecated: use warm_up."""
+    aliases.warn('RunMethods', 'first', 'warm_up')
+    return self.warm_up
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -111,7 +120,7 @@ class Codes(options.Part):
     on_resume=options.IGNORED,
   )
 
-  def named(self, num_workers: int) -> Named:
+  def methods(self, num_workers: int) -> RunMethods:
     """Builds the methods that the options name, for a number of workers.
 
     Raises:
@@ -123,7 +132,7 @@ class Codes(options.Part):
       # Variables of one method are coded together, so equal texts share one.
       methods = {code: _make_method(code, num_workers) for _, code in parsed}
       stages = policy.parse_stages(self.codec_warm_up)
-      first = [
+      warm_up = [
         (until, _make_method(code, num_workers)) for until, code in stages
       ]
       code = _make_method(self.text(num_workers), num_workers)
@@ -132,7 +141,9 @@ class Codes(options.Part):
     rules.append((policy.smaller_than(self.size_to_binarize), plain))
     if not self.quantize_logits:
       rules.append((policy.is_logits, plain))
-    return Named(code, rules, first)
+    return RunMethods(code, rules, warm_up)
+
+  named = aliases.renamed_attribute('named', 'methods')
 
   def text(self, num_workers: int | None) -> str:
     """Returns the method in the syntax of `--codec`, from whichever flags.

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from terngrad import aliases
 from terngrad import errors
 from terngrad.config import options
 
@@ -111,9 +112,13 @@ class Devices(options.Part):
     return len(self.devices) or self.num_gpus
 
   @property
-  def steps_of_turn(self) -> int:
+  def steps_per_exchange(self) -> int:
     """Local steps between two exchanges."""
     return self.local_steps // self.fragments
+
+  steps_of_turn = aliases.renamed_attribute(
+    'steps_of_turn', 'steps_per_exchange'
+  )
 
   @property
   def weights(self) -> str | list[float]:
@@ -191,10 +196,10 @@ class Devices(options.Part):
       f'--local_steps={more - more % self.fragments}, or other --fragments.',
     )
     options.refuse(
-      self.overlap_steps > 0 and self.overlap_steps >= self.steps_of_turn,
-      f'overlap_steps: expected fewer than the {self.steps_of_turn} local '
+      self.overlap_steps > 0 and self.overlap_steps >= self.steps_per_exchange,
+      f'overlap_steps: expected fewer than the {self.steps_per_exchange} local '
       f'steps between two exchanges, received {self.overlap_steps}. Use more '
-      f'--local_steps, or --overlap_steps={self.steps_of_turn - 1}.',
+      f'--local_steps, or --overlap_steps={self.steps_per_exchange - 1}.',
     )
     options.refuse(
       not (self.overlap_steps or options.is_default(self, 'mixing_factor')),

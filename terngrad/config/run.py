@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from terngrad import aliases
 from terngrad.config import options
 
 
@@ -83,9 +84,11 @@ class Run(options.Part):
     return range(first, last + 1)
 
   @property
-  def counts_epochs(self) -> bool:
+  def records_epochs(self) -> bool:
     """Whether the run records and logs the end of each epoch."""
     return self.num_epochs > 0 or bool(self.eval_subsets)
+
+  counts_epochs = aliases.renamed_attribute('counts_epochs', 'records_epochs')
 
   def validate(self) -> None:
     """Raises `errors.ConfigError` for the first invalid option."""

@@ -183,8 +183,8 @@ class ServerConfig(configs.TrainConfig):
   run: ServerRun = options.part(ServerRun)
   cluster: ServerCluster = options.part(ServerCluster)
 
-  def whole(self) -> 'Self':
-    """Returns a copy whose batch size and nodes are those of a whole update.
+  def per_update(self) -> 'Self':
+    """Returns a copy with the batch size and nodes of an update.
 
     Both are multiplied by `ServerCluster.aggregate`.
     """
@@ -218,9 +218,9 @@ class ServerConfig(configs.TrainConfig):
         'number of devices of other tasks. Use --num_gpus.',
       )
     # The integers of a sum must have room for all nodes of an update.
-    codes = self.codes.named(self.whole().num_workers)
+    run_methods = self.codes.methods(self.per_update().num_workers)
     if not self.cluster.waits_for_all:
-      self._check_asynchronous(codes.methods)
+      self._check_asynchronous(run_methods.methods)
 
   def _check_asynchronous(self, codes: 'list[methods.Method]') -> None:
     """Refuses options that need all workers to be in the same step."""

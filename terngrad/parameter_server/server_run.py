@@ -132,7 +132,7 @@ def _train(
     )
   )
   outcome = start.run_assembled(
-    config.whole(),
+    config.per_update(),
     functools.partial(assembly.assemble, context=context),
     report,
     show_progress,

@@ -23,8 +23,8 @@ class Axes(NamedTuple):
   logarithmic: bool = False
 
 
-class Drawn(NamedTuple):
-  """How a metric is drawn.
+class Curve(NamedTuple):
+  """A curve of a metric in a plot.
 
   Attributes:
     axes: the plot.
@@ -39,8 +39,8 @@ class Drawn(NamedTuple):
   first: bool = False
 
 
-class Shown(NamedTuple):
-  """How a table shows a metric.
+class Cell(NamedTuple):
+  """An entry of a metric in a table.
 
   Attributes:
     label: label of the row or column, with the unit.
@@ -75,10 +75,10 @@ class Metric(NamedTuple):
   tag: str = ''
   line: str = ''
   brackets: str = ''
-  curve: Drawn | None = None
-  fact: Shown | None = None
-  column: Shown | None = None
-  compared: Drawn | None = None
+  curve: Curve | None = None
+  fact: Cell | None = None
+  column: Cell | None = None
+  compared: Curve | None = None
 
 
 def tags(table: Iterable[Metric]) -> dict[str, str]:
@@ -114,7 +114,7 @@ def texts(
 def entries(table: Iterable[Metric], field: str) -> list[tuple[Metric, Any]]:
   """Lists (metric, its field) for the metrics of a table that have the field.
 
-  `field` names a field of type `Drawn` or `Shown`. Metrics whose field has
+  `field` names a field of type `Curve` or `Cell`. Metrics whose field has
   `first` come first; otherwise the order of the table remains.
   """
   found = [(m, getattr(m, field)) for m in table if getattr(m, field)]

@@ -47,14 +47,14 @@ def train(
   config.validate()
   devices.limit_threads(config.devices.threads)
   cluster = config.cluster
-  if cluster.keeps_files:
+  if cluster.writes_files:
     options.folder('train_dir', config.run.train_dir)
   if cluster.tasks:
     report(
       clusters.check_network(cluster.tasks, cluster.allow_insecure_network)
     )
   # Only the first of several processes writes files and logs.
-  if not cluster.keeps_files:
+  if not cluster.writes_files:
     report, show_progress = (lambda line: None), False
   start = coordination.time_limit(
     cluster.tasks, cluster.start_timeout, 'Start', watchdog.limit_start
@@ -89,7 +89,7 @@ def run_assembled(
   """
   if config.run.log_device_placement:
     tf.debugging.set_log_device_placement(True)
-  writes, train_dir = config.cluster.keeps_files, config.run.train_dir
+  writes, train_dir = config.cluster.writes_files, config.run.train_dir
   with contextlib.ExitStack() as stack:
     exists = writes and os.path.isdir(train_dir)
     if exists:

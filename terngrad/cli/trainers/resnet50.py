@@ -301,7 +301,7 @@ def train(values: Flags) -> int:
   chosen = _gpus(values.gpus)
   if chosen:
     devices.choose_gpus(chosen)
-  if not values.train_dir and config.cluster.keeps_files:
+  if not values.train_dir and config.cluster.writes_files:
     command.say(f'files of this run: {config.run.train_dir}')
   outcome = start.train(
     config,
