@@ -41,7 +41,7 @@ DONE, FAILED, REFUSED = 0, 1, 2
 _CODEC_OPTIONS = ('codec', 'codecs')
 _NO_CODEC = ('', 'all')
 SIGNALLED = exit_codes.SIGNALLED
-SETTLE = exit_codes.SETTLE
+SETTLE_SECONDS = exit_codes.SETTLE_SECONDS
 
 if TYPE_CHECKING:
   from _typeshed import DataclassInstance
