@@ -30,8 +30,8 @@ def run(
   Returns:
     The first command's exit code if it failed, otherwise the decisive exit code
     of all (`exit_codes.decisive`). If the first command was killed or lost
-    another process, the others have `command.SETTLE_SECONDS` to end, and a failure
-    of one of them decides.
+    another process, the others have `command.SETTLE_SECONDS` to end, and a
+    failure of one of them decides.
   """
   started = [
     subprocess.Popen(words, env={**os.environ, **signals.environment(), **more})
