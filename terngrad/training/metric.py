@@ -23,8 +23,8 @@ class Axes(NamedTuple):
   logarithmic: bool = False
 
 
-class Curve(NamedTuple):
-  """A curve of a metric in a plot.
+class CurveFormat(NamedTuple):
+  """How a plot draws a metric.
 
   Attributes:
     axes: the plot.
@@ -39,8 +39,8 @@ class Curve(NamedTuple):
   first: bool = False
 
 
-class Cell(NamedTuple):
-  """An entry of a metric in a table.
+class CellFormat(NamedTuple):
+  """How a table shows a metric.
 
   Attributes:
     label: label of the row or column, with the unit.
@@ -75,10 +75,10 @@ class Metric(NamedTuple):
   tag: str = ''
   line: str = ''
   brackets: str = ''
-  curve: Curve | None = None
-  fact: Cell | None = None
-  column: Cell | None = None
-  compared: Curve | None = None
+  curve: CurveFormat | None = None
+  fact: CellFormat | None = None
+  column: CellFormat | None = None
+  compared: CurveFormat | None = None
 
 
 def tags(table: Iterable[Metric]) -> dict[str, str]:
@@ -114,8 +114,8 @@ def texts(
 def entries(table: Iterable[Metric], field: str) -> list[tuple[Metric, Any]]:
   """Lists (metric, its field) for the metrics of a table that have the field.
 
-  `field` names a field of type `Curve` or `Cell`. Metrics whose field has
-  `first` come first; otherwise the order of the table remains.
+  `field` names a field of type `CurveFormat` or `CellFormat`. Metrics whose
+  field has `first` come first; otherwise the order of the table remains.
   """
   found = [(m, getattr(m, field)) for m in table if getattr(m, field)]
   return sorted(found, key=lambda pair: not pair[1].first)

@@ -230,7 +230,7 @@ def sweep():
     path.write_bytes(content)
     found = definition.read(path)
     for cell in found.cells:
-      found.words(cell.flags)
+      found.resolve_flags(cell.flags)
 
   return Target(
     parse,
