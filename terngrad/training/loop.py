@@ -71,7 +71,7 @@ def run_steps(
       writer = run_writer.RunWriter(config.run, run, begin, say)
       stack.enter_context(_closing(writer, run.hooks))
     stop = stack.enter_context(
-      signals.stopping(alone=run.exchange.group is None)
+      signals.stop_at_signal(alone=run.exchange.group is None)
     )
     try:
       step = _take_steps(config, run, begin, stop, writer, bar)

@@ -143,7 +143,7 @@ class RunWriter:
     `is_best` puts it into the folder `checkpoint.best.FOLDER` too.
     """
     self._recorder.sync()
-    with self._run.store.holding(states):
+    with self._run.store.hold(states):
       path = self._writer.save(step)
     if is_best:
       self.say(f'{datetime.now()}: best epoch so far: {best.keep(path)}')

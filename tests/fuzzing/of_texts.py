@@ -92,7 +92,7 @@ def checkpoint_list():
     path = folder / 'checkpoint'
     path.write_bytes(content)
     listing.prefixes(folder)
-    listing.mend(folder)
+    listing.repair(folder)
     if path.exists() and not listing.read(folder):
       raise AssertionError('a list that cannot be read was left')
 
