@@ -45,7 +45,7 @@ def seconds() -> float:
 
 
 class Saves(Protocol):
-  """State of a `signals.stopping` block: current wait and last checkpoint."""
+  """A `signals.stop_at_signal` block: current wait and last checkpoint."""
 
   doing: str
   saved: int | None
@@ -101,7 +101,7 @@ class Guard:
     self._deadline: float | None = None
     self._closed, self._close = os.pipe()
     self._thread = threading.Thread(target=self._read, daemon=True)
-    with blocked():
+    with block_signals():
       self._thread.start()
 
   @property
@@ -278,7 +278,7 @@ def inform(**news: Any) -> None:
 
 
 @contextlib.contextmanager
-def blocked() -> Iterator[None]:
+def block_signals() -> Iterator[None]:
   """Blocks signals, also for threads that start in the block.
 
   It reinstalls the previous handlers at the end: TensorFlow replaces that of
@@ -307,7 +307,7 @@ def _install_again() -> None:
 
 @contextlib.contextmanager
 def forward() -> Iterator[None]:
-  """Blocks signals like `blocked`, but still calls Python's handlers.
+  """Blocks signals like `block_signals`, but still calls Python's handlers.
 
   Use it around long code that starts threads. These threads never receive
   signals. The main thread calls its handlers as if nothing were blocked.
@@ -320,7 +320,7 @@ def forward() -> Iterator[None]:
       if received is not None:
         _thread.interrupt_main(signal.Signals(received.si_signo))
 
-  with blocked():
+  with block_signals():
     threading.Thread(target=take, daemon=True).start()
     try:
       yield

@@ -100,7 +100,7 @@ def obey() -> Iterator[None]:
   """Ends the process within the time limit after a signal in the block.
 
   Raises:
-    Interrupted: a signal arrived outside of a block of `stopping`.
+    Interrupted: a signal arrived outside of a block of `stop_at_signal`.
   """
   if threading.current_thread() is not threading.main_thread() or _guards:
     yield
@@ -144,7 +144,7 @@ def _restore(handlers: dict[int, Any]) -> None:
 
 
 @contextlib.contextmanager
-def stopping(alone: bool = True) -> Iterator[Stop]:
+def stop_at_signal(alone: bool = True) -> Iterator[Stop]:
   """Stops training after the current step at SIGTERM or SIGINT.
 
   A second signal ends the process.
@@ -177,13 +177,13 @@ def stopping(alone: bool = True) -> Iterator[Stop]:
 
 
 @contextlib.contextmanager
-def importing() -> Iterator[None]:
+def block_while_importing() -> Iterator[None]:
   """Keeps signals from threads that TensorFlow starts in the block.
 
   The import takes seconds, on a busy machine many. Signals still end the
   process meanwhile if `obey` is active.
   """
-  with signal_guard.forward() if guard() else signal_guard.blocked():
+  with signal_guard.forward() if guard() else signal_guard.block_signals():
     yield
 
 
@@ -198,7 +198,7 @@ def environment() -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def joining() -> Iterator[None]:
+def block_while_joining() -> Iterator[None]:
   """Blocks signals while processes join.
 
   There TensorFlow may hold Python's lock, and replaces the handler of SIGTERM
@@ -210,7 +210,7 @@ def joining() -> Iterator[None]:
     return
   signal_guard.inform(blocked=True)
   try:
-    with signal_guard.blocked():
+    with signal_guard.block_signals():
       yield
   finally:
     signal_guard.inform(blocked=False)

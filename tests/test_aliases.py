@@ -1,10 +1,12 @@
-"""Old names of arguments work for one release, with a warning."""
+"""Old names work for one release, with a warning."""
 
 import keras
 import pytest
 
 import terngrad
 from terngrad import aliases
+from terngrad.config import codes as codes_lib
+from terngrad.config import options
 
 
 @aliases.renamed_arguments(colour='color', size='width')
@@ -43,6 +45,22 @@ def test_both_names_are_refused():
 def test_an_unknown_name_is_refused():
   with pytest.raises(TypeError, match="unexpected keyword argument 'weight'"):
     paint('red', weight=2)
+
+
+def test_an_old_name_in_a_module_is_accepted_with_a_warning():
+  with pytest.warns(DeprecationWarning, match=r'options.KEPT is .* Use REF'):
+    assert options.KEPT == options.REFUSED
+  with pytest.raises(AttributeError, match="has no attribute 'LOST'"):
+    options.LOST  # noqa: B018
+
+
+def test_an_old_attribute_is_accepted_with_a_warning():
+  codes = codes_lib.Codes(codec_warm_up='2 -> fp16')
+  with pytest.warns(DeprecationWarning, match=r'Codes.named .* Use methods'):
+    old = codes.named(1)
+  with pytest.warns(DeprecationWarning, match=r'RunMethods.first .* warm_up'):
+    assert old.first == old.warm_up
+  assert [until for until, _ in old.warm_up] == [2]
 
 
 def small_model():

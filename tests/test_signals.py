@@ -36,18 +36,18 @@ with signals.obey():
 # TensorFlow does while it sends a function to a task that is stopped.
 WAITS = {
   'others run': """
-  with signals.stopping() as stop:
+  with signals.stop_at_signal() as stop:
     stop.doing, stop.saved = 'step 3', 2
     wait(ctypes.CDLL)
 """,
   'lock is held': """
-  with signals.stopping() as stop:
+  with signals.stop_at_signal() as stop:
     stop.saved = 2
     with watchdog.limit(tasks, 10000, 'step 3'):
       wait(ctypes.PyDLL)
 """,
   'lock is held later': """
-  with signals.stopping() as stop:
+  with signals.stop_at_signal() as stop:
     stop.saved = 2
     with watchdog.limit(tasks, 10000, 'step 3'):
       print('waits', flush=True)
@@ -59,7 +59,7 @@ WAITS = {
 # As TensorFlow does where processes join.
 TAKES_THE_SIGNAL_AWAY = """
   with watchdog.limit_start(tasks, 10000, 'Start'):
-    with signals.joining():
+    with signals.block_while_joining():
       for number in signals.NUMBERS:
         ctypes.CDLL(None).signal(int(number), ctypes.c_void_p(1))
       wait(ctypes.PyDLL)
@@ -143,7 +143,7 @@ def test_a_signal_and_its_second_are_obeyed_while_tensorflow_is_imported():
   # Importing takes longer than a test can rely on; waiting is the same to it.
   script = """
   try:
-    with signals.importing():
+    with signals.block_while_importing():
       print('waits', flush=True)
       while True:
         time.sleep(0.01)
@@ -165,7 +165,7 @@ def test_threads_that_start_while_tensorflow_is_imported_get_no_signal():
   import threading
   masks = []
   look = lambda: masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
-  with signals.importing():
+  with signals.block_while_importing():
     thread = threading.Thread(target=look)
     thread.start()
   thread.join()
@@ -188,7 +188,7 @@ def test_a_handler_that_raises_leaves_no_signal_blocked(monkeypatch):
 
   before = real(signal.SIG_BLOCK, ())
   monkeypatch.setattr(signal, 'pthread_sigmask', masks)
-  with pytest.raises(signals.Interrupted), signal_guard.blocked():
+  with pytest.raises(signals.Interrupted), signal_guard.block_signals():
     pytest.fail('began')
   after = real(signal.SIG_SETMASK, before)
   assert after == before
@@ -196,7 +196,7 @@ def test_a_handler_that_raises_leaves_no_signal_blocked(monkeypatch):
 
 def test_handlers_are_restored_after_processes_have_joined():
   script = """
-  with signals.joining():
+  with signals.block_while_joining():
     ctypes.CDLL(None).signal(int(signal.SIGTERM), ctypes.c_void_p(1))
   try:
     os.kill(os.getpid(), signal.SIGTERM)
@@ -217,7 +217,7 @@ def test_child_processes_end_even_if_they_ignore_signals():
     [sys.executable, '-c', deaf], stdout=subprocess.PIPE, start_new_session=True
   )
   child.stdout.readline()
-  with signals.stopping():
+  with signals.stop_at_signal():
     print(child.pid, flush=True)
     wait(ctypes.CDLL)
 """
@@ -233,7 +233,7 @@ def test_child_processes_end_even_if_they_ignore_signals():
 
 def test_a_block_that_checks_for_a_stop_ends_normally():
   script = """
-  with signals.stopping() as stop:
+  with signals.stop_at_signal() as stop:
     print('waits', flush=True)
     while not stop.agreed:
       time.sleep(0.05)

@@ -113,7 +113,7 @@ class Writer:
       )
       for index in layout.places
     }
-    listing.mend(directory)
+    listing.repair(directory)
     self._manager = tf.train.CheckpointManager(
       tf.train.Checkpoint(
         step=self._step,

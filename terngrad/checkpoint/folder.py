@@ -52,7 +52,7 @@ def find_run(path: str, flag: str) -> str:
 
 
 @contextlib.contextmanager
-def alone_in(path: str | os.PathLike[str]) -> Iterator[None]:
+def lock(path: str | os.PathLike[str]) -> Iterator[None]:
   """Locks a directory against other trainers until the block ends.
 
   The operating system releases the lock when the process ends.

@@ -55,7 +55,7 @@ def _find_prefixes(directory: str | os.PathLike[str]) -> list[str]:
   return [os.path.join(directory, f'{NAME}-{step}') for step in steps]
 
 
-def mend(directory: str | os.PathLike[str]) -> None:
+def repair(directory: str | os.PathLike[str]) -> None:
   """Rewrites a directory's list of checkpoints if it is unreadable.
 
   TensorFlow does not continue with an unreadable list, and it deletes old

@@ -26,7 +26,7 @@ class Restored(NamedTuple):
   states: dict[str, np.ndarray]
 
 
-NOTHING = Restored(0, {})
+NOT_RESUMED = Restored(0, {})
 
 
 def continue_run(
@@ -41,7 +41,7 @@ def continue_run(
   path = checkpoints.newest(train_dir)
   if path is None:
     checkpoints.check_empty(train_dir)
-    return NOTHING
+    return NOT_RESUMED
   layout = checkpoints.read_layout(path)
   now = run.layout
   for name, (before, value) in _changed(layout, 'must_keep', now).items():

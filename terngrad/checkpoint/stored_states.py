@@ -37,7 +37,7 @@ class Store:
   """Gathers, stores, reads and scatters the states of a run.
 
   Attributes:
-    variables: by name in the checkpoint; empty except inside `holding`.
+    variables: by name in the checkpoint; empty except inside `hold`.
   """
 
   def __init__(
@@ -97,7 +97,7 @@ class Store:
       _scatter(group, variables, values)
 
   @contextlib.contextmanager
-  def holding(self, gathered: Mapping[str, np.ndarray]) -> Iterator[None]:
+  def hold(self, gathered: Mapping[str, np.ndarray]) -> Iterator[None]:
     """Puts the result of `gather` into `variables` for the duration of a block.
 
     The values may be as large as the model.
@@ -113,7 +113,7 @@ class Store:
   def read(
     self, path: str
   ) -> tuple[dict[str, np.ndarray], list[str], list[str]]:
-    """Reads the states that a checkpoint saved inside `holding` contains.
+    """Reads the states that a checkpoint saved inside `hold` contains.
 
     Args:
       path: checkpoint prefix.

@@ -30,7 +30,7 @@ def run(
   Returns:
     The first command's exit code if it failed, otherwise the decisive exit code
     of all (`exit_codes.decisive`). If the first command was killed or lost
-    another process, the others have `command.SETTLE` seconds to end, and a
+    another process, the others have `command.SETTLE_SECONDS` to end, and a
     failure of one of them decides.
   """
   started = [
@@ -44,7 +44,7 @@ def run(
     code = exit_codes.as_shell(started[0].wait())
     if exit_codes.is_failure(code):
       return code
-    end = time.monotonic() + command.SETTLE
+    end = time.monotonic() + command.SETTLE_SECONDS
     for one in started:
       with contextlib.suppress(subprocess.TimeoutExpired):
         one.wait(max(0.0, end - time.monotonic()) if code else None)

@@ -41,7 +41,7 @@ DONE, FAILED, REFUSED = 0, 1, 2
 _CODEC_OPTIONS = ('codec', 'codecs')
 _NO_CODEC = ('', 'all')
 SIGNALLED = exit_codes.SIGNALLED
-SETTLE = exit_codes.SETTLE
+SETTLE_SECONDS = exit_codes.SETTLE_SECONDS
 
 if TYPE_CHECKING:
   from _typeshed import DataclassInstance
@@ -129,8 +129,9 @@ def _act(command: Command, program: str, arguments: Sequence[str]) -> int:
     require(parsed.values, *command.required)
     _check_codecs(parsed.values)
     if command.needs_tensorflow:
-      # Keep signals away from TensorFlow's threads; see `signals.joining`.
-      with signals.importing():
+      # Keep signals away from TensorFlow's threads; see
+      # `signals.block_while_joining`.
+      with signals.block_while_importing():
         quiet.import_tensorflow(parsed.verbosity > 0)
     logging.use_absl_handler()
     if command.is_converter:

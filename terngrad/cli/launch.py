@@ -226,9 +226,9 @@ def _wait(running: list[_Process], events: _Events) -> int:
     if running and end is None:
       command.say(
         f'[launch] {process.label} ended with exit code {number}; waiting up '
-        f'to {command.SETTLE} s for the others, to see what failed'
+        f'to {command.SETTLE_SECONDS} s for the others, to see what failed'
       )
-      end = time.monotonic() + command.SETTLE
+      end = time.monotonic() + command.SETTLE_SECONDS
   code = exit_codes.decisive(ended)
   if stopped or not code:
     return stopped

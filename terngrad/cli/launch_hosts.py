@@ -56,7 +56,7 @@ def launch(
   def tasks(name: str) -> list[tasks_lib.Task]:
     if starts and not from_file:
       return _build_tasks(config, values.tunnel, command)
-    return tasks_lib.of_scripts(config, name, values.tunnel, command)
+    return tasks_lib.script_tasks(config, name, values.tunnel, command)
 
   if values.split_dataset and action in (launcher.START, launcher.CHECK):
     code = launch_local.split(values, len(config.worker_hosts))
@@ -113,7 +113,7 @@ def _build_configuration(
     )
   workers = worker_addresses(values.hosts)
   first = [each.rpartition(':')[0] for each in workers[:servers]]
-  return configuration.checked(
+  return configuration.validate(
     configuration.Configuration(
       source='--hosts',
       ps_hosts=tuple(f'{host}:{launch_flags.PS_PORT}' for host in first),
@@ -190,8 +190,8 @@ def _build_tasks(
   is_insecure = config.allow_insecure_network == 'true' and not tunnel
   assigned = assign(
     command,
-    tasks_lib.seen(config.worker_hosts, tunnel),
-    tasks_lib.seen(config.ps_hosts, tunnel),
+    tasks_lib.join_addresses(config.worker_hosts, tunnel),
+    tasks_lib.join_addresses(config.ps_hosts, tunnel),
   )
   program = (config.worker_script, '-m', 'terngrad.cli.main')
   hosts = {'ps': config.ps_hosts, 'worker': config.worker_hosts}

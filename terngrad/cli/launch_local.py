@@ -47,7 +47,7 @@ def apply_flags(
         address,
         'leave --split_dataset out',
       )
-  return configuration.checked(changed, values.scripts)
+  return configuration.validate(changed, values.scripts)
 
 
 def split(values: launch_flags.Hosts, workers: int) -> int:
@@ -60,7 +60,7 @@ def split(values: launch_flags.Hosts, workers: int) -> int:
 
 def _absolute(path: str) -> str:
   """Completes a path, which may begin with ~/."""
-  return os.path.join(os.getcwd(), configuration.at_home(path))
+  return os.path.join(os.getcwd(), configuration.expand_home(path))
 
 
 def start(

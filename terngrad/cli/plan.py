@@ -214,7 +214,7 @@ def _report_errors(
 ) -> None:
   if not measured:
     return
-  table = parameters_lib.beside(parameters, measured, shapes)
+  table = parameters_lib.compare(parameters, measured, shapes)
   command.say(f'{name}:')
   command.say(table.to_string(index=False, float_format='{:.4g}'.format))
   magnitudes = table['error'].abs()

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 catalog = lazy.module('slim.datasets.catalog')
 devices = lazy.module('terngrad.cluster.devices')
-guesses = lazy.module('terngrad.report.guesses')
+predicted_classes = lazy.module('terngrad.report.predicted_classes')
 image_folder = lazy.module('slim.datasets.image_folder')
 labels = lazy.module('slim.datasets.labels')
 single_images = lazy.module('slim.datasets.single_images')
@@ -93,8 +93,8 @@ def act(values: Flags) -> None:
   for path, row in zip(
     paths, trained.probabilities(net.model, images).numpy(), strict=True
   ):
-    found = guesses.best(row, names, values.top)
-    text = ', '.join(f'{g.name} {100 * g.confidence:.2f} %' for g in found)
+    found = predicted_classes.top_classes(row, names, values.top)
+    text = ', '.join(f'{c.name} {100 * c.confidence:.2f} %' for c in found)
     command.say(f'{path}: {text}')
 
 

@@ -97,13 +97,16 @@ def act(values: Flags) -> int:
   """Runs the missing runs, then reports; returns the exit code."""
   command.at_least(1, values, 'jobs')
   command.at_least(0, values, 'steps')
-  more = list(values.more)
+  extra_flags = list(values.more)
   if values.steps:
-    more += [f'--max_steps={values.steps}', f'--save_iter={values.steps}']
+    extra_flags += [
+      f'--max_steps={values.steps}',
+      f'--save_iter={values.steps}',
+    ]
   seeds = [_seed(text) for text in values.seeds]
-  found = definitions.read(values.definition, seeds, values.only, more)
+  found = definitions.read(values.definition, seeds, values.only, extra_flags)
   configs = configurations(found)
-  changed = more or seeds or values.only
+  changed = extra_flags or seeds or values.only
   output = values.output or (values.work_dir if changed else found.folder)
   os.makedirs(output, exist_ok=True)
   sweep = runs.Sweep(found, values.data_dir, values.work_dir, output)
@@ -223,12 +226,12 @@ def configurations(
       f'{found.program!r}. Correct it in sweep.ini.'
     ) from error
   for name, words in found.scoring.items():
-    _parse(scorer, found.words(words), f'eval {name}'.strip())
+    _parse(scorer, found.resolve_flags(words), f'eval {name}'.strip())
   configs: dict[str, training.TrainConfig] = {}
   for cell in found.cells:
     if cell.variant in configs:
       continue
-    program, line = trainer, found.words(cell.flags)
+    program, line = trainer, found.resolve_flags(cell.flags)
     if cell.launch:
       program, line = _chief(cell, found.program, line)
     config = _parse(program, line, cell.variant)

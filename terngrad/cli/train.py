@@ -81,7 +81,7 @@ def serve_or_train(config: servers.ServerConfig) -> int:
   for line in servers.banner(config.cluster):
     command.say(line)
   if not config.cluster.tasks.is_chief:
-    with signals.stopping() as stop:
+    with signals.stop_at_signal() as stop:
       stopped_by = server_tasks.serve(config, command.say, lambda: stop.signal)
     return command.SIGNALLED + stopped_by if stopped_by else command.DONE
   try:

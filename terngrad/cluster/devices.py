@@ -43,7 +43,7 @@ def tower_devices(count: int) -> tuple[str, ...]:
   return tuple(f'/CPU:{i}' for i in range(count))
 
 
-def named(devices: Sequence[int | str]) -> tuple[str, ...]:
+def device_names(devices: Sequence[int | str]) -> tuple[str, ...]:
   """Returns full device names; splits the CPU if needed.
 
   If it has to split the CPU, it must run before anything else uses TensorFlow.

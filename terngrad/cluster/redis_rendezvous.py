@@ -82,7 +82,7 @@ class Server:
     settings: dict[str, Any] = {
       'socket_timeout': _SOCKET_SECONDS,
       'socket_connect_timeout': _SOCKET_SECONDS,
-      # `rendezvous.meet` retries, within its time limit.
+      # `rendezvous.join` retries, within its time limit.
       'retry': retry.Retry(backoff.NoBackoff(), 0),
       'parser_class': redis_replies.Parser,
       'protocol': 2,

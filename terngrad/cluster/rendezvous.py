@@ -50,7 +50,7 @@ class Location(Protocol):
     """
 
 
-def meet(
+def join(
   location: Location, index: int, count: int, address: str, timeout: float
 ) -> clusters.Cluster:
   """Publishes this process's address and waits for all others.

@@ -51,7 +51,7 @@ _START_FAILED = 1
 # for this process, then for the other one.
 _MESSAGE_SECONDS = 10.0
 # A block, described for another process: jobs, job, index, seconds, its name,
-# and in a `signals.stopping` block a list with the last saved step.
+# and in a `signals.stop_at_signal` block a list with the last saved step.
 _Request: TypeAlias = tuple[
   dict[str, tuple[str, ...]], str, int, float, str, list[Any] | None
 ]
@@ -84,7 +84,7 @@ def limit(
 
   timer = threading.Timer(seconds, report_timeout)
   timer.daemon = True
-  with signal_guard.blocked():
+  with signal_guard.block_signals():
     timer.start()
   delay = seconds + _MESSAGE_SECONDS
   guard = signals.guard()

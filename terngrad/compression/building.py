@@ -155,7 +155,7 @@ def _not_finite(result: steps.StepResult) -> np.ndarray:
   return np.flatnonzero(~(usable & np.isfinite(entropy)))
 
 
-def _methods(choices: Choices, num_workers: int) -> codes.Named:
+def _methods(choices: Choices, num_workers: int) -> codes.RunMethods:
   """Parses the compression methods of all variables."""
 
   # Variables with equal texts share one method and are encoded together.
@@ -171,4 +171,4 @@ def _methods(choices: Choices, num_workers: int) -> codes.Named:
       (holds, parse(code)) for holds, code in policy.parse(choices.codec_rules)
     ),
   ]
-  return codes.Named(parse(choices.codec), rules, [])
+  return codes.RunMethods(parse(choices.codec), rules, [])

@@ -41,7 +41,7 @@ def join(
       'rendezvous: expected None, a dict of options or a cluster, received '
       f"{rendezvous!r}. Use {{'cluster': 'tf_config'}}, for example."
     )
-  names = devices_lib.named(devices)
+  names = devices_lib.device_names(devices)
   num_devices = len(names)
   num_workers = num_devices * cluster.num_processes
   return coordination.join(cluster, num_devices, num_workers, names)

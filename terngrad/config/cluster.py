@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from terngrad import aliases
 from terngrad import errors
 from terngrad import lazy
 from terngrad.cluster import file_rendezvous
@@ -75,7 +76,7 @@ class Cluster(options.Part):
     '--run_id); mpi (to --rendezvous_dir, with ranks from mpirun); or a file '
     'with one host:port per line. rendezvous, redis and mpi are for '
     '--exchange=collective.',
-    shared=options.OWN,
+    shared=options.LOCAL,
   )
   worker_hosts: str = options.option(
     '', 'host:port of every worker, separated by commas.'
@@ -84,10 +85,10 @@ class Cluster(options.Part):
     '', 'host:port of every parameter server, separated by commas.'
   )
   job_name: str = options.option(
-    'worker', 'Job of this process: ps or worker.', shared=options.OWN
+    'worker', 'Job of this process: ps or worker.', shared=options.LOCAL
   )
   task_id: int = options.option(
-    0, 'Index of this process in its job, from 0.', shared=options.OWN
+    0, 'Index of this process in its job, from 0.', shared=options.LOCAL
   )
   cluster_port: int = options.option(
     2222,
@@ -98,7 +99,7 @@ class Cluster(options.Part):
     '',
     'Folder on a shared file system, a separate one for each run, in which '
     'each process writes its address under its --task_id.',
-    shared=options.OWN,
+    shared=options.LOCAL,
   )
   rendezvous_processes: int = options.option(
     0, 'Number of processes, with --cluster=rendezvous or redis.'
@@ -112,7 +113,7 @@ class Cluster(options.Part):
     '',
     'With --cluster=rendezvous, redis or mpi: host:port at which the other '
     "processes reach this one; empty: this machine's name and --cluster_port.",
-    shared=options.OWN,
+    shared=options.LOCAL,
   )
   allow_insecure_network: bool = options.option(
     False,
@@ -178,9 +179,11 @@ class Cluster(options.Part):
     return len(self.tasks.jobs['worker']) if self.tasks else 1
 
   @property
-  def keeps_files(self) -> bool:
+  def writes_files(self) -> bool:
     """Whether this process writes the log, checkpoints and records."""
     return self.tasks is None or self.tasks.is_chief
+
+  keeps_files = aliases.renamed_attribute('keeps_files', 'writes_files')
 
   def _checked_cluster(self) -> clusters.Cluster:
     """Resolves --cluster and checks the time limits and the network."""
@@ -261,7 +264,7 @@ def _join(
   )
   port = config.cluster_port + local_rank
   address = config.own_address or f'{socket.gethostname()}:{port}'
-  return rendezvous.meet(location, index, count, address, config.start_timeout)
+  return rendezvous.join(location, index, count, address, config.start_timeout)
 
 
 def _from_file(config: Cluster) -> clusters.Cluster:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from typing import NamedTuple
 
 from slim import spelling
+from terngrad import aliases
 from terngrad import errors
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
@@ -13,25 +14,33 @@ from terngrad.config import options
 if TYPE_CHECKING:
   from terngrad.codec import method
 
+__getattr__ = aliases.renamed_names(__name__, Named='RunMethods')
 
-class Named(NamedTuple):
+
+class RunMethods(NamedTuple):
   """The compression methods of a run: by variable and by step.
 
   Attributes:
     code: method of the variables that no rule matches.
     rules: methods of the other variables; see `policy.policy`.
-    first: warm-up methods that replace `code`, as (until, method) with rising
+    warm_up: methods that replace `code`, as (until, method) with rising
       numbers. A step uses the first entry with step < until.
   """
 
   code: 'method.Method'
   rules: 'list[tuple[policy.Predicate, method.Method]]'
-  first: 'list[tuple[int, method.Method]]'
+  warm_up: 'list[tuple[int, method.Method]]'
 
   @property
   def methods(self) -> 'list[method.Method]':
     """The methods of the rules, then those of the warm-up, then `code`."""
-    return [*(found for _, found in (*self.rules, *self.first)), self.code]
+    return [*(found for _, found in (*self.rules, *self.warm_up)), self.code]
+
+  @property
+  def first(self) -> 'list[tuple[int, method.Method]]':
+    """Deprecated: use warm_up."""
+    aliases.warn('RunMethods', 'first', 'warm_up')
+    return self.warm_up
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,7 +63,7 @@ class Codes(options.Part):
     f'{"+NAME:..., ".join(sorted(registry.WRAPPERS))}+NAME:... also send later '
     'what NAME leaves out. Empty: set by --grad_bits. For an all-reduce of '
     'integers: ternary:packing=radix,workers=N.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
   )
   codec_rules: str = options.option(
     '',
@@ -73,28 +82,28 @@ class Codes(options.Part):
     32,
     '1 for ternary gradients; 2, 4 or 8 for integers scaled to the minimum and '
     'the maximum of every 512 elements (minmax); 32 for float32.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
   )
   clip_factor: float = options.option(
     0.0,
     'Clip gradients at this many standard deviations, 2.5 in the paper; 0 '
     'turns clipping off. --codec=ternary clips at 2.5 unless this flag or its '
     'option is set; --codec=ternary:clip_factor=0 does not clip.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
     least=0,
   )
   scaler_rule: str = options.option(
     'max_clipped',
     'Scaler of ternary codes. max_clipped (the paper): the largest magnitude '
     'after clipping. stddev (the 2017 code): clip_factor standard deviations.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
   )
   packing: str = options.option(
     'base3',
     'Packing of ternary codes, in bits per element: base3, 1.6; two_bit, 2; '
     'bitmap_sign and huffman243, about 1.3 and 1.2, depending on the '
     'gradients. For radix see --codec.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
   )
   quantize_logits: bool = options.option(
     False, 'Compress the gradients of the logits layer too.'
@@ -108,10 +117,10 @@ class Codes(options.Part):
   use_encoding: bool = options.option(
     False,
     'Accepted without effect: codes are always packed and sent.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
   )
 
-  def named(self, num_workers: int) -> Named:
+  def methods(self, num_workers: int) -> RunMethods:
     """Builds the methods that the options name, for a number of workers.
 
     Raises:
@@ -123,7 +132,7 @@ class Codes(options.Part):
       # Variables of one method are coded together, so equal texts share one.
       methods = {code: _make_method(code, num_workers) for _, code in parsed}
       stages = policy.parse_stages(self.codec_warm_up)
-      first = [
+      warm_up = [
         (until, _make_method(code, num_workers)) for until, code in stages
       ]
       code = _make_method(self.text(num_workers), num_workers)
@@ -132,7 +141,9 @@ class Codes(options.Part):
     rules.append((policy.smaller_than(self.size_to_binarize), plain))
     if not self.quantize_logits:
       rules.append((policy.is_logits, plain))
-    return Named(code, rules, first)
+    return RunMethods(code, rules, warm_up)
+
+  named = aliases.renamed_attribute('named', 'methods')
 
   def text(self, num_workers: int | None) -> str:
     """Returns the method in the syntax of `--codec`, from whichever flags.

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from terngrad import aliases
 from terngrad import errors
 from terngrad.config import options
 
@@ -20,14 +21,14 @@ class Devices(options.Part):
     'per_device: they are averaged over the nodes of each device only, and '
     'differ between devices. synchronized: every layer normalises over the '
     'examples of all nodes; needs one node per device.',
-    on_resume=options.KEPT,
+    on_resume=options.REFUSED,
   )
   gradient_accumulation_steps: int = options.option(
     1,
     "Number of parts of a node's share of the batch. They are computed one "
     'after the other, and their gradients are averaged before the exchange: '
     'less memory.',
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
     least=1,
   )
   optimize_gradient_memory: bool = options.option(
@@ -41,7 +42,7 @@ class Devices(options.Part):
     'learning rate, each on a part of its share of the batch. The change of '
     'its parameters is then compressed, averaged and passed to --optimizer '
     'instead of a gradient.',
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
     least=1,
   )
   fragments: int = options.option(
@@ -50,21 +51,21 @@ class Devices(options.Part):
     'that are exchanged in turn. A step is then --local_steps / --fragments '
     'local steps and the exchange of one part. Nodes keep separate parameters, '
     'which takes one more copy per node.',
-    on_resume=options.KEPT,
+    on_resume=options.REFUSED,
     least=1,
   )
   overlap_steps: int = options.option(
     0,
     'Local steps that a node takes during an exchange, before it mixes in the '
     'result; fewer than --local_steps / --fragments.',
-    on_resume=options.KEPT,
+    on_resume=options.REFUSED,
     least=0,
   )
   mixing_factor: float = options.option(
     0.5,
     'With --overlap_steps: weight of the local parameters when a node mixes in '
     'the result of an exchange, from 0 to 1.',
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
     least=0,
     most=1,
   )
@@ -85,7 +86,7 @@ class Devices(options.Part):
     'Relative shares of the batch, one number per device, process by process: '
     '1,0.25 if the second device is four times slower. auto measures them. '
     'Gradients are averaged over all examples. Empty: equal shares.',
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
   )
   threads: int = options.option(
     0,
@@ -93,7 +94,7 @@ class Devices(options.Part):
     'runs at the same time take less time than one after the other. The last '
     'bits of the result depend on it.',
     shared=options.WORKERS,
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
     least=0,
   )
   num_nodes: int = options.option(
@@ -111,9 +112,13 @@ class Devices(options.Part):
     return len(self.devices) or self.num_gpus
 
   @property
-  def steps_of_turn(self) -> int:
+  def steps_per_exchange(self) -> int:
     """Local steps between two exchanges."""
     return self.local_steps // self.fragments
+
+  steps_of_turn = aliases.renamed_attribute(
+    'steps_of_turn', 'steps_per_exchange'
+  )
 
   @property
   def weights(self) -> str | list[float]:
@@ -191,10 +196,10 @@ class Devices(options.Part):
       f'--local_steps={more - more % self.fragments}, or other --fragments.',
     )
     options.refuse(
-      self.overlap_steps > 0 and self.overlap_steps >= self.steps_of_turn,
-      f'overlap_steps: expected fewer than the {self.steps_of_turn} local '
+      self.overlap_steps > 0 and self.overlap_steps >= self.steps_per_exchange,
+      f'overlap_steps: expected fewer than the {self.steps_per_exchange} local '
       f'steps between two exchanges, received {self.overlap_steps}. Use more '
-      f'--local_steps, or --overlap_steps={self.steps_of_turn - 1}.',
+      f'--local_steps, or --overlap_steps={self.steps_per_exchange - 1}.',
     )
     options.refuse(
       not (self.overlap_steps or options.is_default(self, 'mixing_factor')),

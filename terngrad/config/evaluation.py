@@ -21,7 +21,7 @@ class EvalRun(options.Part):
   max_steps: int = options.option(
     370000,
     'Steps of the training run; evaluation ends after its last checkpoint.',
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
     least=1,
   )
   eval_dir: str = options.option('', 'Folder for records of the evaluation.')

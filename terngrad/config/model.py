@@ -21,25 +21,25 @@ class Data(options.Part):
     'imagenet',
     'Data set to read.',
     shared=options.WORKERS,
-    on_resume=options.KEPT,
+    on_resume=options.REFUSED,
   )
   data_dir: str = options.option(
     os.path.join(tempfile.gettempdir(), 'mydata'),
     'Folder of the TFRecord files <subset>-*.',
-    shared=options.OWN,
-    on_resume=options.FREE,
+    shared=options.LOCAL,
+    on_resume=options.IGNORED,
   )
   subset: str = options.option(
     'train',
     'Prefix of the files to read.',
     shared=options.WORKERS,
-    on_resume=options.KEPT,
+    on_resume=options.REFUSED,
   )
   batch_size: int = options.option(
     32,
     'Examples per step, split evenly over the nodes.',
     shared=options.WORKERS,
-    on_resume=options.KEPT,
+    on_resume=options.REFUSED,
     least=1,
   )
   image_size: int = options.option(
@@ -66,13 +66,13 @@ class Data(options.Part):
   num_preprocess_threads: int = options.option(
     4,
     'Accepted without effect: TensorFlow sets the number of threads.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
     least=1,
   )
   num_readers: int = options.option(
     4,
     'Accepted without effect: one reader keeps the order of the examples.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
     least=1,
   )
   input_queue_memory_factor: int = options.option(
@@ -92,13 +92,13 @@ class Model(options.Part):
     'Network to build. Its options, if it has any, follow a colon: '
     'resnet_v1_50:first_kernel=3,first_stride=1,bias=true,last_pool=4.',
     shared=options.WORKERS,
-    on_resume=options.KEPT,
+    on_resume=options.REFUSED,
   )
   seed: int = options.option(
     1,
     'Random seed of weights, order of examples, dropout and random codes.',
     shared=options.WORKERS,
-    on_resume=options.KEPT,
+    on_resume=options.REFUSED,
     least=-(2**63),
     most=2**63 - 1,
   )
@@ -159,7 +159,7 @@ class TrainModel(Model):
     'Initializer of the kernels: normal:stddev=0.01, '
     'truncated_normal:stddev=0.01, xavier or he; empty: the default of the '
     'net.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
   )
 
   def validate(self) -> None:

@@ -48,7 +48,7 @@ class Optimizer(options.Part):
     'momentum',
     'Optimizer, NAME[:option=value,...]. NAME is one of '
     f'{", ".join(sorted(optimizers.OPTIMIZERS))}.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
   )
   initial_learning_rate: float = options.option(0.01, 'Learning rate.', least=0)
   learning_rate_decay_type: str = options.option(

@@ -24,13 +24,16 @@ if TYPE_CHECKING:
   _Config = TypeVar('_Config', bound=DataclassInstance)
 
 from slim import errors as data_errors
+from terngrad import aliases
 from terngrad import errors
 
 # Which processes must have the same value; see `option`.
-OWN, RUN, WORKERS = 'own', 'run', 'workers'
+LOCAL, RUN, WORKERS = 'local', 'run', 'workers'
 # What happens when a run resumes with another value; see `option`.
-KEPT, TOLD, FREE = 'kept', 'told', 'free'
-
+REFUSED, LOGGED, IGNORED = 'refused', 'logged', 'ignored'
+__getattr__ = aliases.renamed_names(
+  __name__, KEPT='REFUSED', TOLD='LOGGED', FREE='IGNORED', OWN='LOCAL'
+)
 
 # Headings of `--help`, in its order. The name of a part is the default group of
 # its options.
@@ -45,7 +48,7 @@ GROUPS = {
   'optimizer': 'Optimizer and learning rate',
   'codes': 'Gradient codes',
 }
-# The default of `on_resume` is `TOLD` in these groups and `FREE` in the others.
+# The default of `on_resume` is `LOGGED` in these groups, otherwise `IGNORED`.
 _LOGGED_GROUPS = ('data', 'model', 'optimizer', 'codes')
 
 
@@ -96,11 +99,11 @@ def option(
     group: key of `GROUPS`. '' means the group of the part, or 'data' if the
       option belongs to no part.
     shared: which processes must have the same value. `RUN`: all equal processes
-      of a run. `WORKERS`: also the workers of parameter servers. `OWN`: each
+      of a run. `WORKERS`: also the workers of parameter servers. `LOCAL`: each
       process may have another value.
-    on_resume: what happens when a run resumes with another value. `KEPT`: an
-      error. `TOLD`: the log says that the result is no longer bit-identical.
-      `FREE`: nothing. '' means the default of the group.
+    on_resume: what happens when a run resumes with another value. `REFUSED`: an
+      error. `LOGGED`: the log says that the result is no longer bit-identical.
+      `IGNORED`: nothing. '' means the default of the group.
     repeated: True if a list is given by repeating the flag instead of by
       commas.
     least: smallest valid number. `Part.validate` checks this and `most`, except
@@ -166,9 +169,12 @@ def fields(
 def _option(part_name: str, field: dataclasses.Field[Any]) -> Option:
   declared: Option = field.metadata['option']
   group = declared.group or part_name or 'data'
-  on_resume = declared.on_resume or (TOLD if group in _LOGGED_GROUPS else FREE)
+  default = LOGGED if group in _LOGGED_GROUPS else IGNORED
   return declared._replace(
-    name=field.name, part=part_name, group=group, on_resume=on_resume
+    name=field.name,
+    part=part_name,
+    group=group,
+    on_resume=declared.on_resume or default,
   )
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from terngrad import aliases
 from terngrad.config import options
 
 
@@ -10,36 +11,36 @@ class Run(options.Part):
   """Options of a training run's length, checkpoints and records."""
 
   max_steps: int = options.option(
-    370000, 'Steps to train.', on_resume=options.TOLD, least=1
+    370000, 'Steps to train.', on_resume=options.LOGGED, least=1
   )
   num_epochs: int = options.option(
     0,
     'Epochs to train, instead of --max_steps; 0: train --max_steps.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
     least=0,
   )
   epoch_size: int = options.option(
     0,
     'Examples per epoch, for --num_epochs, learning rates and --eval_subsets; '
     '0: all of --subset.',
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
     least=0,
   )
   eval_subsets: tuple[str, ...] = options.option(
     (),
     'Subsets to score after each epoch, separated by commas, such as test or '
     'train,validation; with the current parameters, not their moving averages.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
   )
   train_dir: str = options.option(
     '',
     'Folder for checkpoints and records; a run that it holds continues.',
-    shared=options.OWN,
+    shared=options.LOCAL,
   )
   overwrite: bool = options.option(
     False,
     'Delete the run in --train_dir and start a new one.',
-    shared=options.OWN,
+    shared=options.LOCAL,
   )
   save_iter: int = options.option(
     5000, 'Steps between checkpoints and histograms.', least=1
@@ -48,7 +49,7 @@ class Run(options.Part):
     5,
     'Newest checkpoints to keep, at least 2: the older one is deleted before '
     'the newer one is safe from a power cut.',
-    shared=options.OWN,
+    shared=options.LOCAL,
     least=2,
   )
   keep_best: str = options.option(
@@ -57,29 +58,29 @@ class Run(options.Part):
     'the first of --eval_subsets, in the folder best of --train_dir. Scores '
     'are those of the parameters without averages: read it with '
     '--restore_avg_var=false.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
   )
   early_stopping: int = options.option(
     0,
     'End the run after this many epochs without a better one, by --keep_best; '
     '0: never.',
-    on_resume=options.FREE,
+    on_resume=options.IGNORED,
     least=0,
   )
   profile_steps: tuple[str, ...] = options.option(
     (),
     'First and last step to profile, as 10,20. The profile is in --train_dir: '
     'open it with TensorBoard and its package tensorboard-plugin-profile.',
-    shared=options.OWN,
+    shared=options.LOCAL,
   )
   benchmark_mode: bool = options.option(
     False,
     'Train on constant images and random labels; no data is read.',
     shared=options.WORKERS,
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
   )
   log_device_placement: bool = options.option(
-    False, 'Log the device of every operation.', shared=options.OWN
+    False, 'Log the device of every operation.', shared=options.LOCAL
   )
 
   @property
@@ -89,9 +90,11 @@ class Run(options.Part):
     return range(first, last + 1)
 
   @property
-  def counts_epochs(self) -> bool:
+  def records_epochs(self) -> bool:
     """Whether the run records and logs the end of each epoch."""
     return self.num_epochs > 0 or bool(self.eval_subsets)
+
+  counts_epochs = aliases.renamed_attribute('counts_epochs', 'records_epochs')
 
   def validate(self) -> None:
     """Raises `errors.ConfigError` for the first invalid option."""
@@ -134,13 +137,13 @@ class Start(options.Part):
     '',
     'Checkpoint prefix, or folder of checkpoints, to start from: of this '
     'package or of TensorFlow 1, in either of its formats.',
-    shared=options.OWN,
+    shared=options.LOCAL,
   )
   pretrained_weights: str = options.option(
     '',
     'File saved by Keras (.weights.h5, .h5 or .keras) to start from; layers '
     'are matched by name.',
-    shared=options.OWN,
+    shared=options.LOCAL,
   )
   fine_tune: bool = options.option(
     False,
@@ -164,7 +167,7 @@ class Start(options.Part):
     '',
     'Scopes of parameters to train, separated by commas; all others are '
     'frozen, and no gradients are sent for them. Empty: all.',
-    on_resume=options.KEPT,
+    on_resume=options.REFUSED,
   )
 
   @property

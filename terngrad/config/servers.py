@@ -35,7 +35,7 @@ class ServerData(model_lib.Data):
     32,
     'Examples per step of each worker process, split over its nodes.',
     shared=options.WORKERS,
-    on_resume=options.KEPT,
+    on_resume=options.REFUSED,
     least=1,
   )
 
@@ -48,7 +48,7 @@ class ServerRun(run_lib.Run):
     '',
     'Folder for checkpoints and records of the chief; a run that it holds '
     'continues.',
-    shared=options.OWN,
+    shared=options.LOCAL,
   )
   # No flag: all other tasks would wait while the chief scores. Evaluate in a
   # separate process.
@@ -73,33 +73,33 @@ class ServerCluster(cluster_lib.Cluster):
   bandwidth: float = _constant(1e9)
   latency: float = _constant(5e-5)
   job_name: str = options.option(
-    '', 'Job of this process: ps or worker.', shared=options.OWN
+    '', 'Job of this process: ps or worker.', shared=options.LOCAL
   )
   num_replicas_to_aggregate: int = options.option(
     -1,
     'Number K of workers whose gradients a step waits for; later ones are '
     'dropped. -1: all. With fewer, a step uses K times --batch_size examples, '
     'and repeated runs are not bit-identical.',
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
   )
   sync: bool = options.option(
     True,
     'False: asynchronous training. Workers do not wait for each other, a step '
     'is an update by the gradient of one worker, and repeated runs are not '
     'bit-identical.',
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
   )
   max_staleness: int = options.option(
     -1,
     'With --sync=False: drop a gradient if more updates than this came after '
     'its worker pulled the parameters; -1 drops none.',
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
   )
   scale_learning_rate_by_staleness: bool = options.option(
     False,
     'With --sync=False: divide the learning rate of a gradient by 1 + its '
     'staleness.',
-    on_resume=options.TOLD,
+    on_resume=options.LOGGED,
   )
 
   @functools.cached_property
@@ -183,8 +183,8 @@ class ServerConfig(configs.TrainConfig):
   run: ServerRun = options.part(ServerRun)
   cluster: ServerCluster = options.part(ServerCluster)
 
-  def whole(self) -> 'Self':
-    """Returns a copy whose batch size and nodes are those of a whole update.
+  def per_update(self) -> 'Self':
+    """Returns a copy with the batch size and nodes of an update.
 
     Both are multiplied by `ServerCluster.aggregate`.
     """
@@ -218,9 +218,9 @@ class ServerConfig(configs.TrainConfig):
         'number of devices of other tasks. Use --num_gpus.',
       )
     # The integers of a sum must have room for all nodes of an update.
-    codes = self.codes.named(self.whole().num_workers)
+    run_methods = self.codes.methods(self.per_update().num_workers)
     if not self.cluster.waits_for_all:
-      self._check_asynchronous(codes.methods)
+      self._check_asynchronous(run_methods.methods)
 
   def _check_asynchronous(self, codes: 'list[methods.Method]') -> None:
     """Refuses options that need all workers to be in the same step."""

@@ -54,7 +54,7 @@ class TrainConfig:
       self._check_weights()
     else:
       self._check_batch()
-    self.codes.named(self.num_workers)
+    self.codes.methods(self.num_workers)
     self._check_synchronized()
 
   def _check_local_steps(self) -> None:
@@ -138,8 +138,8 @@ class TrainConfig:
     if devices.gradient_accumulation_steps > 1:
       each = f' times {devices.gradient_accumulation_steps} accumulation steps'
     if devices.local_steps > 1:
-      each = f' times {devices.steps_of_turn} local steps'
-    parts = devices.gradient_accumulation_steps * devices.steps_of_turn
+      each = f' times {devices.steps_per_exchange} local steps'
+    parts = devices.gradient_accumulation_steps * devices.steps_per_exchange
     parts *= self.num_workers
     more = -(-batch_size // parts) * parts
     options.refuse(

@@ -282,7 +282,7 @@ def _join(
   _wait_for_heartbeats(timeout)
   # The strategy is TensorFlow's public interface that starts the runtime of
   # collectives. Nothing else of the strategy is used.
-  with signals.joining():
+  with signals.block_while_joining():
     return tf.distribute.MultiWorkerMirroredStrategy(resolver)
 
 

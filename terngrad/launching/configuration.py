@@ -82,7 +82,7 @@ class Configuration:
     )
 
 
-def at_home(path: str) -> str:
+def expand_home(path: str) -> str:
   """Replaces ~/ at the beginning of a path by this host's home folder."""
   # Configurations do not support ~NAME/ of other users.
   return os.path.expanduser(path) if path.startswith('~/') else path
@@ -100,10 +100,10 @@ def read(path: str, scripts: str) -> Configuration:
   lists, words = config_file.read(path, tuple(LISTS), tuple(WORDS))
   values: dict[str, Any] = {field: lists[name] for name, field in LISTS.items()}
   values |= {field: words[name] for name, field in WORDS.items()}
-  return checked(Configuration(source=path, **values), scripts)
+  return validate(Configuration(source=path, **values), scripts)
 
 
-def checked(config: Configuration, scripts: str) -> Configuration:
+def validate(config: Configuration, scripts: str) -> Configuration:
   """Checks all values and completes the paths of the programs.
 
   A program without a folder is in the folder `scripts`.

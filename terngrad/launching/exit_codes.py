@@ -10,7 +10,7 @@ SIGNALLED = 128
 # Seconds that the other processes have to end without a signal after one was
 # lost or its host became unreachable. A process that loses its connection may
 # end before the process whose failure is the cause.
-SETTLE = 30
+SETTLE_SECONDS = 30
 # Exit codes of a process that a signal asked to end.
 STOP_CODES = frozenset(
   SIGNALLED + n for n in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)

@@ -35,7 +35,7 @@ class Experiment:
     self.name = name
     self.tasks = list(tasks)
     self.folder = f'{config.workspace}/{name}'
-    self.local_folder = pathlib.Path(configuration.at_home(self.folder))
+    self.local_folder = pathlib.Path(configuration.expand_home(self.folder))
     self.tunnels = tunnels_lib.Tunnels(config, hosts, self.local_folder)
     self.tunnel = tunnel
     self._hosts = hosts
@@ -129,7 +129,7 @@ def latest(config: configuration.Configuration) -> str:
   Raises:
     terngrad.errors.ConfigError: there is none, or its name is not valid.
   """
-  path = pathlib.Path(configuration.at_home(config.workspace)) / _LATEST
+  path = pathlib.Path(configuration.expand_home(config.workspace)) / _LATEST
   try:
     name = path.read_text(errors='replace').split('\n')[0].strip()
   except OSError as error:

@@ -35,14 +35,14 @@ class Task(NamedTuple):
     return f'{where}: {shlex.join(self.command)}'
 
 
-def seen(hosts: Sequence[str], tunnel: bool) -> str:
+def join_addresses(hosts: Sequence[str], tunnel: bool) -> str:
   """Joins addresses with commas, as tasks take them; loopback with tunnels."""
   if tunnel:
     hosts = [f'127.0.0.1:{addresses.port(each)}' for each in hosts]
   return ','.join(hosts)
 
 
-def of_scripts(
+def script_tasks(
   config: configuration.Configuration,
   experiment: str,
   tunnel: bool,
@@ -52,7 +52,8 @@ def of_scripts(
 
   Parameter servers come first. `flags` are further arguments of the workers.
   """
-  hosts = (seen(config.ps_hosts, tunnel), seen(config.worker_hosts, tunnel))
+  listed = config.ps_hosts, config.worker_hosts
+  hosts = tuple(join_addresses(each, tunnel) for each in listed)
   insecure = config.allow_insecure_network == 'true' and not tunnel
   vouched = ('--allow_insecure_network',) if insecure else ()
   servers = [

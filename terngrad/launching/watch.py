@@ -79,12 +79,12 @@ class TaskStates(NamedTuple):
 def settle_seconds() -> float:
   """Reads the seconds that other tasks have to end after a loss.
 
-  `SETTLE_VARIABLE` sets them; the default is `exit_codes.SETTLE`.
+  `SETTLE_VARIABLE` sets them; the default is `exit_codes.SETTLE_SECONDS`.
   """
   try:
     return max(0.0, float(os.environ[SETTLE_VARIABLE]))
   except (KeyError, ValueError):
-    return exit_codes.SETTLE
+    return exit_codes.SETTLE_SECONDS
 
 
 def query(experiment: experiments.Experiment) -> TaskStates:

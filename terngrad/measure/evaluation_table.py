@@ -62,7 +62,7 @@ def _compare(
   total = batch * int(examples.cardinality())
 
   def score() -> None:
-    evaluation.count(predict, examples, total, batch, _report)
+    evaluation.score_examples(predict, examples, total, batch, _report)
 
   def only_call() -> None:
     for images, _ in examples:

@@ -58,13 +58,13 @@ class Rates(NamedTuple):
   """Measured rates.
 
   Attributes:
-    bare: images per second of plain decoding, two values for each round, net
-      and storage.
+    plain_decoding: images per second of decoding alone, two values for each
+      round, net and storage.
     pipelines: by (net, storage), one pair (images per second, ratio to plain
       decoding) per round.
   """
 
-  bare: list[float]
+  plain_decoding: list[float]
   pipelines: dict[tuple[str, str], list[tuple[float, float]]]
 
 
@@ -105,7 +105,7 @@ def compare(
       # Plain decoding runs before and after, in case the machine slows down.
       for key, stream in streams.items():
         before, rate, after = measure(bare), measure(stream), measure(bare)
-        found.bare.extend((before, after))
+        found.plain_decoding.extend((before, after))
         found.pipelines[key].append((rate, rate * 2 / (before + after)))
   return found
 

@@ -107,7 +107,7 @@ def _check_no_other_chief(config: servers.ServerConfig) -> None:
   """
   coordination.check_port(config.cluster.tasks)
   if os.path.isdir(config.run.train_dir):
-    with folder.alone_in(config.run.train_dir):
+    with folder.lock(config.run.train_dir):
       pass
 
 
@@ -132,7 +132,7 @@ def _train(
     )
   )
   outcome = start.run_assembled(
-    config.whole(),
+    config.per_update(),
     functools.partial(assembly.assemble, context=context),
     report,
     show_progress,

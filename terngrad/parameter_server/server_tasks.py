@@ -100,7 +100,7 @@ def task_fingerprint(config: servers.ServerConfig, job: str) -> dict[str, Any]:
     fields = fingerprint.fingerprint()
     return {name: fields[name] for name in ('terngrad', 'tensorflow')}
   return fingerprint.fingerprint(
-    codec=config.codes.named(config.num_workers).code.name,
+    codec=config.codes.methods(config.num_workers).code.name,
     num_workers=config.num_workers,
     **options.values(config, 'shared', options.WORKERS),
   )
@@ -234,7 +234,7 @@ class _Feeder:
   def _run(self, tag: str, step: int, stop: threading.Event) -> None:
     options = self._options
     try:
-      with batches_lib.explaining(
+      with batches_lib.explain_read_errors(
         options.data_dir, options.subset, data_errors.DataError
       ):
         self._service.feed(tag, self._data.batches(step), stop)

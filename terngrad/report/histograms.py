@@ -26,7 +26,9 @@ _SPAN = 5
 _Gradients = Mapping[str, np.ndarray]
 
 
-def coded(text: str, gradients: _Gradients) -> dict[str, np.ndarray]:
+def encode_and_decode(
+  text: str, gradients: _Gradients
+) -> dict[str, np.ndarray]:
   """Encodes and decodes one worker's gradients.
 
   Args:

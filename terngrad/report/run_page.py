@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from terngrad.checkpoint import checkpoints
 from terngrad.report import curves
-from terngrad.report import guesses
 from terngrad.report import html_page
+from terngrad.report import predicted_classes
 from terngrad.training import metric
 from terngrad.training import metrics
 
@@ -48,8 +48,8 @@ of the net, scaled to the full range of brightness.</p>
 {% for example in examples %}
 {% set word = 'RIGHT' if example.right else 'WRONG' %}
 <figure class="{{ word }}"><img alt="" src="{{ png(example.image) }}">
-{%- set sure = '{:.0%}'.format(example.guess.confidence) -%}
-<figcaption><b>{{ word }}</b><br>{{ example.guess.name }} {{ sure }}
+{%- set sure = '{:.0%}'.format(example.predicted.confidence) -%}
+<figcaption><b>{{ word }}</b><br>{{ example.predicted.name }} {{ sure }}
 {%- if not example.right %}<br>is {{ example.truth }}{% endif -%}
 </figcaption></figure>
 {% endfor %}
@@ -59,28 +59,28 @@ of the net, scaled to the full range of brightness.</p>
 """
 
 
-class Shown(NamedTuple):
+class Prediction(NamedTuple):
   """A test image and its predicted class.
 
   Attributes:
     image: float32 [H, W, C], C 1 or 3, as the net receives it.
-    guess: the most probable class.
+    predicted: the most probable class.
     truth: name of the true class.
     right: True if the prediction is correct.
   """
 
   image: np.ndarray
-  guess: guesses.Guess
+  predicted: predicted_classes.PredictedClass
   truth: str
   right: bool
 
 
-def shown(
+def predictions(
   images: np.ndarray,
   labels: np.ndarray,
   probabilities: np.ndarray,
   names: Mapping[int, str] | None,
-) -> list[Shown]:
+) -> list[Prediction]:
   """Combines images with their predictions.
 
   Args:
@@ -91,9 +91,9 @@ def shown(
   """
   found = []
   for image, label, row in zip(images, labels, probabilities, strict=True):
-    guess = guesses.best(row, names, 1)[0]
-    truth = guesses.name_of(label, names)
-    found.append(Shown(image, guess, truth, guess.label == label))
+    predicted = predicted_classes.top_classes(row, names, 1)[0]
+    truth = predicted_classes.name_of(label, names)
+    found.append(Prediction(image, predicted, truth, predicted.label == label))
   return found
 
 
@@ -113,7 +113,7 @@ def page(
   facts: Mapping[str, str],
   trained: Sequence[Mapping[str, Any]],
   scored: Sequence[Mapping[str, Any]],
-  examples: Sequence[Shown],
+  examples: Sequence[Prediction],
 ) -> str:
   """Renders the page.
 

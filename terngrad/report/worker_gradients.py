@@ -47,7 +47,7 @@ def take(
       'first step.'
     )
   images, labels = next(run.batches(step))
-  train_step, codec = run.chosen(step, floats=True)
+  train_step, codec = run.select_step(step, floats=True)
   result = train_step.take(
     images,
     labels,

@@ -112,7 +112,7 @@ class Definition(NamedTuple):
   scoring: dict[str, tuple[str, ...]]
   cells: list[Cell]
 
-  def words(self, flags: Iterable[str]) -> list[str]:
+  def resolve_flags(self, flags: Iterable[str]) -> list[str]:
     """Returns flags; adds the definition's directory to flag files' paths."""
     return [self._resolve(word) for word in flags]
 
@@ -127,7 +127,7 @@ def read(
   path: str | os.PathLike[str],
   seeds: Sequence[int] = (),
   only: Sequence[str] = (),
-  more: Sequence[str] = (),
+  extra_flags: Sequence[str] = (),
 ) -> Definition:
   """Reads the definition of a sweep.
 
@@ -135,7 +135,7 @@ def read(
     path: path of the file, or of a directory that holds it as `FILE_NAME`.
     seeds: replace the file's seeds, except for variants that have no seeds.
     only: patterns of the variants to keep. Empty: all.
-    more: additional arguments of every training run.
+    extra_flags: additional arguments of every training run.
 
   Raises:
     errors.ConfigError: the file cannot be read or is invalid.
@@ -163,7 +163,9 @@ def read(
   }
   launch = _split(path, 'launch', settings.get('launch'))
   cells = [
-    Cell(variant, seed, (*common_flags, *variants[variant], *more), launch)
+    Cell(
+      variant, seed, (*common_flags, *variants[variant], *extra_flags), launch
+    )
     for seed in dict.fromkeys(itertools.chain(*chosen.values()))
     for variant, found in chosen.items()
     if seed in found

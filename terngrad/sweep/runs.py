@@ -215,7 +215,7 @@ def commands(
       *_launch_arguments(cell),
       'train',
       definition.program,
-      *definition.words(cell.flags),
+      *definition.resolve_flags(cell.flags),
       f'--seed={cell.seed}',
       f'--data_dir={data_dir}',
       f'--train_dir={work / "train"}',
@@ -224,7 +224,7 @@ def commands(
       [
         'eval',
         definition.program,
-        *definition.words(words),
+        *definition.resolve_flags(words),
         f'--data_dir={data_dir}',
         f'--checkpoint_dir={work / "train"}',
         f'--eval_dir={work / results.score_name("eval", name)}',

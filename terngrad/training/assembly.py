@@ -97,7 +97,7 @@ def assemble(
     float_step=_step(context, training, codecs.in_float),
     warm_up=tuple(
       run_lib.Stage(*stage, _step(context, training, stage[1]))
-      for stage in codecs.first
+      for stage in codecs.warm_up
     ),
     decay=programs.WeightDecay(plan.trainable),
     layout=_stored_layout(config, context, max_steps, shares),
@@ -154,7 +154,7 @@ def process_context(
   """
   workers, chosen = config.num_workers, config.cluster
   listed = config.devices.devices
-  names = devices_lib.named(listed) if listed else ()
+  names = devices_lib.device_names(listed) if listed else ()
   exchange = coordination.join(chosen, config.devices.count, workers, names)
   local = range(exchange.first, exchange.first + exchange.own)
   benchmark = config.run.benchmark_mode
@@ -239,7 +239,7 @@ def _codecs(
   # communicate.
   is_alone = config.cluster.exchange == cluster.TOWERS
   return run_codecs.build(
-    config.codes.named(config.num_workers),
+    config.codes.methods(config.num_workers),
     0 if is_alone else config.cluster.bytes_per_bucket,
     plan,
     devices,
@@ -310,14 +310,14 @@ def _stored_layout(
   """Describes the checkpoints of the run."""
   save_tower, exchange = config.devices.save_tower, context.exchange
   num_devices = len(exchange.local_devices)
-  must_keep = options.values(config, 'on_resume', options.KEPT) | {
+  must_keep = options.values(config, 'on_resume', options.REFUSED) | {
     'num_classes': context.data.num_classes,
     'optimizer': config.optimizer.name,
   }
   if config.devices.bn_statistics == 'per_device':
     must_keep['num_devices'] = num_devices
-  may_change = options.values(config, 'on_resume', options.TOLD) | {
-    'codec': config.codes.named(config.num_workers).code.name,
+  may_change = options.values(config, 'on_resume', options.LOGGED) | {
+    'codec': config.codes.methods(config.num_workers).code.name,
     'num_workers': config.num_workers,
     '--optimizer': config.optimizer.optimizer,
     'data': context.data.digest,

@@ -170,7 +170,7 @@ def _constant(
 
 
 @contextlib.contextmanager
-def explaining(
+def explain_read_errors(
   data_dir: str,
   subset: str,
   kind: type[Exception] = errors.TrainingError,

@@ -66,7 +66,7 @@ def build_local(
   """
   streams = devices.fragments > 1 or devices.overlap_steps > 0
   return local_steps.LocalSteps(
-    devices.steps_of_turn,
+    devices.steps_per_exchange,
     optimizer.inner_rule(),
     optimizer.outer_learning_rate,
     node_pass.decay,

@@ -43,7 +43,7 @@ def scorer(
   def score() -> dict[str, float]:
     subset_sums = []
     for name, (stream, _) in subsets.items():
-      with batches.explaining(data_dir, name):
+      with batches.explain_read_errors(data_dir, name):
         sums = functools.reduce(
           lambda sums, batch: predict(sums, *batch),
           stream.shard(*part),

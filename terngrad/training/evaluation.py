@@ -132,10 +132,10 @@ class _Scorer:
     report(f'{datetime.now()}: loaded {path} at step {step}')
     report(f'{datetime.now()}: starting evaluation on {data.subset}')
     total = min(self._split.count, run.num_examples)
-    with batches_lib.explaining(
+    with batches_lib.explain_read_errors(
       data.data_dir, data.subset, data_errors.DataError
     ):
-      values = count(
+      values = score_examples(
         self._predict, self._batches, total, data.batch_size, report
       )
     texts = metric.texts(metrics.EVALUATION, values, 'line')
@@ -203,7 +203,7 @@ def predictor(model: keras.Model, device: str) -> Predict:
   return add
 
 
-def count(
+def score_examples(
   predict: Predict,
   batches: tf.data.Dataset,
   total: int,

@@ -66,12 +66,12 @@ def run_steps(
       )
     )
     writer = None
-    if config.cluster.keeps_files:
+    if config.cluster.writes_files:
       say = bar.write if show_progress else report
       writer = run_writer.RunWriter(config.run, run, begin, say)
       stack.enter_context(_closing(writer, run.hooks))
     stop = stack.enter_context(
-      signals.stopping(alone=run.exchange.group is None)
+      signals.stop_at_signal(alone=run.exchange.group is None)
     )
     try:
       step = _take_steps(config, run, begin, stop, writer, bar)
@@ -132,7 +132,7 @@ def _take_steps(
     step += 1
     stop.agree(result, step)
     _update_bar(bar, result)
-    epoch = run.epochs.ended(step) if config.run.counts_epochs else None
+    epoch = run.epochs.ended(step) if config.run.records_epochs else None
     at_checkpoint = step % config.run.save_iter == 0 or saving.due()
     if writer:
       with run.hooks.own_limit(f'Records of step {step}'):
@@ -227,11 +227,11 @@ def _take_step(
   uses_float = schedules.uses_float_gradients(
     cycle, step, batch_size, run.epochs.num_examples
   )
-  train_step, codec = run.chosen(step, uses_float)
+  train_step, codec = run.select_step(step, uses_float)
   learning_rate = run.learning_rate(step)
   decay = schedules.averaging_decay(step, config.optimizer.moving_average_decay)
   with (
-    batches.explaining(config.data.data_dir, config.data.subset),
+    batches.explain_read_errors(config.data.data_dir, config.data.subset),
     run.hooks.own_limit(f'Data of step {step + 1}'),
   ):
     images, labels = next(stream)

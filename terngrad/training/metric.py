@@ -23,8 +23,8 @@ class Axes(NamedTuple):
   logarithmic: bool = False
 
 
-class Drawn(NamedTuple):
-  """How a metric is drawn.
+class CurveFormat(NamedTuple):
+  """How a plot draws a metric.
 
   Attributes:
     axes: the plot.
@@ -39,7 +39,7 @@ class Drawn(NamedTuple):
   first: bool = False
 
 
-class Shown(NamedTuple):
+class CellFormat(NamedTuple):
   """How a table shows a metric.
 
   Attributes:
@@ -75,10 +75,10 @@ class Metric(NamedTuple):
   tag: str = ''
   line: str = ''
   brackets: str = ''
-  curve: Drawn | None = None
-  fact: Shown | None = None
-  column: Shown | None = None
-  compared: Drawn | None = None
+  curve: CurveFormat | None = None
+  fact: CellFormat | None = None
+  column: CellFormat | None = None
+  compared: CurveFormat | None = None
 
 
 def tags(table: Iterable[Metric]) -> dict[str, str]:
@@ -114,8 +114,8 @@ def texts(
 def entries(table: Iterable[Metric], field: str) -> list[tuple[Metric, Any]]:
   """Lists (metric, its field) for the metrics of a table that have the field.
 
-  `field` names a field of type `Drawn` or `Shown`. Metrics whose field has
-  `first` come first; otherwise the order of the table remains.
+  `field` names a field of type `CurveFormat` or `CellFormat`. Metrics whose
+  field has `first` come first; otherwise the order of the table remains.
   """
   found = [(m, getattr(m, field)) for m in table if getattr(m, field)]
   return sorted(found, key=lambda pair: not pair[1].first)

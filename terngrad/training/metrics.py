@@ -81,33 +81,37 @@ SENT = metric.Metric(
   'bits_per_element',
   lambda m: bits_per_element(m.result, m.num_elements),
   brackets='{bits_per_element:.2f} bits/element',
-  curve=metric.Drawn(BITS),
-  fact=metric.Shown('bits sent per element', '{:.2f}'.format),
-  column=metric.Shown('bits/element sent', lambda value: round(value, 2)),
+  curve=metric.CurveFormat(BITS),
+  fact=metric.CellFormat('bits sent per element', '{:.2f}'.format),
+  column=metric.CellFormat('bits/element sent', lambda value: round(value, 2)),
 )
 # A resumed run continues these two from the last record.
 SMOOTHED = metric.Metric(
   'entropy_loss_smoothed',
   lambda m: m.smoothed,
   tag='entropy_loss',
-  curve=metric.Drawn(LOSS, 'cross entropy, smoothed'),
-  compared=metric.Drawn(
+  curve=metric.CurveFormat(LOSS, 'cross entropy, smoothed'),
+  compared=metric.CurveFormat(
     metric.Axes('training cross entropy, smoothed', logarithmic=True)
   ),
 )
 SECONDS = metric.Metric(
   'seconds',
   lambda m: m.seconds,
-  fact=metric.Shown('seconds of training', '{:.0f}'.format),
-  column=metric.Shown('seconds', lambda value: round(value, 1), first=True),
+  fact=metric.CellFormat('seconds of training', '{:.0f}'.format),
+  column=metric.CellFormat(
+    'seconds', lambda value: round(value, 1), first=True
+  ),
 )
 
 EPOCH_LOSS = metric.Metric('epoch_loss', lambda m: m.means[0])
 EPOCH_ACCURACY = metric.Metric(
   'accuracy',
   lambda m: m.means[1],
-  curve=metric.Drawn(ACCURACY, 'top-1, training, in the epoch', factor=100),
-  fact=metric.Shown('top-1 accuracy, training', '{:.2%}'.format),
+  curve=metric.CurveFormat(
+    ACCURACY, 'top-1, training, in the epoch', factor=100
+  ),
+  fact=metric.CellFormat('top-1 accuracy, training', '{:.2%}'.format),
 )
 
 # Each `compute` takes a `meter.Meter` and returns a number, or None if the run
@@ -119,7 +123,7 @@ TRAINING = (
     lambda m: m.entropy,
     tag='entropy_loss_raw',
     line='entropy_loss = {entropy_loss:.2f}',
-    curve=metric.Drawn(LOSS, 'cross entropy'),
+    curve=metric.CurveFormat(LOSS, 'cross entropy'),
   ),
   metric.Metric(
     'reg_loss',
@@ -131,8 +135,8 @@ TRAINING = (
     lambda m: m.entropy + m.regularization,
     tag='total_loss_raw',
     line='total_loss = {total_loss:.2f}',
-    curve=metric.Drawn(LOSS, 'total', first=True),
-    fact=metric.Shown('loss', '{:.3f}'.format),
+    curve=metric.CurveFormat(LOSS, 'total', first=True),
+    fact=metric.CellFormat('loss', '{:.3f}'.format),
   ),
   SMOOTHED,
   metric.Metric(
@@ -143,13 +147,13 @@ TRAINING = (
   metric.Metric(
     'learning_rate',
     lambda m: m.learning_rate,
-    curve=metric.Drawn(LEARNING_RATE),
+    curve=metric.CurveFormat(LEARNING_RATE),
   ),
   metric.Metric(
     'examples_per_sec',
     lambda m: m.epochs.batch_size / m.sec_per_batch,
     brackets='{examples_per_sec:.1f} examples/sec',
-    curve=metric.Drawn(SPEED),
+    curve=metric.CurveFormat(SPEED),
   ),
   metric.Metric(
     'sec_per_batch',
@@ -188,22 +192,22 @@ EVALUATION = (
     lambda labels, logits: scores.is_in_top(1, labels, logits),
     tag='Accuracy @ 1',
     line='precision @ 1 = {precision_at_1:.4f}',
-    curve=metric.Drawn(ACCURACY, 'top-1', factor=100),
-    fact=metric.Shown('top-1 accuracy', '{:.2%}'.format),
-    column=metric.Shown('test accuracy', '{:.2%}'.format),
-    compared=metric.Drawn(metric.Axes('test accuracy, %'), factor=100),
+    curve=metric.CurveFormat(ACCURACY, 'top-1', factor=100),
+    fact=metric.CellFormat('top-1 accuracy', '{:.2%}'.format),
+    column=metric.CellFormat('test accuracy', '{:.2%}'.format),
+    compared=metric.CurveFormat(metric.Axes('test accuracy, %'), factor=100),
   ),
   metric.Metric(
     'recall_at_5',
     lambda labels, logits: scores.is_in_top(5, labels, logits),
     tag='Accuracy @ 5',
     line='recall @ 5 = {recall_at_5:.4f}',
-    curve=metric.Drawn(ACCURACY, 'top-5', factor=100),
+    curve=metric.CurveFormat(ACCURACY, 'top-5', factor=100),
   ),
   metric.Metric(
     'loss',
     lambda labels, logits: scores.cross_entropy(labels, logits),
     tag='Loss',
-    fact=metric.Shown('cross entropy', '{:.4f}'.format),
+    fact=metric.CellFormat('cross entropy', '{:.4f}'.format),
   ),
 )

@@ -114,7 +114,7 @@ class Run:
       [tf.convert_to_tensor(v) for v in self.replicas[0].trainable]
     )
 
-  def chosen(
+  def select_step(
     self, step: int, floats: bool
   ) -> tuple[steps.Step, gradients.GradientCodec]:
     """Returns the traced step after `step` completed steps, and its codec.

@@ -24,22 +24,22 @@ class RunCodecs(NamedTuple):
   Attributes:
     codec: codec of the coded steps.
     in_float: codec of the float32 steps.
-    first: codecs of the warm-up, as (until, codec): used in steps < until.
+    warm_up: codecs of the warm-up, as (until, codec): used in steps < until.
   """
 
   codec: gradients.GradientCodec
   in_float: gradients.GradientCodec
-  first: list[tuple[int, gradients.GradientCodec]]
+  warm_up: list[tuple[int, gradients.GradientCodec]]
 
   @property
   def names(self) -> list[str]:
     """Names of the methods of all buckets; processes compare them."""
-    codecs = self.codec, *(codec for _, codec in self.first)
+    codecs = self.codec, *(codec for _, codec in self.warm_up)
     return [bucket.method.name for one in codecs for bucket in one.buckets]
 
 
 def build(
-  codes: codes_lib.Named,
+  codes: codes_lib.RunMethods,
   part_bytes: int,
   plan: model_variables.ModelVariables,
   devices: Sequence[str],
@@ -70,13 +70,13 @@ def build(
 
   codec = build_codec(codes.code)
   in_float = bucketing.in_float(codec, registry.method('identity'))
-  first = []
-  for until, code in codes.first:
+  warm_up = []
+  for until, code in codes.warm_up:
     stage = in_float if code.traits.lossless else build_codec(code)
     if stage is not in_float:
       _check_states(code, stage, codec)
-    first.append((until, stage))
-  return RunCodecs(codec, in_float, first)
+    warm_up.append((until, stage))
+  return RunCodecs(codec, in_float, warm_up)
 
 
 def _check_states(

@@ -177,7 +177,7 @@ class RunWriter:
     `is_best` puts it into the folder `checkpoint.best.FOLDER` too.
     """
     self._recorder.sync()
-    with self._run.store.holding(states):
+    with self._run.store.hold(states):
       path = self._writer.save(step)
     if is_best:
       self._say_best(path)

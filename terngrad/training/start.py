@@ -47,14 +47,14 @@ def train(
   config.validate()
   devices.limit_threads(config.devices.threads)
   cluster = config.cluster
-  if cluster.keeps_files:
+  if cluster.writes_files:
     options.folder('train_dir', config.run.train_dir)
   if cluster.tasks:
     report(
       clusters.check_network(cluster.tasks, cluster.allow_insecure_network)
     )
   # Only the first of several processes writes files and logs.
-  if not cluster.keeps_files:
+  if not cluster.writes_files:
     report, show_progress = (lambda line: None), False
   start = coordination.time_limit(
     cluster.tasks, cluster.start_timeout, 'Start', watchdog.limit_start
@@ -89,11 +89,11 @@ def run_assembled(
   """
   if config.run.log_device_placement:
     tf.debugging.set_log_device_placement(True)
-  writes, train_dir = config.cluster.keeps_files, config.run.train_dir
+  writes, train_dir = config.cluster.writes_files, config.run.train_dir
   with contextlib.ExitStack() as stack:
     exists = writes and os.path.isdir(train_dir)
     if exists:
-      stack.enter_context(folder.alone_in(train_dir))
+      stack.enter_context(folder.lock(train_dir))
     with start:
       with execution.memory_errors_as_config_errors():
         run = assemble(config)
@@ -106,7 +106,7 @@ def run_assembled(
     if writes:
       folder.make(train_dir)
       if not exists:
-        stack.enter_context(folder.alone_in(train_dir))
+        stack.enter_context(folder.lock(train_dir))
       for line in _remarks(config, run):
         report(f'{datetime.now()}: {line}')
       folder.clear(train_dir, config.run.overwrite)
@@ -131,7 +131,7 @@ def _begin(
   report: Callable[[str], None],
 ) -> tuple[run_writer.Begin, dict[str, np.ndarray]]:
   """Restores a checkpoint; returns the start and the methods' states."""
-  restored = resume.NOTHING
+  restored = resume.NOT_RESUMED
   if not config.run.overwrite:
     restored = resume.continue_run(config.run.train_dir, run, report)
   first = restored.step or pretrained.start(config.start, run, report)

@@ -10,7 +10,7 @@ from terngrad.checkpoint import folder
 _HOLD = """
 import sys
 from terngrad.checkpoint import folder
-with folder.alone_in(sys.argv[1]):
+with folder.lock(sys.argv[1]):
   print('held', flush=True)
   sys.stdin.read()
 """
@@ -25,16 +25,16 @@ def test_a_second_trainer_is_refused_until_the_first_ends(tmp_path):
   ) as first:
     assert first.stdout.readline() == 'held\n'
     with pytest.raises(errors.ConfigError, match='no other trainer'):
-      with folder.alone_in(tmp_path):
+      with folder.lock(tmp_path):
         pass
     first.kill()
-  with folder.alone_in(tmp_path):
+  with folder.lock(tmp_path):
     pass
 
 
 def test_a_folder_is_free_again_after_use(tmp_path):
   for _ in range(2):
-    with folder.alone_in(tmp_path):
+    with folder.lock(tmp_path):
       pass
 
 
@@ -45,7 +45,7 @@ def test_no_trainer_is_refused_where_folders_have_no_locks(
     raise OSError('no locks available')
 
   monkeypatch.setattr(disk, 'lock', no_locks)
-  with folder.alone_in(tmp_path), folder.alone_in(tmp_path):
+  with folder.lock(tmp_path), folder.lock(tmp_path):
     pass
 
 

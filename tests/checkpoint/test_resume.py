@@ -97,7 +97,7 @@ def test_a_resumed_run_ends_with_the_same_bits(
 
 
 def test_a_run_does_not_start_beside_a_damaged_checkpoint(tmp_path):
-  assert resume.continue_run(str(tmp_path), None, None) == resume.NOTHING
+  assert resume.continue_run(str(tmp_path), None, None) == resume.NOT_RESUMED
   (tmp_path / 'model.ckpt-1.index').write_bytes(b'torn')
   with pytest.raises(errors.CheckpointError, match='which is damaged'):
     resume.continue_run(str(tmp_path), None, None)

@@ -87,7 +87,7 @@ class Opened:
       self.run.names,
       {stored_states.FOLDER: store.variables},
     )
-    with store.holding(store.gather()):
+    with store.hold(store.gather()):
       return writer.save(step)
 
   def begin(self):

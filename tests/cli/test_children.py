@@ -34,12 +34,12 @@ def test_a_failure_of_the_first_command_ends_all(run):
 
 
 def test_after_a_loss_a_failure_of_another_command_decides(run, monkeypatch):
-  monkeypatch.setattr(command, 'SETTLE', 600)
+  monkeypatch.setattr(command, 'SETTLE_SECONDS', 600)
   lost = f'echo $$ >"$FIFO"; exit {watchdog.LOST}'
   assert run(lost, f'{LATER} exit 3') == 3
   assert run(f'exit {watchdog.LOST}', 'kill -KILL $$') == 137
 
 
 def test_a_loss_without_a_failure_ends_the_run(run, monkeypatch):
-  monkeypatch.setattr(command, 'SETTLE', 0)
+  monkeypatch.setattr(command, 'SETTLE_SECONDS', 0)
   assert run(f'exit {watchdog.LOST}', STAYS) == watchdog.LOST

@@ -213,7 +213,7 @@ STAYS = 'read -r <>"$fifo"'
 def test_a_failure_decides_even_if_a_lost_process_ended_before(
   stand_ins, monkeypatch, capsys, first, code
 ):
-  monkeypatch.setattr(command, 'SETTLE', 600)
+  monkeypatch.setattr(command, 'SETTLE_SECONDS', 600)
   late = 'worker 0 ended with exit code'
   assert stand_ins(first, f'{STAYS}; exit {code}', late) == code
   out, err = capsys.readouterr()
@@ -224,7 +224,7 @@ def test_a_failure_decides_even_if_a_lost_process_ended_before(
 def test_a_lost_process_decides_if_no_process_fails_in_time(
   stand_ins, monkeypatch, capsys
 ):
-  monkeypatch.setattr(command, 'SETTLE', 0)
+  monkeypatch.setattr(command, 'SETTLE_SECONDS', 0)
   assert stand_ins(f'exit {watchdog.LOST}', STAYS) == watchdog.LOST
   assert 'worker 0 ended with exit code 75' in capsys.readouterr().err
 
@@ -233,7 +233,7 @@ def test_a_lost_process_decides_if_no_process_fails_in_time(
 def test_a_killed_process_is_named_rather_than_the_one_that_lost_it(
   stand_ins, monkeypatch, capsys, order
 ):
-  monkeypatch.setattr(command, 'SETTLE', 600)
+  monkeypatch.setattr(command, 'SETTLE_SECONDS', 600)
   does = (f'exit {watchdog.LOST}', 'kill -KILL $$')[::order]
   assert stand_ins(*does) == 137
   killed = 1 if order == 1 else 0
@@ -255,7 +255,7 @@ def test_a_signal_while_waiting_for_others_gives_them_full_time_to_end(
       asked.append(process.label)
     ask(process, number)
 
-  monkeypatch.setattr(command, 'SETTLE', 0)
+  monkeypatch.setattr(command, 'SETTLE_SECONDS', 0)
   monkeypatch.setattr(command, 'say', said)
   monkeypatch.setattr(launch._Process, 'signal', signalled)
   saves = 'trap "sleep 1; exit 143" TERM; echo >"$fifo"; '

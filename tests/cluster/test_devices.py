@@ -46,4 +46,4 @@ def test_threads_set_after_the_first_operation_are_refused(tmp_path):
 
 
 def test_names_may_come_from_an_iterator():
-  assert devices.named(iter(['/CPU:0', 'cpu:1'])) == ('/CPU:0', '/CPU:1')
+  assert devices.device_names(iter(['/CPU:0', 'cpu:1'])) == ('/CPU:0', '/CPU:1')

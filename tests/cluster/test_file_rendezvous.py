@@ -14,13 +14,13 @@ from terngrad.cluster import spec
 ADDRESSES = ('a:1', 'b:2', '[::1]:3')
 
 
-def meet(folder, *arguments):
-  return rendezvous.meet(file_rendezvous.Folder(folder), *arguments)
+def join(folder, *arguments):
+  return rendezvous.join(file_rendezvous.Folder(folder), *arguments)
 
 
 def refused(*arguments, timeout=0):
   with pytest.raises(spec.ClusterError) as caught:
-    meet(*arguments, timeout)
+    join(*arguments, timeout)
   assert '\n' not in str(caught.value)
   return str(caught.value)
 
@@ -30,7 +30,7 @@ def meet_all(folder, addresses=ADDRESSES):
   with concurrent.futures.ThreadPoolExecutor(count) as pool:
     # The last one comes first.
     coming = [
-      pool.submit(meet, folder, index, count, addresses[index], 60)
+      pool.submit(join, folder, index, count, addresses[index], 60)
       for index in reversed(range(count))
     ]
     return [one.result() for one in reversed(coming)]
@@ -149,7 +149,7 @@ def test_a_folder_with_too_many_files_is_refused(tmp_path, monkeypatch):
 def test_temporary_files_of_a_killed_process_are_ignored(tmp_path):
   left = f'task_0_of_1.{os.uname().nodename}.{os.getpid()}'
   (tmp_path / left).write_text('a:')
-  assert meet(tmp_path, 0, 1, 'a:1', 0).address == 'a:1'
+  assert join(tmp_path, 0, 1, 'a:1', 0).address == 'a:1'
 
 
 @pytest.mark.parametrize(

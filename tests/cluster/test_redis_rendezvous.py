@@ -52,14 +52,14 @@ def url(tmp_path_factory):
     yield url
 
 
-def meet(url, run_id, index, count, address, timeout, password=None):
+def join(url, run_id, index, count, address, timeout, password=None):
   location = redis_rendezvous.Server(url, run_id, password)
-  return rendezvous.meet(location, index, count, address, timeout)
+  return rendezvous.join(location, index, count, address, timeout)
 
 
 def refused(*arguments, timeout=0, **more):
   with pytest.raises(spec.ClusterError) as caught:
-    meet(*arguments, timeout, **more)
+    join(*arguments, timeout, **more)
   assert '\n' not in str(caught.value)
   return str(caught.value)
 
@@ -68,7 +68,7 @@ def meet_all(url, run_id, addresses=ADDRESSES, **more):
   count = len(addresses)
   with concurrent.futures.ThreadPoolExecutor(count) as pool:
     coming = [
-      pool.submit(meet, url, run_id, index, count, addresses[index], 60, **more)
+      pool.submit(join, url, run_id, index, count, addresses[index], 60, **more)
       for index in reversed(range(count))
     ]
     return [one.result() for one in reversed(coming)]
@@ -100,7 +100,7 @@ def test_one_of_two_processes_with_equal_indices_is_refused(url):
   def join(address):
     barrier.wait()
     try:
-      return meet(url, 'twice', 0, 1, address, 60).address
+      return join(url, 'twice', 0, 1, address, 60).address
     except spec.ClusterError as error:
       return str(error)
 
@@ -195,9 +195,9 @@ def test_a_server_that_comes_back_is_used(tmp_path):
   with serving(tmp_path) as (_, url):
     pass
   with concurrent.futures.ThreadPoolExecutor(1) as pool:
-    joining = pool.submit(meet, url, 'back', 0, 2, 'a:1', 60)
+    joining = pool.submit(join, url, 'back', 0, 2, 'a:1', 60)
     with serving(tmp_path):
-      assert meet(url, 'back', 1, 2, 'b:2', 60).index == 1
+      assert join(url, 'back', 1, 2, 'b:2', 60).index == 1
       assert joining.result().index == 0
 
 

@@ -83,14 +83,14 @@ def impatient(monkeypatch):
   monkeypatch.setattr(rendezvous, '_MIN_READ_SECONDS', 0.0)
 
 
-def meet(url, timeout=600, count=2):
+def join(url, timeout=600, count=2):
   location = redis_rendezvous.Server(url, 'r')
-  return rendezvous.meet(location, 0, count, 'a:1', timeout)
+  return rendezvous.join(location, 0, count, 'a:1', timeout)
 
 
 def refused(url, timeout=600):
   with pytest.raises(spec.ClusterError) as caught:
-    meet(url, timeout)
+    join(url, timeout)
   message = str(caught.value)
   assert '\n' not in message and len(message) < 1000
   return message
@@ -198,7 +198,7 @@ def test_failed_requests_are_repeated(served, monkeypatch):
     del words
     return next(broken, b'*3\r\n' + texts(b'2', b'a:1', b'b:2'))
 
-  assert meet(served(answer)).jobs == {'worker': ('a:1', 'b:2')}
+  assert join(served(answer)).jobs == {'worker': ('a:1', 'b:2')}
 
 
 def test_many_addresses_are_requested_in_parts(served):
@@ -211,7 +211,7 @@ def test_many_addresses_are_requested_in_parts(served):
     found = [b'a:1', *found][first : last + 1]
     return b'*%d\r\n' % (len(found) + 1) + texts(b'%d' % count, *found)
 
-  found = meet(served(answer), count=count).jobs['worker']
+  found = join(served(answer), count=count).jobs['worker']
   assert asked == [(0, 199), (200, 399), (400, 449)]
   assert found[0] == 'a:1' and found[449] == f'{"b" * 250}:450'
 

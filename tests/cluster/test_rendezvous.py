@@ -27,7 +27,7 @@ def test_a_silent_location_ends_at_the_time_limit(monkeypatch):
   monkeypatch.setattr(rendezvous, '_MIN_READ_SECONDS', 0.0)
   location = Silent()
   with pytest.raises(spec.ClusterError) as caught:
-    rendezvous.meet(location, 0, 2, 'a:1', 0.1)
+    rendezvous.join(location, 0, 2, 'a:1', 0.1)
   location.ended.set()
   assert (
     'expected to reach the moon within --start_timeout=0.1 seconds, received: '
@@ -41,4 +41,4 @@ def test_errors_of_a_location_are_raised():
       raise spec.ClusterError(f'{count} of others')
 
   with pytest.raises(spec.ClusterError, match='2 of others'):
-    rendezvous.meet(Full(), 0, 2, 'a:1', 600)
+    rendezvous.join(Full(), 0, 2, 'a:1', 600)

@@ -25,7 +25,7 @@ class Warm(optimizer.Optimizer):
   """A part with one option more, added as CONTRIBUTING.md says."""
 
   warmth: float = options.option(
-    0.5, 'Warmth of the gradients, in degrees.', on_resume=options.KEPT
+    0.5, 'Warmth of the gradients, in degrees.', on_resume=options.REFUSED
   )
 
 
@@ -82,13 +82,13 @@ def test_a_new_option_is_compared_between_processes():
 
 
 def test_a_new_option_is_compared_on_resume():
-  fixed = options.values(WithAnother(), 'on_resume', options.KEPT)
+  fixed = options.values(WithAnother(), 'on_resume', options.REFUSED)
   assert fixed['warmth'] == 0.5
 
 
 def test_options_local_to_a_process_are_not_compared():
-  own = options.values(configs.TrainConfig(), 'shared', options.OWN)
-  assert set(own) == {
+  local = options.values(configs.TrainConfig(), 'shared', options.LOCAL)
+  assert set(local) == {
     'cluster',
     'data_dir',
     'job_name',
@@ -116,17 +116,17 @@ def test_options_that_select_examples_are_compared_with_the_chief():
 @pytest.mark.parametrize(
   ('name', 'on_resume'),
   [
-    ('batch_size', options.KEPT),
-    ('seed', options.KEPT),
-    ('dataset_name', options.KEPT),
-    ('net', options.KEPT),
-    ('initial_learning_rate', options.TOLD),
-    ('learning_rate_decay_type', options.TOLD),
-    ('size_to_binarize', options.TOLD),
-    ('weight_decay', options.TOLD),
-    ('data_dir', options.FREE),
-    ('save_iter', options.FREE),
-    ('step_timeout', options.FREE),
+    ('batch_size', options.REFUSED),
+    ('seed', options.REFUSED),
+    ('dataset_name', options.REFUSED),
+    ('net', options.REFUSED),
+    ('initial_learning_rate', options.LOGGED),
+    ('learning_rate_decay_type', options.LOGGED),
+    ('size_to_binarize', options.LOGGED),
+    ('weight_decay', options.LOGGED),
+    ('data_dir', options.IGNORED),
+    ('save_iter', options.IGNORED),
+    ('step_timeout', options.IGNORED),
   ],
 )
 def test_resume_treats_an_option_as_declared(name, on_resume):
@@ -152,9 +152,9 @@ def test_a_part_has_the_name_of_its_group_of_options(kind):
 
 def test_options_resume_as_their_group_unless_declared_otherwise():
   found = {o.name: o for o in options.fields(configs.TrainConfig)}
-  assert found['momentum'].on_resume == options.TOLD
-  assert found['trainable_scopes'].on_resume == options.KEPT
-  assert found['fine_tune'].on_resume == options.FREE
+  assert found['momentum'].on_resume == options.LOGGED
+  assert found['trainable_scopes'].on_resume == options.REFUSED
+  assert found['fine_tune'].on_resume == options.IGNORED
 
 
 def test_a_configuration_is_built_from_names():

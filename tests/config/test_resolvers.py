@@ -25,7 +25,7 @@ def test_one_entry_resolves_another_environment(monkeypatch):
   )
   found = config.cluster
   assert found.tasks.jobs == {'worker': ('localhost:7000', 'localhost:7001')}
-  assert found.num_processes == 2 and not found.keeps_files
+  assert found.num_processes == 2 and not found.writes_files
 
 
 def test_a_cluster_that_is_no_resolver_and_no_file_is_refused():

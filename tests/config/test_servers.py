@@ -62,11 +62,14 @@ def test_a_step_may_use_the_gradients_of_some_workers():
   config = make(num_replicas_to_aggregate=1, batch_size=8, num_nodes=2)
   config.validate()
   assert not config.cluster.waits_for_all
-  assert (config.whole().data.batch_size, config.whole().num_workers) == (8, 2)
+  assert (
+    config.per_update().data.batch_size,
+    config.per_update().num_workers,
+  ) == (8, 2)
   config = make(num_replicas_to_aggregate=2, batch_size=8)
   config.validate()
   assert config.cluster.waits_for_all
-  assert config.whole().data.batch_size == 16
+  assert config.per_update().data.batch_size == 16
 
 
 def test_tasks_with_servers_cannot_use_a_rendezvous_folder(tmp_path):
@@ -98,7 +101,7 @@ def test_an_asynchronous_run_may_have_several_servers():
   config = make(sync=False, ps_hosts=hosts, batch_size=8)
   config.validate()
   assert not config.cluster.waits_for_all
-  assert config.whole().data.batch_size == 8
+  assert config.per_update().data.batch_size == 8
 
 
 def test_an_asynchronous_run_has_one_gradient_per_update_of_one_kind():
@@ -229,8 +232,8 @@ def test_the_exchange_is_no_flag():
 
 
 def test_batches_and_nodes_of_the_whole_run_are_those_of_all_processes():
-  whole = make(batch_size=8, num_nodes=2).whole()
-  assert (whole.data.batch_size, whole.num_workers) == (16, 4)
+  update = make(batch_size=8, num_nodes=2).per_update()
+  assert (update.data.batch_size, update.num_workers) == (16, 4)
 
 
 def test_command_line_of_2017_is_read_unchanged():

@@ -80,7 +80,7 @@ def config(**options):
 )
 def test_flags_choose_the_code(options, expected):
   made = config(**options)
-  assert made.codes.named(made.num_workers).code.name == expected
+  assert made.codes.methods(made.num_workers).code.name == expected
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def checkpoint_list():
     path = folder / 'checkpoint'
     path.write_bytes(content)
     listing.prefixes(folder)
-    listing.mend(folder)
+    listing.repair(folder)
     if path.exists() and not listing.read(folder):
       raise AssertionError('a list that cannot be read was left')
 
@@ -230,7 +230,7 @@ def sweep():
     path.write_bytes(content)
     found = definition.read(path)
     for cell in found.cells:
-      found.words(cell.flags)
+      found.resolve_flags(cell.flags)
 
   return Target(
     parse,

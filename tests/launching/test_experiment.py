@@ -40,8 +40,8 @@ def test_a_latest_experiment_that_is_no_utf8_is_refused(config, tmp_path):
 
 def test_home_is_found_without_the_variable(monkeypatch):
   monkeypatch.setenv('HOME', '/a')
-  assert configuration.at_home('~/b') == '/a/b'
-  assert configuration.at_home('~root/b') == '~root/b'
+  assert configuration.expand_home('~/b') == '/a/b'
+  assert configuration.expand_home('~root/b') == '~root/b'
   monkeypatch.delenv('HOME')
-  assert configuration.at_home('~/b') == f'{pathlib.Path.home()}/b'
-  assert os.path.isabs(configuration.at_home('~/b'))
+  assert configuration.expand_home('~/b') == f'{pathlib.Path.home()}/b'
+  assert os.path.isabs(configuration.expand_home('~/b'))

@@ -16,7 +16,7 @@ GRADIENTS = {
 
 
 def table(text, factor=2.5):
-  decoded = histograms.coded(text, GRADIENTS)
+  decoded = histograms.encode_and_decode(text, GRADIENTS)
   return histograms.table(GRADIENTS, decoded, factor).set_index('variable')
 
 

@@ -32,7 +32,7 @@ def examples(names=None):
   images[:, 0] = -1.0
   images[:, 1] = 1.0
   probabilities = np.float32([[0.1, 0.9], [0.75, 0.25]])
-  return run_page.shown(images, np.array([1, 1]), probabilities, names)
+  return run_page.predictions(images, np.array([1, 1]), probabilities, names)
 
 
 def page(title='run', facts=None, shown=()):

@@ -94,7 +94,7 @@ def test_variants_are_all_combinations_seed_by_seed(read):
 
 def test_flag_files_are_relative_to_the_definition(read, tmp_path):
   found = read()
-  assert found.words(
+  assert found.resolve_flags(
     ['--flagfile=a/b.flags', '--x=flagfile=c', '--flagfile']
   ) == [
     f'--flagfile={tmp_path}/a/b.flags',
@@ -104,7 +104,9 @@ def test_flag_files_are_relative_to_the_definition(read, tmp_path):
 
 
 def test_arguments_replace_seeds_and_select_variants(read):
-  found = read(seeds=(5,), only=('ternary*', 'no*'), more=('--max_steps=3',))
+  found = read(
+    seeds=(5,), only=('ternary*', 'no*'), extra_flags=('--max_steps=3',)
+  )
   assert [cell.name for cell in found.cells] == [
     'ternary_2_seed5',
     'ternary_64_seed5',

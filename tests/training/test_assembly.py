@@ -35,7 +35,7 @@ def assembled(**options):
 
 def test_steps_exchange_fragments_in_turn():
   run = lenet(local_steps=4, fragments=2, inner_optimizer='adamw')
-  codecs = [run.chosen(step, False)[1] for step in range(3)]
+  codecs = [run.select_step(step, False)[1] for step in range(3)]
   assert codecs[0] == codecs[2] != codecs[1]
   for one, layers in zip(codecs, ('conv1', 'conv2'), strict=False):
     assert {run.parameters[i].split('/')[0] for i in one.variables} >= {layers}
@@ -137,7 +137,7 @@ def test_batch_norm_decay_without_batch_norm_is_refused():
   with pytest.raises(
     data_errors.DataError,
     match='batch_norm_decay: expected a net with batch normalization, received '
-    'lenet, which has none. Leave --batch_norm_decay out',
+    'lenet, which has none. Omit --batch_norm_decay',
   ):
     lenet(batch_norm_decay=0.9)
 
@@ -168,13 +168,13 @@ def test_warm_up_codecs_precede_the_codec_of_the_run():
     codec='error_feedback+topk:ratio=0.01',
     codec_warm_up='2 -> identity; 5 -> error_feedback+topk:ratio=0.1',
   )
-  words = [run.chosen(step, False)[1].num_words for step in range(7)]
+  words = [run.select_step(step, False)[1].num_words for step in range(7)]
   elements = run.codec.num_elements
   assert words[:2] == [elements] * 2
   assert words[2:5] == [run.warm_up[1].codec.num_words] * 3
   assert words[5:] == [run.codec.num_words] * 2
   assert run.codec.num_words < words[2] < elements
-  assert run.chosen(3, True) == (run.float_step, run.float_codec)
+  assert run.select_step(3, True) == (run.float_step, run.float_codec)
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,10 @@ WORST = metric.Metric(
   lambda measured: float(measured.result.entropy.numpy().max()),
   tag='Loss @ worst',
   brackets='worst {worst_loss:.3f}',
-  curve=metric.Drawn(metric.Axes('loss of the worst node')),
-  fact=metric.Shown('worst loss', '{:.1f}'.format),
-  column=metric.Shown('worst', lambda value: round(value, 2)),
-  compared=metric.Drawn(metric.Axes('worst loss')),
+  curve=metric.CurveFormat(metric.Axes('loss of the worst node')),
+  fact=metric.CellFormat('worst loss', '{:.1f}'.format),
+  column=metric.CellFormat('worst', lambda value: round(value, 2)),
+  compared=metric.CurveFormat(metric.Axes('worst loss')),
 )
 LIKELIHOOD = metric.Metric(
   'log_likelihood',
@@ -46,10 +46,10 @@ LIKELIHOOD = metric.Metric(
   ),
   tag='Likelihood',
   line='log likelihood = {log_likelihood:.3f}',
-  curve=metric.Drawn(metric.Axes('log likelihood')),
-  fact=metric.Shown('log likelihood', '{:.3f}'.format),
-  column=metric.Shown('likelihood', '{:.2f}'.format),
-  compared=metric.Drawn(metric.Axes('test log likelihood')),
+  curve=metric.CurveFormat(metric.Axes('log likelihood')),
+  fact=metric.CellFormat('log likelihood', '{:.3f}'.format),
+  column=metric.CellFormat('likelihood', '{:.2f}'.format),
+  compared=metric.CurveFormat(metric.Axes('test log likelihood')),
 )
 VALUES = {
   'entropy_loss': 1.234,

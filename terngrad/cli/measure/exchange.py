@@ -129,7 +129,7 @@ def act(values: Flags) -> int:
     warning = clusters.check_network(tasks, values.allow_insecure_network)
   sys.stderr.write(f'{warning}\n')
   tf.config.threading.set_intra_op_parallelism_threads(values.threads)
-  plan = exchange_table.Plan(
+  settings = exchange_table.Settings(
     values.net,
     values.real,
     values.batch,
@@ -137,7 +137,7 @@ def act(values: Flags) -> int:
     values.interface,
     algorithms.Network(values.bandwidth, values.latency),
   )
-  table = exchange_table.measure(tasks, cases, plan)
+  table = exchange_table.measure(tasks, cases, settings)
   if tasks.is_chief:
     _report(values, table)
   return command.DONE

@@ -90,7 +90,7 @@ def act(values: Flags) -> int:
   measured = fit.table(
     values.codec,
     devices.tower_devices(values.num_gpus) if not cluster else (),
-    fit.Plan(
+    fit.FitSettings(
       net=values.net,
       optimizer=values.optimizer,
       batch_size=values.batch_size,

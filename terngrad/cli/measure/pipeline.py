@@ -75,7 +75,7 @@ def act(values: Flags) -> None:
     f'{load.image_size} pixels, {load.threads} threads, batches of '
     f'{load.batch_size}'
   )
-  command.say(f'bare: {statistics.median(found.bare):.0f} images/s')
+  command.say(f'bare: {statistics.median(found.plain_decoding):.0f} images/s')
   for (net, storage), pairs in found.pipelines.items():
     speeds, ratios = zip(*pairs, strict=True)
     command.say(

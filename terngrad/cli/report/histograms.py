@@ -54,7 +54,7 @@ def act(values: Flags) -> None:
       f'{values.worker}. Choose one of the {count} workers of the file.'
     )
   gradients = {name: array[values.worker] for name, array in arrays.items()}
-  decoded = histograms.coded(values.codec, gradients)
+  decoded = histograms.encode_and_decode(values.codec, gradients)
   table = histograms.table(gradients, decoded, values.clip_factor)
   command.say(table.round(4).to_string(index=False))
   if values.output:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 checkpoints = lazy.module('terngrad.checkpoint.checkpoints')
 datasets = lazy.module('slim.datasets.factory')
-guessed_images = lazy.module('terngrad.report.guessed_images')
+predicted_images = lazy.module('terngrad.report.predicted_images')
 records = lazy.module('terngrad.training.records')
 run_folder = lazy.module('terngrad.checkpoint.folder')
 run_page = lazy.module('terngrad.report.run_page')
@@ -90,7 +90,7 @@ def act(values: Flags) -> None:
     )
   folder = os.path.abspath(values.train_dir)
   facts = {'folder': folder}
-  examples: list[page_types.Shown] = []
+  examples: list[page_types.Prediction] = []
   newest = checkpoints.newest(values.train_dir)
   if newest:
     facts |= run_page.facts_of_run(checkpoints.read_layout(newest))
@@ -118,8 +118,8 @@ def act(values: Flags) -> None:
 
 def _predict(
   values: Flags,
-) -> 'tuple[trained_types.Trained, list[page_types.Shown]]':
-  return guessed_images.guessed(
+) -> 'tuple[trained_types.Trained, list[page_types.Prediction]]':
+  return predicted_images.predict(
     trained.Options(
       checkpoint_dir=values.train_dir,
       image_size=values.image_size,

@@ -101,7 +101,7 @@ def train(values: Flags) -> int:
   config = to_config(values)
 
   def hooks(run: 'run_types.Run') -> 'execution_types.Hooks':
-    if config.cluster.keeps_files:
+    if config.cluster.writes_files:
       count = len(run.replicas)
       command.say(f'Training on: {count} device{"s" if count > 1 else ""}')
       if values.print_net:
@@ -109,7 +109,7 @@ def train(values: Flags) -> int:
     return run.hooks
 
   outcome = start.train(config, command.say, sys.stderr.isatty(), hooks)
-  if config.cluster.keeps_files:
+  if config.cluster.writes_files:
     _conclude(config, values.compare)
   return trainers.report_end(config, outcome)
 

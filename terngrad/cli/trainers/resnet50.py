@@ -302,7 +302,7 @@ def train(values: Flags) -> int:
   if chosen:
     devices.choose_gpus(chosen)
   config.validate()
-  if not values.train_dir and config.cluster.keeps_files:
+  if not values.train_dir and config.cluster.writes_files:
     _check_default_folder(values, config.run.train_dir)
     command.say(f'files of this run: {config.run.train_dir}')
   outcome = start.train(

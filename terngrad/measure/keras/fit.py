@@ -22,7 +22,7 @@ EXAMPLE = 'keras_mnist'
 _SIDE, _CLASSES = 28, 10
 
 
-class Plan(NamedTuple):
+class FitSettings(NamedTuple):
   """The settings of a measurement.
 
   Attributes:
@@ -44,7 +44,7 @@ class Plan(NamedTuple):
 
 
 def table(
-  codecs: Sequence[str], devices: Sequence[str], plan: Plan
+  codecs: Sequence[str], devices: Sequence[str], settings: FitSettings
 ) -> pd.DataFrame:
   """Times fits in alternation, with one strategy and one net.
 
@@ -54,7 +54,7 @@ def table(
   Args:
     codecs: codecs in the syntax of `--codec`.
     devices: device names, one per replica; ignored with other processes.
-    plan: settings of the measurement.
+    settings: settings of the measurement.
 
   Returns:
     One row per codec, `none` first: median and least milliseconds per step;
@@ -63,9 +63,9 @@ def table(
     weights and the optimizer's variables are bit-identical on all replicas.
   """
   strategy = _strategy(devices)
-  fits = {codec: _Fit(strategy, codec, plan) for codec in (PLAIN, *codecs)}
-  jobs = {codec: (fit, plan.steps) for codec, fit in fits.items()}
-  seconds = pd.DataFrame(timing.alternate(jobs, plan.rounds))
+  fits = {codec: _Fit(strategy, codec, settings) for codec in (PLAIN, *codecs)}
+  jobs = {codec: (fit, settings.steps) for codec, fit in fits.items()}
+  seconds = pd.DataFrame(timing.alternate(jobs, settings.rounds))
   ratios = seconds.div(seconds[PLAIN], axis=0)
   least = seconds.min()
   sent = {codec: statistics.median(fit.sent) for codec, fit in fits.items()}
@@ -76,7 +76,7 @@ def table(
     'least ratio': ratios.min(),
     'largest ratio': ratios.max(),
     'ratio of least': least / least[PLAIN],
-    'MB sent': pd.Series(sent) / plan.steps / 1e6,
+    'MB sent': pd.Series(sent) / settings.steps / 1e6,
     'equal': {codec: fit.replicas_are_equal() for codec, fit in fits.items()},
   }
   return pd.DataFrame(columns).rename_axis('codec').reset_index()
@@ -90,26 +90,26 @@ class _Fit:
   """
 
   def __init__(
-    self, strategy: tf.distribute.Strategy, codec: str, plan: Plan
+    self, strategy: tf.distribute.Strategy, codec: str, settings: FitSettings
   ) -> None:
     keras.utils.set_random_seed(0)
-    self._strategy, self._plan = strategy, plan
+    self._strategy, self._settings = strategy, settings
     self.sent: list[int] = []
     with strategy.scope():
-      self._model = _model(plan.net)
-      optimizer = _optimizer(plan.optimizer)
+      self._model = _model(settings.net)
+      optimizer = _optimizer(settings.optimizer)
       if codec != PLAIN:
         optimizer = optimizers.CompressedOptimizer(optimizer, codec)
       loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
       self._model.compile(optimizer, loss)
-    self._data = _data(self._model, plan.batch_size)
+    self._data = _data(self._model, settings.batch_size)
 
   def __call__(self) -> None:
-    _, before = exchanges.interface_bytes(self._plan.interface)
+    _, before = exchanges.interface_bytes(self._settings.interface)
     self._model.fit(
-      self._data, steps_per_epoch=self._plan.steps, shuffle=False, verbose=0
+      self._data, steps_per_epoch=self._settings.steps, shuffle=False, verbose=0
     )
-    _, after = exchanges.interface_bytes(self._plan.interface)
+    _, after = exchanges.interface_bytes(self._settings.interface)
     self.sent.append(after - before)
 
   def replicas_are_equal(self) -> bool:

@@ -259,7 +259,7 @@ def _search(
   return best | {'coding': float(factor[best_index][0])}, narrower
 
 
-def beside(
+def compare(
   parameters: Parameters,
   measured: Iterable[Measured],
   shapes: Sequence[tuple[int, ...]],

@@ -43,7 +43,7 @@ class Case(NamedTuple):
   part_bytes: int
 
 
-class Plan(NamedTuple):
+class Settings(NamedTuple):
   """The settings of a measurement.
 
   Attributes:
@@ -87,14 +87,14 @@ def parse(text: str, part_bytes: int) -> Case:
 
 
 def measure(
-  cluster: spec.Cluster, cases: Sequence[Case], plan: Plan
+  cluster: spec.Cluster, cases: Sequence[Case], settings: Settings
 ) -> pd.DataFrame | None:
   """Measures cases in alternation, together with the cluster's other tasks.
 
   Args:
     cluster: the cluster, as this task sees it.
     cases: the cases to measure.
-    plan: settings of the measurement.
+    settings: settings of the measurement.
 
   Returns:
     One row per case; None if this task served the chief.
@@ -107,9 +107,9 @@ def measure(
     # Processes started by the limit handle signals while the GIL is held.
     with watchdog.limit(cluster, _LONGEST, 'The measurement'):
       if 'ps' not in cluster.jobs:
-        return _measure_collectives(cluster, cases, plan)
+        return _measure_collectives(cluster, cases, settings)
       if cluster.is_chief:
-        return _measure_servers(cluster, cases, plan)
+        return _measure_servers(cluster, cases, settings)
       servers.serve(cluster, _LONGEST)
       return None
   except tasks.LostError as error:
@@ -117,16 +117,16 @@ def measure(
 
 
 def _measure_collectives(
-  cluster: spec.Cluster, cases: Sequence[Case], plan: Plan
+  cluster: spec.Cluster, cases: Sequence[Case], settings: Settings
 ) -> pd.DataFrame:
   with errors.as_config_error():
     with watchdog.limit_start(cluster, _TIMEOUT, 'Start'):
       group = groups.Group(cluster, _TIMEOUT)
-    what = exchanges.subject(plan.net, plan.real)
+    what = exchanges.subject(settings.net, settings.real)
     host = cluster.jobs['worker'][0].rpartition(':')[0]
     built = {
       case.text: peers.case(
-        what, group, host, case.codec, plan.batch, plan.interface
+        what, group, host, case.codec, settings.batch, settings.interface
       )
       if peers.is_peer(case.codec)
       else exchanges.case(
@@ -134,17 +134,17 @@ def _measure_collectives(
         group,
         _set_workers(case.codec, group.size),
         case.algorithm,
-        plan.batch,
+        settings.batch,
         case.part_bytes,
-        plan.network,
+        settings.network,
       )
       for case in cases
     }
-  return _measure(built, what, group.size, plan, count_received=False)
+  return _measure(built, what, group.size, settings, count_received=False)
 
 
 def _measure_servers(
-  cluster: spec.Cluster, cases: Sequence[Case], plan: Plan
+  cluster: spec.Cluster, cases: Sequence[Case], settings: Settings
 ) -> pd.DataFrame:
   for case in cases:
     if peers.is_peer(case.codec):
@@ -156,15 +156,15 @@ def _measure_servers(
   try:
     count = len(cluster.jobs['worker'])
     with errors.as_config_error():
-      what = exchanges.subject(plan.net, plan.real)
+      what = exchanges.subject(settings.net, settings.real)
       built = {
         case.text: servers.case(
-          *(what, cluster, _set_workers(case.codec, count), plan.batch),
+          *(what, cluster, _set_workers(case.codec, count), settings.batch),
           case.part_bytes,
         )
         for case in cases
       }
-    return _measure(built, what, count, plan, count_received=True)
+    return _measure(built, what, count, settings, count_received=True)
   finally:
     tasks.end(tasks.servers_of(cluster))
 
@@ -174,22 +174,22 @@ def _set_workers(codec: str, workers: int) -> str:
 
 
 def _measure(
-  built: Mapping[str, exchanges.Case],
+  built: Mapping[str, exchanges.MeasuredStep],
   what: exchanges.Subject,
   count: int,
-  plan: Plan,
+  settings: Settings,
   count_received: bool,
 ) -> pd.DataFrame:
   """Returns the table of cases, by their texts."""
   sent = {
-    text: _bytes_a_step(one, count, plan, count_received)
+    text: _bytes_a_step(one, count, settings, count_received)
     for text, one in built.items()
   }
   seconds = timing.alternate(
     {text: (one.step, 1) for text, one in built.items()},
-    plan.rounds,
+    settings.rounds,
     # Real steps are long, up to minutes on slow networks.
-    settle=not plan.real,
+    settle=not settings.real,
   )
   first = next(iter(built))
   elements = sum(tf.TensorShape(s).num_elements() for s in what.shapes)
@@ -214,19 +214,22 @@ def _measure(
 
 
 def _bytes_a_step(
-  one: exchanges.Case, count: int, plan: Plan, count_received: bool
+  one: exchanges.MeasuredStep,
+  count: int,
+  settings: Settings,
+  count_received: bool,
 ) -> float:
   """Counts the bytes per step and process: sent, or sent and received."""
-  is_loopback = plan.interface == 'lo'
+  is_loopback = settings.interface == 'lo'
 
   def total() -> int:
-    received, sent = exchanges.interface_bytes(plan.interface)
+    received, sent = exchanges.interface_bytes(settings.interface)
     # The loopback receives what it sends.
     return sent + received if count_received and not is_loopback else sent
 
   one.step()  # traces the step
   before = total()
-  steps = min(plan.rounds, 2) if plan.real else plan.rounds
+  steps = min(settings.rounds, 2) if settings.real else settings.rounds
   for _ in range(steps):
     one.step()
   return (total() - before) / steps / (count if is_loopback else 1)

@@ -101,7 +101,7 @@ def single_column_alexnet() -> keras.Model:
   )
 
 
-class Case(NamedTuple):
+class MeasuredStep(NamedTuple):
   """One exchange with one codec.
 
   Attributes:
@@ -124,8 +124,8 @@ def case(
   batch: int,
   part_bytes: int = 0,
   network: algorithms.Network = algorithms.GIGABIT,
-) -> Case:
-  """Builds a case.
+) -> MeasuredStep:
+  """Builds the step of a case.
 
   Args:
     what: the model or the gradients.
@@ -154,7 +154,7 @@ def case(
   )
   # A worker's metadata row: probes, statistics, stop request and scores.
   row = row_size(codec, copies) + passes.NUM_SCORES
-  return Case(
+  return MeasuredStep(
     lambda: train_step.take(*values).entropy.numpy(),
     4 * (words + (group.size - 1) * row),
     chosen,

@@ -53,7 +53,7 @@ def case(
   text: str,
   batch: int,
   interface: str,
-) -> exchanges.Case:
+) -> exchanges.MeasuredStep:
   """Builds a case.
 
   Args:
@@ -103,7 +103,7 @@ def case(
       step()
   elements = elements_sent(what.shapes, rank if hook == _POWERSGD else 0)
   share = 2 * (group.size - 1) / group.size
-  return exchanges.Case(
+  return exchanges.MeasuredStep(
     step, share * _WIDTHS.get(hook, 4) * elements, ['all_reduce']
   )
 

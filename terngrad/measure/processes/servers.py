@@ -60,7 +60,7 @@ def case(
   codec_text: str,
   batch: int,
   part_bytes: int = 0,
-) -> exchanges.Case:
+) -> exchanges.MeasuredStep:
   """Builds a case of all workers and servers of a cluster.
 
   Args:
@@ -94,7 +94,7 @@ def case(
   pulled = sum(layout.totals(messages).bits() for messages in rounds)
   # Push a row with scores; pull the agreed probe and the stop request.
   row = 2 * exchanges.row_size(codec, copies) + passes.NUM_SCORES
-  return exchanges.Case(
+  return exchanges.MeasuredStep(
     lambda: train_step.take(*values).entropy.numpy(),
     4 * (pushed + row) + pulled / 8,
     ['servers'],

@@ -224,7 +224,7 @@ def test_tasks_of_tf_slim_become_those_of_servers_or_collectives(
   assert isinstance(config, servers.ServerConfig) == ('sync' in expected)
   if 'sync' in expected:
     count = config.cluster.aggregate
-    assert config.whole().data.batch_size == count * config.data.batch_size
+    assert config.per_update().data.batch_size == count * config.data.batch_size
 
 
 @pytest.mark.parametrize(

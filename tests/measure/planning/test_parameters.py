@@ -41,7 +41,7 @@ def test_fit_recovers_the_parameters_of_the_steps():
   assert found.overlap == pytest.approx(0.5, abs=0.03)
   assert found.efficiency == pytest.approx(0.8, rel=0.01)
   assert found.coding == pytest.approx(2.0, rel=0.05)
-  errors_of = parameters_lib.beside(found, steps, SHAPES)['error'].abs()
+  errors_of = parameters_lib.compare(found, steps, SHAPES)['error'].abs()
   assert errors_of.max() < 0.01
 
 
@@ -61,7 +61,7 @@ def test_fit_needs_a_step_per_fitted_parameter():
 def test_errors_are_relative_to_the_measurement():
   step = measured('ternary', 2, 1e8)
   half = step._replace(seconds=step.seconds / 2)
-  (row,) = parameters_lib.beside(TRUE, [half], SHAPES).to_dict('records')
+  (row,) = parameters_lib.compare(TRUE, [half], SHAPES).to_dict('records')
   assert row['error'] == pytest.approx(1.0)
   assert (row['workers'], row['Mbit/s']) == (2, 100)
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy import typing as npt
 
 
-class Guess(NamedTuple):
+class PredictedClass(NamedTuple):
   """A predicted class.
 
   Attributes:
@@ -26,9 +26,9 @@ def name_of(label: int, names: Mapping[int, str] | None) -> str:
   return (names or {}).get(int(label), str(int(label)))
 
 
-def best(
+def top_classes(
   probabilities: npt.ArrayLike, names: Mapping[int, str] | None, count: int
-) -> list[Guess]:
+) -> list[PredictedClass]:
   """Returns the classes with the highest probabilities.
 
   Args:
@@ -42,5 +42,6 @@ def best(
   probabilities = np.asarray(probabilities)
   order = np.argsort(-probabilities, kind='stable')[:count]
   return [
-    Guess(int(i), name_of(i, names), float(probabilities[i])) for i in order
+    PredictedClass(int(i), name_of(i, names), float(probabilities[i]))
+    for i in order
   ]

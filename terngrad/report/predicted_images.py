@@ -10,13 +10,13 @@ from terngrad.cluster import devices
 from terngrad.report import run_page
 
 
-def guessed(
+def predict(
   options: trained.Options,
   name: str,
   data_dir: str,
   subset: str,
   read_options: datasets.ReadOptions,
-) -> tuple[trained.Trained, list[run_page.Shown]]:
+) -> tuple[trained.Trained, list[run_page.Prediction]]:
   """Predicts the classes of the first images of a split.
 
   Args:
@@ -47,6 +47,6 @@ def guessed(
     paths = data_records.find(data_dir, subset)
     raise data_records.explain(error, paths) from error
   probabilities = trained.probabilities(net.model, images)
-  return net, run_page.shown(
+  return net, run_page.predictions(
     images.numpy(), labels.numpy(), probabilities.numpy(), split.labels
   )
