@@ -153,10 +153,13 @@ def clipped(gradients: Sequence[tf.Tensor], clip_factor: float) -> tf.Tensor:
 
 
 def norms(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
-  """Computes the Euclidean norm of each gradient, float32 [v], in one pass.
+  """Computes the Euclidean norm of each gradient, in one pass.
 
   Args:
     gradients: v float32, any shapes.
+
+  Returns:
+    float32 [v], at most the largest float32; NaN if an element is not finite.
   """
   return native.library().terngrad_norms(gradients=gradients)
 
@@ -167,7 +170,7 @@ def scale_sums(
   shapes: Sequence[Sequence[int]],
   scale: float = 1.0,
 ) -> list[tf.Tensor]:
-  """Scales sums of codes that were unpacked and added before.
+  """Scales sums of codes that were unpacked and added before, in one pass.
 
   `sums` are int8, int32 or float32 [elements or more]. The other arguments and
   the result are those of `Digits.decode_sum`.

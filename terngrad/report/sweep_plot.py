@@ -23,7 +23,8 @@ def chart(table: pd.DataFrame, by_step: pd.DataFrame) -> figure.Figure:
   """Plots accuracies by variant and over bits, steps and seconds.
 
   Args:
-    table: from `report.sweep.summary`; its confidence intervals are drawn.
+    table: from `report.sweep.summary`; its confidence intervals are drawn,
+      except those that are NaN.
     by_step: from `report.sweep.read_curves`; only variants in `table` are
       drawn.
   """

@@ -143,7 +143,7 @@ SOURCES: arrays.Sources = {
 def _contents(
   path: pathlib.Path, names: abc.Collection[str]
 ) -> dict[str, bytes]:
-  """Reads the named batches of an archive."""
+  """Reads the named batches of an archive; returns {name: content}."""
   found = dict(archives.files(path, _LIMIT, names.__contains__))
   missing = sorted(set(names).difference(found))
   if missing:

@@ -256,6 +256,10 @@ def method(text: str, workers: int = 0) -> 'methods.Method':
       number of `WRAPPERS` may precede it, each with its options and a plus
       sign.
     workers: number of workers, unless the text sets it.
+
+  Raises:
+    ValueError: a name, option or value is invalid (the message lists the valid
+      ones), or a wrapper does not support the method.
   """
   check_names(text)
   *wrappers, text = _expand_alias(text).split('+')

@@ -60,7 +60,7 @@ def digits(levels: int) -> wire.Packing:
 
 
 def unsigned(bits: int) -> wire.Packing:
-  """Returns a packing of integers in [0, 2**bits).
+  """Returns a packing of integers in [0, 2**bits), 32 / bits per word.
 
   The first integer is in the lowest bits of a word.
 

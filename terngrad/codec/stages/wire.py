@@ -39,11 +39,11 @@ class Fixed(contract.Stage):
     """Returns the int32 words of a payload."""
 
   def expected_words(self, num_elements: int) -> float:
-    """Returns the words that are sent: all of them."""
+    """Returns the int32 words that are sent: all of them."""
     return self.num_words(num_elements)
 
   def sent_words(self, words: tf.Tensor) -> tf.Tensor:
-    """Returns how many words of each payload int32 [..., w] are sent: w."""
+    """Counts the sent words of payloads int32 [..., w]: int32 [...], all w."""
     return all_words(words)
 
 
@@ -217,7 +217,7 @@ class VariablePacking(InPlanes):
     return self.expected(num_elements)
 
   def sent_words(self, words: tf.Tensor) -> tf.Tensor:
-    """Returns how many words of each payload int32 [..., w] are sent."""
+    """Counts the sent words of each payload int32 [..., w]: int32 [...]."""
     return self.used(words[..., 0])
 
   def planes(self, words: tf.Tensor, num_elements: int) -> Planes:

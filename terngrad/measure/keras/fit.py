@@ -113,7 +113,7 @@ class _Fit:
     self.sent.append(after - before)
 
   def replicas_are_equal(self) -> bool:
-    """Returns whether weights and optimizer are equal in all processes."""
+    """Returns whether all replicas have bit-equal weights and optimizers."""
     model, copies = self._model, self._strategy.experimental_local_results
     variables = (*model.trainable_variables, *model.optimizer.variables)
     digest, equal = hashlib.sha256(), True

@@ -45,7 +45,7 @@ _RANGES = 3
 def bidirectional(
   method: methods.Method, workers: int = 0, residual: bool = True
 ) -> methods.Method:
-  """Wraps a method so that the mean of the gradients is encoded too.
+  """Wraps a method; a second round encodes the mean of the gradients.
 
   Float32 steps between compressed steps also send the residuals and set them to
   zero.
