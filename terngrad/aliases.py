@@ -1,8 +1,10 @@
-"""Deprecated argument names, which work for one release with a warning."""
+"""Deprecated names, which work for one release with a warning."""
 
 import functools
+import sys
 import warnings
 from collections.abc import Callable
+from typing import Any
 from typing import ParamSpec
 from typing import TypeVar
 
@@ -54,3 +56,45 @@ def renamed_arguments(
     return renamed
 
   return decorate
+
+
+def renamed_names(module: str, **names: str) -> Callable[[str], Any]:
+  """Returns a module's `__getattr__` that accepts the names of 0.2, until 0.4.
+
+  Args:
+    module: name of the module.
+    **names: the current name by each old name.
+  """
+
+  def find(name: str) -> Any:
+    if name not in names:
+      raise AttributeError(f'module {module!r} has no attribute {name!r}')
+    warn(module, name, names[name])
+    return getattr(sys.modules[module], names[name])
+
+  return find
+
+
+def renamed_attribute(old: str, new: str) -> Any:
+  """Returns a property `old` of a class: its attribute `new`, until 0.4."""
+
+  def read(owner: Any) -> Any:
+    warn(type(owner).__name__, old, new)
+    return getattr(owner, new)
+
+  return property(read, doc=f'Deprecated: use {new}.')
+
+
+def warn(owner: str, old: str, new: str) -> None:
+  """Emits the warning for an old name, at the caller of the caller.
+
+  Args:
+    owner: name of the module or class.
+    old: its old name.
+    new: its current name.
+  """
+  warnings.warn(
+    f'{owner}.{old} is an old name, to be removed in terngrad 0.4. Use {new}.',
+    DeprecationWarning,
+    stacklevel=3,
+  )

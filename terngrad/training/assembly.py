@@ -156,7 +156,7 @@ def process_context(
   listed = config.devices.devices
   names = devices_lib.named(listed) if listed else ()
   exchange = coordination.join(chosen, config.devices.count, workers, names)
-  local = range(exchange.first, exchange.first + exchange.own)
+  local = range(exchange.first, exchange.first + exchange.num_local_workers)
   benchmark = config.run.benchmark_mode
   return execution.ExecutionContext(
     exchange,

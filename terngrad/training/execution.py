@@ -180,7 +180,7 @@ def remarks(
     codec = max(step_codecs, key=lambda one: one.num_words)
     rounds = range(codec.num_rounds)
     messages = [m for number in rounds for m in codec.messages(number)]
-    lines.append(exchange.told(messages))
+    lines.append(exchange.describe_plan(messages))
   return lines
 
 

@@ -296,7 +296,7 @@ def examples(exchange):
     feeds = [server.Given(*_numbered(other)) for other in others]
     exchange = exchange._replace(feeds=feeds)
   else:
-    numbers = range(exchange.first, exchange.first + exchange.own)
+    numbers = range(exchange.first, exchange.first + exchange.num_local_workers)
   found = []
   for index, batch in enumerate(exchange.batches(*_numbered(numbers))):
     for worker in exchange.workers_of(index):

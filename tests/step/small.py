@@ -198,7 +198,8 @@ class Training:
     for number in range(first, first + count):
       images, labels = batch_of(number, self.shape)
       local = slice(
-        self.exchange.first, self.exchange.first + self.exchange.own
+        self.exchange.first,
+        self.exchange.first + self.exchange.num_local_workers,
       )
       result = self.take(number, images[local], labels[local], rate)
     return result
