@@ -254,7 +254,7 @@ class ParallelModel(building.BuiltModel):
       coordination.assert_same(
         self._exchange,
         {'optimizer': choices.optimizer, 'seed': choices.seed},
-        own_statistics=choices.own_statistics,
+        local_statistics=choices.local_statistics,
         codecs=[bucket.method.name for bucket in self.codec.buckets],
         variables=len(self._plan.names),
         elements=self.codec.num_elements,

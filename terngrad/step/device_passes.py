@@ -106,7 +106,7 @@ def reducer(
   row = metadata_lib.Row(
     passes.NUM_SCORES,
     tuple(tuple(v.shape) for v in replica.statistics),
-    replica.own_statistics,
+    replica.local_statistics,
   )
   states = [
     states_lib.DeviceStates(variables, one.shared)

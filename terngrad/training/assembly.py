@@ -265,7 +265,7 @@ def _training(
     optimizer,
     exchange.devices,
     scaling=loss_scaling.START if config.model.dtype == 'float16' else (),
-    own_statistics=devices.bn_statistics == 'per_device',
+    local_statistics=devices.bn_statistics == 'per_device',
     shared=states.shared(codec),
   )
   saves = devices.optimize_gradient_memory

@@ -51,7 +51,9 @@ class Hooks:
     """
     return coordination.time_limit(self._cluster, self._seconds, what)
 
-  def own_limit(self, what: str) -> contextlib.AbstractContextManager[None]:
+  def local_time_limit(
+    self, what: str
+  ) -> contextlib.AbstractContextManager[None]:
     """Limits the time of local work too, in a run with parameter servers.
 
     Local work may wait there: TensorFlow registers each function and each kind

@@ -114,7 +114,7 @@ class Training:
     decoupled=False,
     parts=1,
     scaling=(),
-    own_statistics=False,
+    local_statistics=False,
     trained=lambda name: True,
     exchange=None,
     part_bytes=0,
@@ -152,7 +152,7 @@ class Training:
       self.optimizer,
       names,
       scaling,
-      own_statistics,
+      local_statistics,
       states.shared(self.codec),
     )
     self.node_pass = accumulation.accumulated(

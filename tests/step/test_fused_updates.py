@@ -275,7 +275,7 @@ def made(monkeypatch):
     pytest.param(
       {'trained': lambda name: 'logits' in name}, 1, marks=pytest.mark.slow
     ),
-    ({'devices': 2, 'own_statistics': True}, 2),
+    ({'devices': 2, 'local_statistics': True}, 2),
     # Nothing to decode on its way.
     pytest.param(
       {'optimizer': optimizers.Momentum().clipped(0.1)},
@@ -295,7 +295,7 @@ def test_steps_with_and_without_fused_updates_are_equal(
   monkeypatch, made, options, times
 ):
   options = {'devices': 1, 'workers': 4, 'on_kernels': True, **options}
-  build = small.conv_net if 'own_statistics' in options else small.dense_net
+  build = small.conv_net if 'local_statistics' in options else small.dense_net
   ours = small.Training(build, **options)
   ours.run(3 if times else 1)
   if not times:
