@@ -74,7 +74,7 @@ class CodecStates:
     dropped = self._match_loaded()
     declared = {
       states.Key(key.name, variables[key.variable]): state
-      for key, state in states.declared(codec).items()
+      for key, state in states.declarations(codec).items()
     }
     fresh = {k: s for k, s in declared.items() if k not in self._declared}
     if fresh:
@@ -87,9 +87,9 @@ class CodecStates:
     for index, device in enumerate(self.exchange.devices):
       count = len(self.exchange.workers_of(index))
       workers = self.devices[index].workers
-      workers |= states.of_workers(fresh, device, count)
+      workers |= states.make_worker_variables(fresh, device, count)
       shared = {k: s for k, s in fresh.items() if s.owner == methods.SHARED}
-      self._shared[index] |= states.of_replica(shared, device)
+      self._shared[index] |= states.make_shared_variables(shared, device)
     return self._restore(fresh)
 
   def arrays(self) -> dict[str, np.ndarray]:

@@ -63,7 +63,7 @@ class Feed(NamedTuple):
       )
 
 
-class Given(NamedTuple):
+class LocalBatch(NamedTuple):
   """Examples that are already on another process, in place of a `Feed`."""
 
   images: tf.Tensor
@@ -92,7 +92,7 @@ class Servers(NamedTuple):
   towers: tower_lib.Towers
   servers: tuple[str, ...]
   num_processes: int
-  feeds: Sequence[Feed | Given] = ()
+  feeds: Sequence[Feed | LocalBatch] = ()
 
   @property
   def devices(self) -> tuple[str, ...]:

@@ -100,7 +100,7 @@ def reducer(
 
   The reducer adds the gradients of the L2 terms of `node_pass`. For each device
   of `exchange`, `copies` has the replica and `worker_states` the variables from
-  `states.of_workers`.
+  `states.make_worker_variables`.
   """
   replica = copies[0]
   row = metadata_lib.Row(

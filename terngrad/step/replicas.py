@@ -135,7 +135,7 @@ def create(
         frozen=frozen,
         scaling=_copies(scaling, device),
         local_statistics=local_statistics,
-        shared=states.of_replica(shared, device),
+        shared=states.make_shared_variables(shared, device),
       )
     )
   return tuple(made)

@@ -176,10 +176,12 @@ def _step(
   traced = []
   for turn in range(codec.num_fragments):
     if isinstance(training.local, local_steps.LocalSteps):
-      local = dataclasses.replace(training.local, turn=turn)
+      local = dataclasses.replace(training.local, fragment=turn)
       training = training._replace(local=local)
-    traced.append(context.make_step(training, fragments.of_step(codec, turn)))
-  return traced[0] if len(traced) == 1 else turns.StepInTurn(traced)
+    traced.append(
+      context.make_step(training, fragments.step_codec(codec, turn))
+    )
+  return traced[0] if len(traced) == 1 else turns.FragmentSteps(traced)
 
 
 def _shares(

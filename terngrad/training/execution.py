@@ -173,7 +173,7 @@ def remarks(
     f'kernels: {_describe_kernels(exchange.devices)}',
   ]
   step_codecs = [
-    fragments.of_step(codec, step) for step in range(codec.num_fragments)
+    fragments.step_codec(codec, step) for step in range(codec.num_fragments)
   ]
   if len(step_codecs) > 1:
     sizes = ', '.join(f'{one.num_elements:,}' for one in step_codecs)

@@ -173,7 +173,7 @@ class Training:
 
     def make_step(turn):
       if made:
-        changes['local'] = dataclasses.replace(made, turn=turn)
+        changes['local'] = dataclasses.replace(made, fragment=turn)
       return steps.TrainStep(
         steps.Training(
           self.node_pass,
@@ -184,13 +184,13 @@ class Training:
           seed,
           **changes,
         ),
-        fragments_lib.of_step(self.codec, turn),
+        fragments_lib.step_codec(self.codec, turn),
       )
 
     self.turns = [make_step(turn) for turn in range(self.codec.num_fragments)]
     self.step = self.turns[0]
     if fragments > 1:
-      self.step = turns.StepInTurn(self.turns)
+      self.step = turns.FragmentSteps(self.turns)
     self.shape = [workers, batch // workers]
 
   def run(self, count, first=0, rate=0.05):

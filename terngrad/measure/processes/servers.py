@@ -85,7 +85,7 @@ def case(
     towers=towers.Towers(devices, count),
     servers=tuple(task.device() for task in tasks.all_tasks(cluster, 'ps')),
     num_processes=count,
-    feeds=[server.Given(*pair) for pair in examples[1:]],
+    feeds=[server.LocalBatch(*pair) for pair in examples[1:]],
   )
   train_step = exchanges.step_of(what, layout, copies, codec)
   values = *examples[0], *exchanges.schedule_values(), tf.constant(0.0)
