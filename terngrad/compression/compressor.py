@@ -273,7 +273,7 @@ class Compressor:
     """Returns the workers' states; the first call creates the exchange."""
     if self._states is None:
       kind = 'GPU' if tf.config.list_logical_devices('GPU') else 'CPU'
-      exchange = strategies.of_strategy(
+      exchange = strategies.find_exchange(
         strategy, f'/{kind}:0', self.num_workers
       )
       self._strategy = strategy

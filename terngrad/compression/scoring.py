@@ -75,7 +75,7 @@ def count_correct(outputs: passes.Outputs, labels: tf.Tensor) -> tf.Tensor:
     ValueError: the outputs do not begin with logits of that shape.
   """
   _check_logits(outputs)
-  right = passes.is_right(outputs, labels)
+  right = passes.is_correct(outputs, labels)
   return tf.reduce_sum(tf.cast(right, tf.float64))
 
 

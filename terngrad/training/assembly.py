@@ -276,7 +276,7 @@ def _training(
   node_pass: passes.Pass = kind(
     model,
     plan,
-    passes.of_net(
+    passes.net_loss(
       nets.of(config.model.net),
       config.model.label_smoothing,
       config.model.aux_loss_weight,
@@ -292,7 +292,7 @@ def _training(
     pass_states = local.states([v.shape for v in plan.trainable])
   is_synchronized = devices.bn_statistics == 'synchronized'
   return steps.Training(
-    accumulation.accumulated(node_pass, devices.gradient_accumulation_steps),
+    accumulation.accumulate(node_pass, devices.gradient_accumulation_steps),
     exchange,
     copies,
     states.MethodStates(codec, exchange, pass_states),

@@ -132,7 +132,7 @@ def _take_steps(
     step += 1
     stop.agree(result, step)
     _update_bar(bar, result)
-    epoch = run.epochs.ended(step) if config.run.counts_epochs else None
+    epoch = run.epochs.ending_epoch(step) if config.run.counts_epochs else None
     at_checkpoint = step % config.run.save_iter == 0 or saving.due()
     if writer:
       with run.hooks.local_time_limit(f'Records of step {step}'):

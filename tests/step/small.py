@@ -155,7 +155,7 @@ class Training:
       local_statistics,
       states.shared(self.codec),
     )
-    self.node_pass = accumulation.accumulated(
+    self.node_pass = accumulation.accumulate(
       (recomputing.RecomputedPass if recompute else passes.ModelPass)(
         self.model, self.plan, loss, decoupled
       ),
