@@ -152,7 +152,7 @@ class ParallelModel(building.BuiltModel):
       results.append(self.step())
       if report:
         report(self.steps, results[-1])
-    return scoring.Result.of_all(results)
+    return scoring.Result.average(results)
 
   def evaluate(self, input_fn: device_inputs.InputFunction) -> scoring.Score:
     """Evaluates the model on other examples, on all devices at once.

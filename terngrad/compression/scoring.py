@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from slim.nets import factory as nets
+from terngrad import aliases
 from terngrad.exchange import group as groups
 from terngrad.step import model_variables
 from terngrad.step import passes
@@ -37,6 +38,12 @@ class Result(NamedTuple):
 
   @classmethod
   def of_all(cls, results: Iterable['Result']) -> 'Result':
+    """Deprecated: use average."""
+    aliases.warn('Result', 'of_all', 'average')
+    return cls.average(results)
+
+  @classmethod
+  def average(cls, results: Iterable['Result']) -> 'Result':
     """Averages several results and sums their examples."""
     loss, accuracy, count, bits = map(np.array, zip(*results, strict=True))
     return cls(
