@@ -203,7 +203,7 @@ def block_while_joining() -> Iterator[None]:
 
   There TensorFlow may hold Python's lock, and replaces the handler of SIGTERM
   by one that only sets a flag for its callers. Another process sees the pending
-  signals, see `cluster.bystander`.
+  signals, see `cluster.signal_watcher`.
   """
   if guard() is None:
     yield

@@ -110,7 +110,7 @@ def servers():
   from tests.step import small
 
   names = tuple(f'/CPU:{i}' for i in range(2))
-  feed = server.Given(*small.batch_of(1, [2, 2]))
+  feed = server.LocalBatch(*small.batch_of(1, [2, 2]))
   _take(server.Servers(towers_lib.Towers(names, 4), ('/CPU:2',), 2, [feed]))
 
 

@@ -122,7 +122,7 @@ def of_servers(codec):
   from tests.step import small
 
   names = tuple(f'/CPU:{i}' for i in range(2))
-  feed = server.Given(*small.batch_of(1, [2, 2]))
+  feed = server.LocalBatch(*small.batch_of(1, [2, 2]))
   exchange = server.Servers(towers.Towers(names, 4), ('/CPU:2',), 2, [feed])
   built = small.Training(
     small.dense_net,

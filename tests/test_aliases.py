@@ -5,6 +5,7 @@ import pytest
 
 import terngrad
 from terngrad import aliases
+from terngrad.compression import scoring
 from terngrad.config import codes as codes_lib
 from terngrad.config import options
 
@@ -106,6 +107,18 @@ def test_a_parallel_model_refuses_both_names(old, new):
     TypeError, match=f'expected {new}, received both it and {old}'
   ):
     terngrad.parallelize(None, None, **{old: None, new: None})
+
+
+def test_the_old_name_of_average_gives_a_warning():
+  results = [scoring.Result(1.0, 0.5, 2, 3.0), scoring.Result(3.0, 1.0, 4, 3.0)]
+  with pytest.warns(DeprecationWarning, match='Use average') as found:
+    assert scoring.Result.of_all(results) == scoring.Result(2.0, 0.75, 6, 3.0)
+  assert found[0].filename == __file__
+
+
+def test_merged_has_one_name_for_the_gradients():
+  with pytest.raises(TypeError, match='expected gradients, received both'):
+    terngrad.Compressor('ternary').merged(own=[], gradients=[])
 
 
 def test_a_trainer_without_an_optimizer_is_refused():

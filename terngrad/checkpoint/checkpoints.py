@@ -139,7 +139,7 @@ class Writer:
         cannot be written.
     """
     replica_lib.check_equal(self._replicas, self._names)
-    has_local = self._replicas[0].own_statistics
+    has_local = self._replicas[0].local_statistics
     for replica in self._replicas[: None if has_local else 1]:
       replica_lib.check_finite(replica, self._names)
     self._step.assign(step)

@@ -41,7 +41,7 @@ class Replica(Protocol):
   def variables(self) -> Sequence[tf.Variable]:
     """Returns all variables, in the same order in every process."""
 
-  def own(self) -> Sequence[bool]:
+  def is_local(self) -> Sequence[bool]:
     """Returns for each variable whether it is local to this device."""
 
 
@@ -209,7 +209,7 @@ def assert_equal(
   compared = [
     (name, equality.digest(variable.numpy()))
     for name, variable, is_local in zip(
-      names, replica.variables(), replica.own(), strict=True
+      names, replica.variables(), replica.is_local(), strict=True
     )
     if not is_local
   ]

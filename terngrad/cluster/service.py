@@ -20,7 +20,7 @@ from terngrad.cluster import spec as clusters
 from terngrad.cluster import tasks
 
 
-class Service:
+class TaskServer:
   """The TensorFlow server of this process.
 
   It cannot be stopped: TensorFlow's server runs until the process ends.
@@ -90,7 +90,7 @@ class Service:
     except queue.Empty:
       return None
 
-  def outlive(self, chief: tasks.Task) -> None:
+  def wait_for_chief_end(self, chief: tasks.Task) -> None:
     """Waits for the chief's end, which may still release resources here."""
     for _ in range(tasks.CALL_TIMEOUT):
       if not tasks.answers(chief, timeout=1):

@@ -120,7 +120,7 @@ def state_of(task: Task, timeout: float = CALL_TIMEOUT) -> State:
   raise LostError(f'{task}: expected its state, received: {state.fingerprint}')
 
 
-def states_within(
+def wait_for_states(
   others: Sequence[Task],
   seconds: float,
   waiting: Callable[[Task], None] = lambda task: None,
@@ -151,8 +151,10 @@ def states_within(
       return states
 
 
-def order(task: Task, timeout: float = CALL_TIMEOUT, **fields: Any) -> None:
-  """Sends an order to a task, which reads it by `Service.next_order`.
+def send_order(
+  task: Task, timeout: float = CALL_TIMEOUT, **fields: Any
+) -> None:
+  """Sends an order to a task, which reads it by `TaskServer.next_order`.
 
   The timeout is in seconds. The order consists of values of JSON types.
 
@@ -170,7 +172,9 @@ def order(task: Task, timeout: float = CALL_TIMEOUT, **fields: Any) -> None:
     ) from error
 
 
-def end(others: Iterable[Task], why: str = '', has_begun: bool = True) -> None:
+def end_tasks(
+  others: Iterable[Task], why: str = '', has_begun: bool = True
+) -> None:
   """Orders tasks to end.
 
   Args:
@@ -180,7 +184,7 @@ def end(others: Iterable[Task], why: str = '', has_begun: bool = True) -> None:
   """
   for task in others:
     try:
-      order(task, do='end', why=why, has_begun=has_begun)
+      send_order(task, do='end', why=why, has_begun=has_begun)
     except LostError:
       # The task has already ended, or ended before it answered.
       continue

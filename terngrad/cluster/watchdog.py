@@ -37,7 +37,7 @@ from typing import cast
 
 from terngrad import signal_guard
 from terngrad import signals
-from terngrad.cluster import bystander
+from terngrad.cluster import signal_watcher
 from terngrad.cluster import spec as clusters
 
 # Exit code of a process that ends because another one was lost; all can
@@ -127,7 +127,9 @@ class _TimerSpec(ctypes.Structure):
 
 def _timers() -> ctypes.CDLL | None:
   """Returns the C library, or None if it has no timers."""
-  library = bystander.library('timer_create', 'timer_settime', 'timer_delete')
+  library = signal_watcher.library(
+    'timer_create', 'timer_settime', 'timer_delete'
+  )
   if library is None:
     return None
   library.timer_delete.argtypes = [ctypes.c_void_p]
@@ -139,7 +141,7 @@ def _timers() -> ctypes.CDLL | None:
   ]
   library.timer_create.argtypes = [
     ctypes.c_int,
-    ctypes.POINTER(bystander.Event),
+    ctypes.POINTER(signal_watcher.Event),
     ctypes.POINTER(ctypes.c_void_p),
   ]
   return library
@@ -154,7 +156,7 @@ def _exit_after(seconds: float, code: int) -> Iterator[None]:
   """
   library = _timers()
   timer = ctypes.c_void_p()
-  event = bystander.exit_event(code)
+  event = signal_watcher.exit_event(code)
   if not library or library.timer_create(
     time.CLOCK_MONOTONIC, ctypes.byref(event), ctypes.byref(timer)
   ):
@@ -179,7 +181,7 @@ class _MessagePrinter:
     guard = signals.guard()
     if guard:
       exits = {
-        number: bystander.exit_pipe(signal_guard.EXIT_CODE + number)
+        number: signal_watcher.exit_pipe(signal_guard.EXIT_CODE + number)
         for number in signals.NUMBERS
       }
       reader = guard.reader
@@ -228,14 +230,14 @@ def _printer(process: int) -> _MessagePrinter:
 
 
 def _print_messages(words: list[str]) -> None:
-  """Main loop of a `_MessagePrinter`'s process, which is a `Bystander` too."""
+  """Main loop of a `_MessagePrinter`'s process, also a `SignalWatcher`."""
   for ignored in signals.NUMBERS:
     # A terminal sends these signals to all processes of a program.
     signal.signal(ignored, signal.SIG_IGN)
   watch = None
   if words:
     process, reader, seconds, exits = json.loads(words[0])
-    watch = bystander.Bystander(process, reader, seconds, dict(exits))
+    watch = signal_watcher.SignalWatcher(process, reader, seconds, dict(exits))
   requests = os.fdopen(0, 'rb', buffering=0)
   waiting: _Waiting = {}
   rest = b''
@@ -256,7 +258,9 @@ def _print_messages(words: list[str]) -> None:
       _handle(line, waiting, watch)
 
 
-def _patience(waiting: _Waiting, watch: bystander.Bystander | None) -> float:
+def _patience(
+  waiting: _Waiting, watch: signal_watcher.SignalWatcher | None
+) -> float:
   """Returns the seconds that the printing process can wait for input."""
   soonest = min((when for when, _ in waiting.values()), default=math.inf)
   patience = max(0.0, min(3600.0, soonest - time.monotonic()))
@@ -266,7 +270,7 @@ def _patience(waiting: _Waiting, watch: bystander.Bystander | None) -> float:
 def _handle(
   line: dict[str, Any] | list[Any],
   waiting: _Waiting,
-  watch: bystander.Bystander | None,
+  watch: signal_watcher.SignalWatcher | None,
 ) -> None:
   """Handles one message of the watched process."""
   if isinstance(line, dict):
@@ -291,7 +295,9 @@ def _print_due(waiting: _Waiting) -> None:
     sys.stderr.write(f'error: {timeout_report(cluster, seconds, what)}\n')
 
 
-def _finish(watch: bystander.Bystander, number: int, waiting: _Waiting) -> None:
+def _finish(
+  watch: signal_watcher.SignalWatcher, number: int, waiting: _Waiting
+) -> None:
   """Ends the watched process after a signal, and prints what it did."""
   _, request = next(reversed(waiting.values()), (0, None))
   what, last_saved = (request[4], request[5]) if request else ('', None)

@@ -39,7 +39,7 @@ class Choices(NamedTuple):
     in_float32: returns True for a variable whose gradient is not compressed.
     optimizer: a text as for `--optimizer`. None: the model is only evaluated.
     loss: a function of (outputs, labels), see `scoring.loss_function`.
-    own_statistics: True if each device keeps local moving statistics.
+    local_statistics: True if each device keeps local moving statistics.
     recomputes: True if the backward pass computes activations again, see
       `recomputing`.
     mean_share: examples per device, averaged over all devices; None for equal
@@ -52,7 +52,7 @@ class Choices(NamedTuple):
   in_float32: policy.Predicate = lambda spec: False
   optimizer: str | None = 'momentum'
   loss: passes.LossFunction | None = None
-  own_statistics: bool = False
+  local_statistics: bool = False
   recomputes: bool = False
   mean_share: tf.Variable | None = None
   seed: int = 1
@@ -102,7 +102,7 @@ class BuiltModel:
       self._plan,
       rule,
       exchange.devices,
-      own_statistics=choices.own_statistics,
+      local_statistics=choices.local_statistics,
       shared=states.shared(codec),
       averaged=False,
     )

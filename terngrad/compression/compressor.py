@@ -14,12 +14,13 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from terngrad import aliases
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.compression import codec_states
 from terngrad.compression import float_gradients
 from terngrad.compression import passed_rows
 from terngrad.compression import reduced as reduced_lib
-from terngrad.compression import remembered
 from terngrad.compression import variable_codes
 from terngrad.exchange import strategies
 from terngrad.reduce import bucketing
@@ -69,7 +70,7 @@ class Compressor:
       registry.method(text, num_workers or replicas)
     self._strategy: tf.distribute.Strategy | None = None
     # None before the first gradients.
-    self._states: remembered.CodecStates | None = None
+    self._states: codec_states.CodecStates | None = None
     self._loaded: dict[str, np.ndarray] = {}
     self._reducers: dict[
       tuple[tuple[int, ...], frozenset[str], bool], reducers.Reducer
@@ -143,12 +144,13 @@ class Compressor:
     known = [finite[i] for i in range(len(gradients))]
     return reduced_lib.Sums(values, tf.convert_to_tensor(known, tf.bool))
 
+  @aliases.renamed_arguments(own='gradients')
   def merged(
     self,
     variables: policy.Variables,
     mean: bool,
     strategy: tf.distribute.Strategy,
-    own: Sequence[tf.Tensor],
+    gradients: Sequence[tf.Tensor],
     step: tf.Tensor,
     others_finite: tf.Tensor | None = None,
   ) -> list[reduced_lib.Sums]:
@@ -158,7 +160,7 @@ class Compressor:
       variables: the variables of the gradients.
       mean: True returns means instead of sums.
       strategy: the current strategy.
-      own: float32 gradients, each a value per replica as of `strategy.run`.
+      gradients: float32, each a value per replica as of `strategy.run`.
       step: int64 [], a value per replica.
       others_finite: bool [], a value per replica: whether the gradients that
         are sent uncompressed are finite; None if there are none.
@@ -167,7 +169,7 @@ class Compressor:
       The `Sums` of each replica of this process.
     """
     count = 1 if mean else self._get_states(strategy).exchange.num_workers
-    values_of_replicas = map(strategy.experimental_local_results, own)
+    values_of_replicas = map(strategy.experimental_local_results, gradients)
     gradients_of_replicas = list(zip(*values_of_replicas, strict=True))
     scaled = [
       [gradient * count for gradient in gradients] if count > 1 else gradients
@@ -269,15 +271,15 @@ class Compressor:
 
   def _get_states(
     self, strategy: tf.distribute.Strategy
-  ) -> remembered.CodecStates:
+  ) -> codec_states.CodecStates:
     """Returns the workers' states; the first call creates the exchange."""
     if self._states is None:
       kind = 'GPU' if tf.config.list_logical_devices('GPU') else 'CPU'
-      exchange = strategies.of_strategy(
+      exchange = strategies.find_exchange(
         strategy, f'/{kind}:0', self.num_workers
       )
       self._strategy = strategy
-      self._states = remembered.CodecStates(exchange)
+      self._states = codec_states.CodecStates(exchange)
       self._states.load(self._loaded)
     if strategy is not self._strategy:
       raise ValueError(
@@ -287,7 +289,7 @@ class Compressor:
     return self._states
 
   def _reducer(
-    self, variables: policy.Variables, states: remembered.CodecStates
+    self, variables: policy.Variables, states: codec_states.CodecStates
   ) -> reducers.Reducer:
     """Returns the `Reducer` of some variables, created once."""
     # XLA cannot compile the C++ kernels.

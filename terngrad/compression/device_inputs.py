@@ -53,7 +53,9 @@ class DeviceInputs:
     """
     self._exchange = exchange
     self._images = images
-    self._numbers = range(exchange.first, exchange.first + exchange.own)
+    self._numbers = range(
+      exchange.first, exchange.first + exchange.num_local_workers
+    )
     self._sources = [
       input_fn(number, exchange.num_workers) for number in self._numbers
     ]

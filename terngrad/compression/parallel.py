@@ -88,7 +88,7 @@ def parallelize(
     codec_rules=codec_rules,
     optimizer=optimizer,
     loss=loss,
-    own_statistics=not broadcast_computed_params,
+    local_statistics=not broadcast_computed_params,
     recomputes=optimize_gradient_memory,
     seed=seed,
   )

@@ -152,7 +152,7 @@ class ParallelModel(building.BuiltModel):
       results.append(self.step())
       if report:
         report(self.steps, results[-1])
-    return scoring.Result.of_all(results)
+    return scoring.Result.average(results)
 
   def evaluate(self, input_fn: device_inputs.InputFunction) -> scoring.Score:
     """Evaluates the model on other examples, on all devices at once.
@@ -254,7 +254,7 @@ class ParallelModel(building.BuiltModel):
       coordination.assert_same(
         self._exchange,
         {'optimizer': choices.optimizer, 'seed': choices.seed},
-        own_statistics=choices.own_statistics,
+        local_statistics=choices.local_statistics,
         codecs=[bucket.method.name for bucket in self.codec.buckets],
         variables=len(self._plan.names),
         elements=self.codec.num_elements,

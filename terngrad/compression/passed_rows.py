@@ -44,7 +44,7 @@ def sum_rows(
   if not gradients or context.num_replicas_in_sync == 1:
     return gradients
   strategy = context.strategy
-  if isinstance(strategy, strategies.OF_ONE_PROCESS):
+  if isinstance(strategy, strategies.LOCAL_STRATEGIES):
     # TensorFlow's collectives fail inside `tf.cond`, which Keras uses if
     # `steps_per_execution` is above 1.
     merged = context.merge_call(

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from slim.nets import factory as nets
+from terngrad import aliases
 from terngrad.exchange import group as groups
 from terngrad.step import model_variables
 from terngrad.step import passes
@@ -37,6 +38,12 @@ class Result(NamedTuple):
 
   @classmethod
   def of_all(cls, results: Iterable['Result']) -> 'Result':
+    """Deprecated: use average."""
+    aliases.warn('Result', 'of_all', 'average')
+    return cls.average(results)
+
+  @classmethod
+  def average(cls, results: Iterable['Result']) -> 'Result':
     """Averages several results and sums their examples."""
     loss, accuracy, count, bits = map(np.array, zip(*results, strict=True))
     return cls(
@@ -75,7 +82,7 @@ def count_correct(outputs: passes.Outputs, labels: tf.Tensor) -> tf.Tensor:
     ValueError: the outputs do not begin with logits of that shape.
   """
   _check_logits(outputs)
-  right = passes.is_right(outputs, labels)
+  right = passes.is_correct(outputs, labels)
   return tf.reduce_sum(tf.cast(right, tf.float64))
 
 

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from terngrad import aliases
 from terngrad.codec import method as methods
 from terngrad.exchange import gathering
 from terngrad.exchange import sums
@@ -43,6 +44,7 @@ class Network(NamedTuple):
 
 
 GIGABIT = Network()
+__getattr__ = aliases.renamed_names(__name__, told='describe_plan')
 
 
 def choices(
@@ -111,7 +113,7 @@ def hops(name: str, num_processes: int) -> int:
   return known.get(name, chain + 1)
 
 
-def told(
+def describe_plan(
   messages: Sequence[methods.Message],
   num_workers: int,
   num_processes: int,

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import tensorflow as tf
 
+from terngrad import aliases
 from terngrad.codec import method as methods
 from terngrad.exchange import algorithms
 from terngrad.exchange import gathering
@@ -36,7 +37,7 @@ class Collective:
     devices: names of this process's devices, one replica on each.
     num_workers: of all processes.
     first: the first worker of this process.
-    own: number of workers of this process.
+    num_local_workers: of this process.
     group: the group of processes.
   """
 
@@ -59,14 +60,16 @@ class Collective:
       network: the link speed from which `AUTO` chooses.
     """
     self.group, self.devices, self.num_workers = group, devices, num_workers
-    self.own = num_workers // group.size
-    self.first = group.rank * self.own
+    self.num_local_workers = num_workers // group.size
+    self.first = group.rank * self.num_local_workers
     self._choice = algorithm, network
 
   def workers_of(self, device_index: int) -> range:
     """Returns the workers on `devices[device_index]`."""
     return range(
-      self.first + device_index, self.first + self.own, len(self.devices)
+      self.first + device_index,
+      self.first + self.num_local_workers,
+      len(self.devices),
     )
 
   def device_of(self, worker: int) -> int:
@@ -100,11 +103,14 @@ class Collective:
       moved = self._move(messages, names, payloads)
     return [self._receive(device, names, moved) for device in self.devices]
 
-  def told(self, messages: Sequence[methods.Message]) -> str:
+  def describe_plan(self, messages: Sequence[methods.Message]) -> str:
     """Returns a log line with the algorithm of each message and its cost."""
-    return algorithms.told(
+    return algorithms.describe_plan(
       messages, self.num_workers, self.group.size, *self._choice
     )
+
+  told = aliases.renamed_attribute('told', 'describe_plan')
+  own = aliases.renamed_attribute('own', 'num_local_workers')
 
   def report(self, step: tf.Tensor, losses: Sequence[tf.Tensor]) -> None:
     """Does nothing, because every process computes the same step."""

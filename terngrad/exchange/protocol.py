@@ -39,7 +39,7 @@ class Exchange(Protocol):
     """The first worker that this process programs."""
 
   @property
-  def own(self) -> int:
+  def num_local_workers(self) -> int:
     """The number of workers that this process programs."""
 
   @property

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import tensorflow as tf
 
+from terngrad import aliases
 from terngrad.codec import method as methods
 from terngrad.codec import totals as totals_lib
 from terngrad.exchange import towers as tower_lib
@@ -62,7 +63,7 @@ class Feed(NamedTuple):
       )
 
 
-class Given(NamedTuple):
+class LocalBatch(NamedTuple):
   """Examples that are already on another process, in place of a `Feed`."""
 
   images: tf.Tensor
@@ -91,7 +92,7 @@ class Servers(NamedTuple):
   towers: tower_lib.Towers
   servers: tuple[str, ...]
   num_processes: int
-  feeds: Sequence[Feed | Given] = ()
+  feeds: Sequence[Feed | LocalBatch] = ()
 
   @property
   def devices(self) -> tuple[str, ...]:
@@ -119,9 +120,15 @@ class Servers(NamedTuple):
     return None
 
   @property
-  def own(self) -> int:
+  def num_local_workers(self) -> int:
     """The number of workers of the chief's program."""
     return self.num_workers
+
+  @property
+  def own(self) -> int:
+    """Deprecated: use num_local_workers."""
+    aliases.warn('Servers', 'own', 'num_local_workers')
+    return self.num_local_workers
 
   def workers_of(self, device_index: int) -> range:
     """Returns the workers on `devices[device_index]`."""

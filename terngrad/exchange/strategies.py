@@ -12,13 +12,13 @@ from terngrad.exchange import group
 from terngrad.exchange import towers
 
 _group = functools.cache(group.Group.from_strategy)
-OF_ONE_PROCESS = (
+LOCAL_STRATEGIES = (
   tf.distribute.MirroredStrategy,
   tf.distribute.OneDeviceStrategy,
 )
 
 
-def of_strategy(
+def find_exchange(
   strategy: tf.distribute.Strategy,
   device: str,
   num_workers: int | None = None,
@@ -52,7 +52,7 @@ def of_strategy(
     processes = _processes(strategy.cluster_resolver)
     if processes[0] > 1:
       return collective.Collective(_group(*processes), devices, count)
-  elif not isinstance(strategy, OF_ONE_PROCESS):
+  elif not isinstance(strategy, LOCAL_STRATEGIES):
     raise ValueError(
       'strategy: expected MirroredStrategy, MultiWorkerMirroredStrategy, '
       f'OneDeviceStrategy or none, received {type(strategy).__name__}. Choose '

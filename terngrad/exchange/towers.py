@@ -17,6 +17,7 @@ from typing import TypeVar
 
 import tensorflow as tf
 
+from terngrad import aliases
 from terngrad.codec import method as methods
 
 _T = TypeVar('_T')
@@ -69,9 +70,15 @@ class Towers(NamedTuple):
     return 0
 
   @property
-  def own(self) -> int:
+  def num_local_workers(self) -> int:
     """The number of workers of this process."""
     return self.num_workers
+
+  @property
+  def own(self) -> int:
+    """Deprecated: use num_local_workers."""
+    aliases.warn('Towers', 'own', 'num_local_workers')
+    return self.num_local_workers
 
   @property
   def local_devices(self) -> range:

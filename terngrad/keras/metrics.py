@@ -8,9 +8,9 @@ from typing import TypeAlias
 import keras
 import tensorflow as tf
 
+from terngrad.compression import codec_states
 from terngrad.compression import passed_rows
 from terngrad.compression import reduced
-from terngrad.compression import remembered
 from terngrad.keras import optimizer as optimizers
 
 BITS, RATIO, ZEROS = 'bits_per_element', 'compression_ratio', 'zeros'
@@ -62,7 +62,7 @@ class CompressionMetrics(keras.callbacks.Callback):
         'the logs every 10 steps.'
       )
     self.every = every
-    self._means = remembered.run_in_thread(_Means)
+    self._means = codec_states.run_in_thread(_Means)
 
   def set_model(self, model: keras.Model) -> None:
     """Registers an observer with the model's optimizer.

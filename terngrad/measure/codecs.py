@@ -134,7 +134,7 @@ def _updates(
 
   def fused_update(i: tf.Tensor) -> list[tf.Tensor]:
     del i
-    tensors = fused_updates.of(replica, optimizer)
+    tensors = fused_updates.update_tensors(replica, optimizer)
     piece = method.Piece(0, parts)
     ops.fused_update(digits, piece, probes, 0.5, tensors, rates)
     return [rates[0]]

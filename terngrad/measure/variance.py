@@ -126,7 +126,7 @@ def errors(text: str, workers: list[np.ndarray], draws: int) -> Errors:
   )
 
 
-def _bits(code: gradients.GradientCodec, taken: stepping.Taken) -> float:
+def _bits(code: gradients.GradientCodec, taken: stepping.StepOutcome) -> float:
   """Returns the sent bits per element, averaged over the workers."""
   words = sum(
     np.mean(code.sent_words(rows, number))
@@ -136,7 +136,7 @@ def _bits(code: gradients.GradientCodec, taken: stepping.Taken) -> float:
 
 
 def _error_of_one(
-  code: gradients.GradientCodec, taken: stepping.Taken, flat: np.ndarray
+  code: gradients.GradientCodec, taken: stepping.StepOutcome, flat: np.ndarray
 ) -> float:
   """Returns the sum of the workers' squared errors; NaN if not available."""
   total = 0.0

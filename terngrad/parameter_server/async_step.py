@@ -40,7 +40,8 @@ class Process:
     node_pass: pass of a node.
     towers: the process's devices and their nodes.
     replicas: one replica per device.
-    states: for each device the states of its workers, see `states.of_workers`.
+    states: for each device the states of its workers, from
+      `states.make_worker_variables`.
     feed: provides the batches; None for the chief, which passes them to `push`.
     seed: seed of the process, from `seed_of`.
     servers: the parameter servers.

@@ -29,7 +29,7 @@ def begin(
   feeds = []
   for task in tasks.all_tasks(cluster, 'worker')[1:]:
     tag = tasks.new_tag()
-    tasks.order(task, do='feed', tag=tag, step=step)
+    tasks.send_order(task, do='feed', tag=tag, step=step)
     with tf.device(task.device()):
       queues = tasks.batch_queue(tag, DTYPES), tasks.progress_queue(tag)
     shapes = images, images[:2]

@@ -48,7 +48,9 @@ class ServerHooks(execution.Hooks):
     """Context that ends the process after --step_timeout, or twice as much."""
     return watchdog.limit(self._options.tasks, next(self._limits), what)
 
-  def own_limit(self, what: str) -> contextlib.AbstractContextManager[None]:
+  def local_time_limit(
+    self, what: str
+  ) -> contextlib.AbstractContextManager[None]:
     """Limits the time of local work, which may wait for other tasks too."""
     return watchdog.limit(self._options.tasks, self._seconds, what)
 

@@ -82,20 +82,20 @@ def train(
     # The address belongs to another run, so its tasks must not be ended.
     raise errors.ConfigError(str(error)) from error
   except (errors.ConfigError, data_errors.DataError) as error:
-    tasks.end(others, str(error), has_begun=False)
+    tasks.end_tasks(others, str(error), has_begun=False)
     raise
   except (tf.errors.OpError, tasks.LostError, errors.TrainingError) as error:
     trouble = _explain(others, states, error)
-    tasks.end(others, trouble or str(error))
+    tasks.end_tasks(others, trouble or str(error))
     if isinstance(error, errors.TrainingError) and not trouble:
       raise
     raise errors.TrainingError(trouble or str(error)) from error
   except BaseException as error:
-    tasks.end(others, f'it raised {error!r}')
+    tasks.end_tasks(others, f'it raised {error!r}')
     raise
   # Lets TensorFlow delete its resources on the other tasks before they end.
   gc.collect()
-  tasks.end(others)
+  tasks.end_tasks(others)
   return outcome
 
 
@@ -167,7 +167,7 @@ def _wait_for(
   report: Callable[[str], None],
 ) -> dict[tasks.Task, tasks.State]:
   """Waits for all other tasks; returns their first states."""
-  states = tasks.states_within(
+  states = tasks.wait_for_states(
     others,
     config.cluster.start_timeout,
     lambda task: report(f'{datetime.now()}: waiting for {task}'),

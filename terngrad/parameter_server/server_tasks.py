@@ -173,7 +173,7 @@ def serve(
         'chief, then restart this task.'
       )
     if order.get('do') == 'end':
-      service.outlive(chief)
+      service.wait_for_chief_end(chief)
       if order.get('why'):
         begun = order.get('has_begun', True)
         kind = errors.TrainingError if begun else errors.ConfigError
@@ -190,12 +190,12 @@ def serve(
 
 def _start(
   config: servers.ServerConfig, cluster: spec.Cluster, task: tasks.Task
-) -> services.Service:
+) -> services.TaskServer:
   """Starts this process's server."""
   counts = {'GPU': 0} if task.job == 'ps' else {'CPU': config.devices.num_gpus}
   fields = task_fingerprint(config, task.job)
   try:
-    return services.Service(task, cluster, fields, counts)
+    return services.TaskServer(task, cluster, fields, counts)
   except tasks.LostError as error:
     raise errors.ConfigError(str(error)) from error
 
@@ -205,7 +205,7 @@ class _Feeder:
 
   def __init__(
     self,
-    service: services.Service,
+    service: services.TaskServer,
     options: model.Data,
     data: batches_lib.Data,
     report: Callable[[str], None],

@@ -10,7 +10,7 @@ from terngrad.step import passes
 _FIRST_KEY = 2**30
 
 
-def accumulated(node_pass: passes.Pass, count: int) -> passes.Pass:
+def accumulate(node_pass: passes.Pass, count: int) -> passes.Pass:
   """Makes a pass that computes a worker's batch in `count` equal parts.
 
   Args:

@@ -49,7 +49,7 @@ class LocalMemory(device_passes.LocalTraining):
       replaces the fragment instead.
     mixing: alpha in [0, 1], the weight of the worker's local values in this
       mix.
-    turn: index of the fragment that is exchanged after these steps.
+    fragment: index of the fragment that is exchanged after these steps.
   """
 
   count: int
@@ -59,7 +59,7 @@ class LocalMemory(device_passes.LocalTraining):
   fragments: tuple[tuple[int, ...], ...] = ()
   overlap: int = 0
   mixing: float = 0.5
-  turn: int = 0
+  fragment: int = 0
 
   def states(
     self, shapes: Sequence[Sequence[int]]
@@ -164,7 +164,7 @@ class LocalMemory(device_passes.LocalTraining):
     values = list(values)
     # Before the first exchange there is no result to mix in.
     share = tf.where(exchanges > 0, 1.0 - self.mixing, 0.0)
-    for i in self.fragments[self.turn - 1]:
+    for i in self.fragments[self.fragment - 1]:
       if self.overlap:
         values[i] += share * (parameters[i] - values[i])
       else:

@@ -7,7 +7,7 @@ import tensorflow as tf
 from terngrad.step import step as steps_lib
 
 
-class StepInTurn(steps_lib.Step):
+class FragmentSteps(steps_lib.Step):
   """Takes the steps of all fragments in turn."""
 
   def __init__(self, steps: Sequence[steps_lib.Step]) -> None:

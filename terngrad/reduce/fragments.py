@@ -66,7 +66,7 @@ def split(
   return gradients.GradientCodec(tuple(buckets))
 
 
-def of_step(
+def step_codec(
   codec: gradients.GradientCodec, step: int
 ) -> gradients.GradientCodec:
   """Selects the fragment that a step exchanges, in turn.
@@ -88,5 +88,6 @@ def of_step(
 def members(codec: gradients.GradientCodec) -> tuple[tuple[int, ...], ...]:
   """Lists for each fragment the indices of its variables in the model."""
   return tuple(
-    tuple(of_step(codec, step).variables) for step in range(codec.num_fragments)
+    tuple(step_codec(codec, step).variables)
+    for step in range(codec.num_fragments)
   )

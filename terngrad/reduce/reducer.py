@@ -78,7 +78,16 @@ class Reducer:
     """Prepares the programs of a worker; XLA compiles them at the first call.
 
     `states` has the states of the codec's methods for each device.
+
+    Raises:
+      TypeError: the exchange has `own` of 0.2 in place of `num_local_workers`.
     """
+    if not hasattr(exchange, 'num_local_workers'):
+      raise TypeError(
+        'exchange: expected num_local_workers, whose name was own until '
+        f'terngrad 0.2, received a {type(exchange).__name__} without it. '
+        'Rename the attribute of this class.'
+      )
     self._exchange = exchange
     self._seed = seed
     self._row = options.row

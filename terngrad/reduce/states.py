@@ -35,7 +35,7 @@ def keys_of(bucket: buckets.Bucket) -> list[Key]:
   return [Key(s.name, bucket.indices[s.variable]) for s in bucket.states]
 
 
-def declared(codec: gradients.GradientCodec) -> dict[Key, methods.State]:
+def declarations(codec: gradients.GradientCodec) -> dict[Key, methods.State]:
   """Collects the state declarations of a codec of the whole model."""
   return {
     key: state
@@ -48,17 +48,17 @@ def shared(codec: gradients.GradientCodec) -> dict[Key, methods.State]:
   """Collects the declarations of SHARED states, for `replicas.create`."""
   return {
     key: state
-    for key, state in declared(codec).items()
+    for key, state in declarations(codec).items()
     if state.owner == methods.SHARED
   }
 
 
-def of_workers(
+def make_worker_variables(
   declared_states: dict[Key, methods.State], device: str, count: int
 ) -> dict[Key, list[tf.Variable]]:
   """Makes the variables of the WORKER states for `count` workers of a device.
 
-  They have the initial value of the state, which `declared` declares.
+  They have the initial value of the state's declaration.
   """
   with tf.device(device):
     return {
@@ -70,7 +70,7 @@ def of_workers(
     }
 
 
-def of_replica(
+def make_shared_variables(
   shared_states: Mapping[Key, methods.State], device: str
 ) -> dict[Key, tf.Variable]:
   """Makes the variables of the SHARED states on a device."""
@@ -250,9 +250,11 @@ class MethodStates:
         `State.variable` is an index in the model.
     """
     more = {Key(state.name, state.variable): state for state in pass_states}
-    self.declared = declared(codec) | more
+    self.declared = declarations(codec) | more
     self.workers = tuple(
-      of_workers(self.declared, device, len(exchange.workers_of(index)))
+      make_worker_variables(
+        self.declared, device, len(exchange.workers_of(index))
+      )
       for index, device in enumerate(exchange.devices)
     )
     self._pass_keys = tuple(more)

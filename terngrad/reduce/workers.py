@@ -21,7 +21,7 @@ _DEVICE = '/CPU:0'
 _SEED = 1
 
 
-class Taken(NamedTuple):
+class StepOutcome(NamedTuple):
   """Results of a step.
 
   Attributes:
@@ -56,12 +56,12 @@ class Workers:
     `take` also accepts other codecs with the same states.
     """
     self._exchange = towers.Towers((_DEVICE,), num_workers)
-    declared = states_lib.declared(codec)
+    declared = states_lib.declarations(codec)
     self._keys = [states_lib.keys_of(bucket) for bucket in codec.buckets]
     with tf.init_scope():
       self._variables = states_lib.DeviceStates(
-        states_lib.of_workers(declared, _DEVICE, num_workers),
-        states_lib.of_replica(states_lib.shared(codec), _DEVICE),
+        states_lib.make_worker_variables(declared, _DEVICE, num_workers),
+        states_lib.make_shared_variables(states_lib.shared(codec), _DEVICE),
       )
 
   @property
@@ -70,7 +70,7 @@ class Workers:
     return self._read(self._variables.shared)
 
   @property
-  def own(self) -> list[list[list[tf.Tensor | None]]]:
+  def worker_states(self) -> list[list[list[tf.Tensor | None]]]:
     """Values of each worker's states, one list per bucket; None for others."""
     return [
       self._read({key: v[worker] for key, v in self._variables.workers.items()})
@@ -81,7 +81,7 @@ class Workers:
     """Values of a worker's states and the shared ones, one list per bucket."""
     return [
       [b if a is None else a for a, b in zip(*pair, strict=True)]
-      for pair in zip(self.own[worker], self.shared, strict=True)
+      for pair in zip(self.worker_states[worker], self.shared, strict=True)
     ]
 
   def _read(
@@ -97,7 +97,7 @@ class Workers:
     codec: gradients.GradientCodec,
     values: Sequence[Sequence[tf.Tensor]],
     number: tf.Tensor | int,
-  ) -> Taken:
+  ) -> StepOutcome:
     """Takes a step and updates the states.
 
     Args:
@@ -137,4 +137,4 @@ class Workers:
       tf.concat([rows for rows in round_words if rows is not None], axis=1)
       for round_words in rounds
     ]
-    return Taken([means[i] for i in sorted(means)], words, steps)
+    return StepOutcome([means[i] for i in sorted(means)], words, steps)

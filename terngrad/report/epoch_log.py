@@ -42,7 +42,7 @@ class EpochLog(execution.Hooks):
 
   def line(self, step: int, values: dict[str, float]) -> str:
     """Returns the log line of an iteration."""
-    epoch = self._epochs.of(step)
+    epoch = self._epochs.epoch_at(step)
     return (
       f'Finished iteration {epoch.step}/{epoch.num_steps} (epoch '
       f'{epoch.number}/{self._options.num_epochs}) '

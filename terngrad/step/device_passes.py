@@ -100,13 +100,13 @@ def reducer(
 
   The reducer adds the gradients of the L2 terms of `node_pass`. For each device
   of `exchange`, `copies` has the replica and `worker_states` the variables from
-  `states.of_workers`.
+  `states.make_worker_variables`.
   """
   replica = copies[0]
   row = metadata_lib.Row(
     passes.NUM_SCORES,
     tuple(tuple(v.shape) for v in replica.statistics),
-    replica.own_statistics,
+    replica.local_statistics,
   )
   states = [
     states_lib.DeviceStates(variables, one.shared)

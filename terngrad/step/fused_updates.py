@@ -58,7 +58,7 @@ class FusedUpdate:
       numbers: (step, learning_rate, averaging_decay).
     """
     codec, rates = self.codec, numbers[1:]
-    parameters = of(self.replica, self.optimizer)
+    parameters = update_tensors(self.replica, self.optimizer)
     scale = 1.0 / step.num_workers
     others = []
     for number, bucket in enumerate(codec.buckets):
@@ -136,7 +136,7 @@ def make(
   return FusedUpdate(replica, optimizer, codec)
 
 
-def of(
+def update_tensors(
   replica: replicas.Replica, optimizer: optimizers.Optimizer
 ) -> ops.UpdateTensors:
   """Collects the tensors of a replica for the kernels.
@@ -172,11 +172,15 @@ def kernels_agree(has_momentum: bool, has_averages: bool) -> bool:
     update = updates.Update(xla, optimizer, None)
     update(means, [], (tf.constant(0, tf.int64), *rates))
     piece = methods.Piece(0, [words])
-    ops.fused_update(_DIGITS, piece, scalers, 0.5, of(fused, optimizer), rates)
+    ops.fused_update(
+      _DIGITS, piece, scalers, 0.5, update_tensors(fused, optimizer), rates
+    )
     sums = tf.concat([tf.reshape(mean, [-1]) for mean in means], axis=0)
     update(means, [], (tf.constant(1, tf.int64), *rates))
     ones = tf.ones([2])
-    ops.fused_update_of_sums(sums, 0, ones, 1.0, of(fused, optimizer), rates)
+    ops.fused_update_of_sums(
+      sums, 0, ones, 1.0, update_tensors(fused, optimizer), rates
+    )
     pairs = zip(fused.variables(), xla.variables(), strict=True)
     return all(
       np.array_equal(a.numpy().view(np.int32), b.numpy().view(np.int32))

@@ -238,7 +238,7 @@ class ModelPass(Pass):
 
   def _scores(self, outputs: Outputs, labels: tf.Tensor) -> list[tf.Tensor]:
     entropy = self._loss(outputs, labels)
-    correct = tf.cast(is_right(outputs, labels), tf.float32)
+    correct = tf.cast(is_correct(outputs, labels), tf.float32)
     scores = [entropy, tf.reduce_mean(correct)]
     if self._mean_share is None:
       return scores
@@ -248,7 +248,7 @@ class ModelPass(Pass):
     ]
 
 
-def is_right(outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
+def is_correct(outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
   """Checks for each example whether its label has the largest logit.
 
   Args:
@@ -288,7 +288,7 @@ def with_seeds(
   ]
 
 
-def of_net(
+def net_loss(
   net: 'factory.Net', label_smoothing: float = -1.0, aux_weight: float = -1.0
 ) -> Loss:
   """Makes the `Loss` of a net; -1 takes the default of the net."""

@@ -7,7 +7,7 @@ import keras
 
 
 @contextlib.contextmanager
-def of_layers(dtype: str) -> Iterator[None]:
+def layer_dtype(dtype: str) -> Iterator[None]:
   """Sets the compute dtype of the Keras layers that the block makes.
 
   Variables stay float32. A layer with an explicit dtype keeps it: the logits of

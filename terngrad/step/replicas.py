@@ -34,8 +34,8 @@ class Replica(NamedTuple):
     frozen: float32, the parameters that are not trained.
     scaling: the variables of the loss scale, see `loss_scaling`; () without
       loss scaling.
-    own_statistics: True if the statistics and their averages may differ between
-      replicas (local batch normalization, --bn_statistics=per_device).
+    local_statistics: True if the statistics and their averages may differ
+      between replicas (local batch normalization, --bn_statistics=per_device).
     shared: states of gradient methods that are the same on all replicas.
   """
 
@@ -46,7 +46,7 @@ class Replica(NamedTuple):
   averages: _Variables
   frozen: _Variables = ()
   scaling: _Variables = ()
-  own_statistics: bool = False
+  local_statistics: bool = False
   shared: Mapping[states.Key, tf.Variable] = types.MappingProxyType({})
 
   def variables(self) -> list[tf.Variable]:
@@ -84,9 +84,9 @@ class Replica(NamedTuple):
       else (),
     )
 
-  def own(self) -> list[bool]:
+  def is_local(self) -> list[bool]:
     """For each of `variables()`: True if it may differ between replicas."""
-    if not self.own_statistics:
+    if not self.local_statistics:
       return [False] * len(self.variables())
     first = len(self.trainable)
     averages = self.averages[first : first + len(self.statistics)]
@@ -99,7 +99,7 @@ def create(
   optimizer: optimizers.Optimizer,
   devices: Sequence[str],
   scaling: Sequence[float] = (),
-  own_statistics: bool = False,
+  local_statistics: bool = False,
   shared: Mapping[states.Key, methods.State] = types.MappingProxyType({}),
   averaged: bool = True,
 ) -> tuple[Replica, ...]:
@@ -115,7 +115,7 @@ def create(
     optimizer: defines the slots.
     devices: name of each replica's device.
     scaling: initial values of the loss-scale variables; () for none.
-    own_statistics: True if each device has its own moving statistics.
+    local_statistics: True if each device has its own moving statistics.
     shared: declarations of the shared states, from `states.shared`.
     averaged: False makes no moving averages.
   """
@@ -134,8 +134,8 @@ def create(
         averages=_copies(averaged * (*trainable, *statistics, *frozen)),
         frozen=frozen,
         scaling=_copies(scaling, device),
-        own_statistics=own_statistics,
-        shared=states.of_replica(shared, device),
+        local_statistics=local_statistics,
+        shared=states.make_shared_variables(shared, device),
       )
     )
   return tuple(made)
@@ -181,7 +181,9 @@ def check_equal(replicas: Sequence[Replica], names: Sequence[str]) -> None:
   """
   if len(replicas) == 1:
     return
-  shared = [index for index, local in enumerate(replicas[0].own()) if not local]
+  shared = [
+    index for index, local in enumerate(replicas[0].is_local()) if not local
+  ]
   digests = []
   for replica in replicas:
     variables = replica.variables()

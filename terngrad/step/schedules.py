@@ -74,7 +74,7 @@ class Epochs(NamedTuple):
     """Counts the steps until `count` epochs have ended."""
     return -(-count * self.num_examples // self.batch_size)
 
-  def of(self, step: int) -> Epoch:
+  def epoch_at(self, step: int) -> Epoch:
     """Finds the epoch of a step: the epoch of its first example.
 
     Args:
@@ -84,7 +84,7 @@ class Epochs(NamedTuple):
     first = self.steps(before)
     return Epoch(before + 1, step - first, self.steps(before + 1) - first)
 
-  def ended(self, step: int) -> int | None:
+  def ending_epoch(self, step: int) -> int | None:
     """Finds the epoch, from 1, that ends in a step; None if none does.
 
     If several epochs end in one step, it is the last of them.

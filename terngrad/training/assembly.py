@@ -156,7 +156,7 @@ def process_context(
   listed = config.devices.devices
   names = devices_lib.device_names(listed) if listed else ()
   exchange = coordination.join(chosen, config.devices.count, workers, names)
-  local = range(exchange.first, exchange.first + exchange.own)
+  local = range(exchange.first, exchange.first + exchange.num_local_workers)
   benchmark = config.run.benchmark_mode
   return execution.ExecutionContext(
     exchange,
@@ -176,10 +176,12 @@ def _step(
   traced = []
   for turn in range(codec.num_fragments):
     if isinstance(training.local, local_steps.LocalSteps):
-      local = dataclasses.replace(training.local, turn=turn)
+      local = dataclasses.replace(training.local, fragment=turn)
       training = training._replace(local=local)
-    traced.append(context.make_step(training, fragments.of_step(codec, turn)))
-  return traced[0] if len(traced) == 1 else turns.StepInTurn(traced)
+    traced.append(
+      context.make_step(training, fragments.step_codec(codec, turn))
+    )
+  return traced[0] if len(traced) == 1 else turns.FragmentSteps(traced)
 
 
 def _shares(
@@ -265,7 +267,7 @@ def _training(
     optimizer,
     exchange.devices,
     scaling=loss_scaling.START if config.model.dtype == 'float16' else (),
-    own_statistics=devices.bn_statistics == 'per_device',
+    local_statistics=devices.bn_statistics == 'per_device',
     shared=states.shared(codec),
   )
   saves = devices.optimize_gradient_memory
@@ -274,7 +276,7 @@ def _training(
   node_pass: passes.Pass = kind(
     model,
     plan,
-    passes.of_net(
+    passes.net_loss(
       nets.of(config.model.net),
       config.model.label_smoothing,
       config.model.aux_loss_weight,
@@ -290,7 +292,7 @@ def _training(
     pass_states = local.states([v.shape for v in plan.trainable])
   is_synchronized = devices.bn_statistics == 'synchronized'
   return steps.Training(
-    accumulation.accumulated(node_pass, devices.gradient_accumulation_steps),
+    accumulation.accumulate(node_pass, devices.gradient_accumulation_steps),
     exchange,
     copies,
     states.MethodStates(codec, exchange, pass_states),

@@ -34,7 +34,7 @@ def build_net(
     keras.utils.set_random_seed(seed)
     with (
       tf.device(context.exchange.devices[0]),
-      precision.of_layers(options.dtype),
+      precision.layer_dtype(options.dtype),
     ):
       model = nets.build(
         options.net,

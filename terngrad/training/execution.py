@@ -51,7 +51,9 @@ class Hooks:
     """
     return coordination.time_limit(self._cluster, self._seconds, what)
 
-  def own_limit(self, what: str) -> contextlib.AbstractContextManager[None]:
+  def local_time_limit(
+    self, what: str
+  ) -> contextlib.AbstractContextManager[None]:
     """Limits the time of local work too, in a run with parameter servers.
 
     Local work may wait there: TensorFlow registers each function and each kind
@@ -171,7 +173,7 @@ def remarks(
     f'kernels: {_describe_kernels(exchange.devices)}',
   ]
   step_codecs = [
-    fragments.of_step(codec, step) for step in range(codec.num_fragments)
+    fragments.step_codec(codec, step) for step in range(codec.num_fragments)
   ]
   if len(step_codecs) > 1:
     sizes = ', '.join(f'{one.num_elements:,}' for one in step_codecs)
@@ -180,7 +182,7 @@ def remarks(
     codec = max(step_codecs, key=lambda one: one.num_words)
     rounds = range(codec.num_rounds)
     messages = [m for number in rounds for m in codec.messages(number)]
-    lines.append(exchange.told(messages))
+    lines.append(exchange.describe_plan(messages))
   return lines
 
 

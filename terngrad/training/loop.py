@@ -104,7 +104,7 @@ def _closing(
   try:
     yield
   finally:
-    with hooks.own_limit('End of the records'):
+    with hooks.local_time_limit('End of the records'):
       writer.close()
 
 
@@ -132,10 +132,10 @@ def _take_steps(
     step += 1
     stop.agree(result, step)
     _update_bar(bar, result)
-    epoch = run.epochs.ended(step) if config.run.records_epochs else None
+    epoch = run.epochs.ending_epoch(step) if config.run.records_epochs else None
     at_checkpoint = step % config.run.save_iter == 0 or saving.due()
     if writer:
-      with run.hooks.own_limit(f'Records of step {step}'):
+      with run.hooks.local_time_limit(f'Records of step {step}'):
         writer.gauge.add(result)
         logs = step % run.hooks.log_every == 0 or step == run.max_steps
         if logs or at_checkpoint or epoch:
@@ -232,7 +232,7 @@ def _take_step(
   decay = schedules.averaging_decay(step, config.optimizer.moving_average_decay)
   with (
     batches.explain_read_errors(config.data.data_dir, config.data.subset),
-    run.hooks.own_limit(f'Data of step {step + 1}'),
+    run.hooks.local_time_limit(f'Data of step {step + 1}'),
   ):
     images, labels = next(stream)
   with run.hooks.time_limit(f'Step {step + 1}'):

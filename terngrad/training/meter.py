@@ -54,7 +54,7 @@ class Meter:
     means = [last[n] for n in _EPOCH_MEANS if last.get(n) is not None]
     is_known = last.get('step') == step and len(means) == len(_EPOCH_MEANS)
     self.means: list[float] = means if is_known else [0.0, 0.0]
-    self._counted = epochs.of(step).step if is_known and step else 0
+    self._counted = epochs.epoch_at(step).step if is_known and step else 0
     self._earlier_seconds = last.get(metrics.SECONDS.name) or 0.0
     self.smoothed: float | None = last.get(metrics.SMOOTHED.name)
     self._start = self._since = time.perf_counter()
@@ -67,7 +67,7 @@ class Meter:
       float(numbers.numpy().mean())
       for numbers in (result.entropy, result.accuracy)
     )
-    if self.epochs.of(self._step).step == 1:
+    if self.epochs.epoch_at(self._step).step == 1:
       self.means, self._counted = [0.0, 0.0], 0
     self._counted += 1
     self.means = [

@@ -124,4 +124,4 @@ class Run:
     coded = [(s.step, s.codec) for s in self.warm_up if step < s.until]
     coded.append((self.coded_step, self.codec))
     take, codec = (self.float_step, self.float_codec) if floats else coded[0]
-    return take, fragments.of_step(codec, step)
+    return take, fragments.step_codec(codec, step)

@@ -88,7 +88,7 @@ def _check_states(
   stage_states, run_states = (
     {
       key: state._replace(initial=None)
-      for key, state in states.declared(one).items()
+      for key, state in states.declarations(one).items()
     }
     for one in (stage, codec)
   )

@@ -119,7 +119,7 @@ class RunWriter:
     """Records and logs the metrics since the last record."""
     run = self._run
     self._logged = self.gauge.values(
-      fragments.of_step(run.codec, step - 1).num_elements,
+      fragments.step_codec(run.codec, step - 1).num_elements,
       learning_rate,
       float(run.regularization()),
       run.replicas[0].scaling,

@@ -90,7 +90,7 @@ def bits_by_servers(case, cluster):
   @tf.function
   def step(number, *batches):
     first, *others = zip(batches[::2], batches[1::2], strict=True)
-    served.feeds[:] = [server.Given(*other) for other in others]
+    served.feeds[:] = [server.LocalBatch(*other) for other in others]
     numbers = number, tf.constant(_RATE), tf.constant(_DECAY)
     return train_step.take(*first, *numbers).entropy
 

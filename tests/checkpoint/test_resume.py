@@ -74,7 +74,7 @@ def opened(folder, build=small.dense_net, changes=(), **options):
     (
       small.conv_net,
       {'bn_statistics': 'per_device'},
-      {'own_statistics': True},
+      {'local_statistics': True},
     ),
   ],
 )
@@ -148,7 +148,7 @@ def test_local_statistics_need_the_same_number_of_devices(tmp_path):
       'bn_statistics': 'per_device',
       'must_keep': MUST_KEEP | {'num_devices': 2},
     },
-    own_statistics=True,
+    local_statistics=True,
   )
   writer.save(1)
   run.layout = run.layout._replace(must_keep=MUST_KEEP | {'num_devices': 3})

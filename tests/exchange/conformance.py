@@ -293,10 +293,10 @@ def examples(exchange):
       range(process, exchange.num_workers, exchange.num_processes)
       for process in range(exchange.num_processes)
     )
-    feeds = [server.Given(*_numbered(other)) for other in others]
+    feeds = [server.LocalBatch(*_numbered(other)) for other in others]
     exchange = exchange._replace(feeds=feeds)
   else:
-    numbers = range(exchange.first, exchange.first + exchange.own)
+    numbers = range(exchange.first, exchange.first + exchange.num_local_workers)
   found = []
   for index, batch in enumerate(exchange.batches(*_numbered(numbers))):
     for worker in exchange.workers_of(index):

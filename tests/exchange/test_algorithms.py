@@ -95,13 +95,20 @@ def test_the_log_line_has_algorithms_megabytes_and_milliseconds():
     *messages_of('ternary', 2**24),
     methods.Message(methods.SCATTER, 400),
   ]
-  line = algorithms.told(messages, 4, 4, 'auto', algorithms.Network(1e8))
+  line = algorithms.describe_plan(
+    messages, 4, 4, 'auto', algorithms.Network(1e8)
+  )
   assert re.fullmatch(
     r'exchange: two_shot 7.55 MB in 6\d\d ms \(instead of gather in 8\d\d ms\)'
     r'; scatter 0.0012 MB in 0.146 ms \(per step and process, estimated for '
     r'100 Mbit/s and 50 us\)',
     line,
   ), line
+
+
+def test_the_old_name_of_describe_plan_gives_a_warning():
+  with pytest.warns(DeprecationWarning, match='told is .* Use describe_plan'):
+    assert algorithms.told is algorithms.describe_plan
 
 
 def test_the_default_flags_of_the_network_are_those_of_the_model():

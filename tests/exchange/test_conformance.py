@@ -4,6 +4,8 @@ Parameter servers are devices of this process here; in others they are what
 `tests/bin/test_distributed_train.py` and `tests/bits` run.
 """
 
+import types
+
 import pytest
 
 from terngrad.cluster import spec
@@ -12,6 +14,7 @@ from terngrad.exchange import collective
 from terngrad.exchange import group
 from terngrad.exchange import server
 from terngrad.exchange import towers
+from terngrad.reduce import reducer
 from tests.exchange import conformance
 
 
@@ -101,3 +104,17 @@ class TestEveryAlgorithm(OfOneProcess):
   @pytest.fixture(autouse=True)
   def choose(self, algorithm):
     self.algorithm = algorithm
+
+
+def test_old_names_of_a_collective_give_warnings():
+  exchange = collective.Collective(alone(), ('/CPU:0',), 2)
+  with pytest.warns(DeprecationWarning, match='own .* Use num_local_workers'):
+    assert exchange.own == 2
+  with pytest.warns(DeprecationWarning, match='told .* Use describe_plan'):
+    assert exchange.told([]) == exchange.describe_plan([])
+
+
+def test_an_exchange_with_the_name_of_0_2_is_refused():
+  exchange = types.SimpleNamespace(own=2)
+  with pytest.raises(TypeError, match='expected num_local_workers, whose name'):
+    reducer.Reducer(None, exchange, [], 0)

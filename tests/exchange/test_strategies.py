@@ -12,12 +12,14 @@ DEVICES = '/CPU:0', '/CPU:1'
 
 def exchange_of(strategy, num_workers=None):
   with strategy.scope():
-    return strategies.of_strategy(strategy, '/CPU:2', num_workers)
+    return strategies.find_exchange(strategy, '/CPU:2', num_workers)
 
 
 @pytest.mark.parametrize(('virtual', 'workers'), [(None, 1), (4, 4)])
 def test_without_a_strategy_workers_are_virtual(virtual, workers):
-  found = strategies.of_strategy(tf.distribute.get_strategy(), 'here', virtual)
+  found = strategies.find_exchange(
+    tf.distribute.get_strategy(), 'here', virtual
+  )
   assert found == towers.Towers(('here',), workers)
 
 
@@ -86,7 +88,9 @@ class _OfTwoProcesses(tf.distribute.MultiWorkerMirroredStrategy):
 def test_replicas_of_several_processes_share_one_group():
   strategy = _OfTwoProcesses()
   with tf.distribute.MirroredStrategy(DEVICES).scope():
-    one, other = (strategies.of_strategy(strategy, '/CPU:2') for _ in range(2))
+    one, other = (
+      strategies.find_exchange(strategy, '/CPU:2') for _ in range(2)
+    )
   assert isinstance(one, collective.Collective)
   assert one.num_workers == 4
   assert (one.group.size, one.group.rank) == (2, 1)

@@ -47,3 +47,9 @@ def test_every_device_calls_conclude_locally():
   for index, conclusion in enumerate(concluded):
     np.testing.assert_array_equal(conclusion, rows + 1.0)
     assert conclusion.device.endswith(f'CPU:{index}')
+
+
+def test_the_old_name_of_num_local_workers_gives_a_warning():
+  with pytest.warns(DeprecationWarning, match='Use num_local_workers') as found:
+    assert make(2, 3).own == 3
+  assert found[0].filename == __file__

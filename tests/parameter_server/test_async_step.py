@@ -57,7 +57,9 @@ class Servers:
     )
     where = towers.Towers(('/CPU:0',), nodes_each)
     self.states = [
-      states.of_workers(states.declared(self.codec), '/CPU:0', nodes_each)
+      states.make_worker_variables(
+        states.declarations(self.codec), '/CPU:0', nodes_each
+      )
       for _ in range(processes)
     ]
     self.processes = [

@@ -23,7 +23,7 @@ def both_passes(build, count):
     labels,
     random_bits.worker_key(1, tf.constant(0, tf.int64), 0),
   )
-  parts = accumulation.accumulated(whole, count)
+  parts = accumulation.accumulate(whole, count)
   return whole.gradients(*arguments), parts.gradients(*arguments)
 
 
@@ -57,7 +57,7 @@ def test_each_part_drops_other_units():
       scores = tf.fill([passes.NUM_SCORES], tf.reduce_sum(images))
       return [tf.zeros_like(p) for p in parameters], scores, held
 
-  parts = accumulation.accumulated(Noting(len(plan.statistics)), 2)
+  parts = accumulation.accumulate(Noting(len(plan.statistics)), 2)
   images, labels = small.batch_of(0, [4])
   key = tf.constant([1, 2], tf.uint32)
   held = [tf.convert_to_tensor(v.value) for v in plan.statistics]

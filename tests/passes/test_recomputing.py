@@ -73,7 +73,7 @@ def test_gradients_loss_and_statistics_are_the_same_bits(build, traced):
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float16'])
 @pytest.mark.parametrize('build', [cuttable.residual_net, cuttable.dropout_net])
 def test_layers_of_16_bits_give_the_same_bits(build, dtype):
-  with precision.of_layers(dtype):
+  with precision.layer_dtype(dtype):
     model = build()
   assert_same_bits(*both(model, scale=128.0))
 

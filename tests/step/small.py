@@ -114,7 +114,7 @@ class Training:
     decoupled=False,
     parts=1,
     scaling=(),
-    own_statistics=False,
+    local_statistics=False,
     trained=lambda name: True,
     exchange=None,
     part_bytes=0,
@@ -152,10 +152,10 @@ class Training:
       self.optimizer,
       names,
       scaling,
-      own_statistics,
+      local_statistics,
       states.shared(self.codec),
     )
-    self.node_pass = accumulation.accumulated(
+    self.node_pass = accumulation.accumulate(
       (recomputing.RecomputedPass if recompute else passes.ModelPass)(
         self.model, self.plan, loss, decoupled
       ),
@@ -173,7 +173,7 @@ class Training:
 
     def make_step(turn):
       if made:
-        changes['local'] = dataclasses.replace(made, turn=turn)
+        changes['local'] = dataclasses.replace(made, fragment=turn)
       return steps.TrainStep(
         steps.Training(
           self.node_pass,
@@ -184,13 +184,13 @@ class Training:
           seed,
           **changes,
         ),
-        fragments_lib.of_step(self.codec, turn),
+        fragments_lib.step_codec(self.codec, turn),
       )
 
     self.turns = [make_step(turn) for turn in range(self.codec.num_fragments)]
     self.step = self.turns[0]
     if fragments > 1:
-      self.step = turns.StepInTurn(self.turns)
+      self.step = turns.FragmentSteps(self.turns)
     self.shape = [workers, batch // workers]
 
   def run(self, count, first=0, rate=0.05):
@@ -198,7 +198,8 @@ class Training:
     for number in range(first, first + count):
       images, labels = batch_of(number, self.shape)
       local = slice(
-        self.exchange.first, self.exchange.first + self.exchange.own
+        self.exchange.first,
+        self.exchange.first + self.exchange.num_local_workers,
       )
       result = self.take(number, images[local], labels[local], rate)
     return result

@@ -180,7 +180,7 @@ def test_an_update_does_not_change_values_read_before():
 def test_a_piece_changes_the_elements_of_its_words(held):
   optimizer, codec = optimizers.Momentum(0.9), codec_of((1000,))
   replica = replica_of(optimizer, averages=True, sizes=(1000,))
-  tensors = fused_updates.of(replica, optimizer)
+  tensors = fused_updates.update_tensors(replica, optimizer)
   before = [variable.numpy().copy() for variable in replica.variables()]
   read = [variable.read_value() for variable in replica.variables()]
   if not held:
@@ -222,7 +222,7 @@ def test_updates_from_sums_equal_those_from_gradients(dtype, rule, averages):
   updates.Update(others, optimizer, None)(means, [], NUMBERS)
   # In pieces that end anywhere, the last with digits past the last element.
   borders = [0, 1, 70, 71, 20_000, total + 5]
-  tensors = fused_updates.of(ours, optimizer)
+  tensors = fused_updates.update_tensors(ours, optimizer)
   for first, stop in zip(borders, borders[1:], strict=False):
     piece = sums[first:stop]
     ops.fused_update_of_sums(piece, first, scalers, 1 / 3, tensors, NUMBERS[1:])
@@ -236,7 +236,12 @@ def test_a_piece_past_the_last_element_changes_nothing():
   optimizer = RULES['momentum']
   replica = replica_of(optimizer, averages=True, sizes=(10,))
   before = [variable.numpy() for variable in replica.variables()]
-  rest = tf.ones([1]), 1.0, fused_updates.of(replica, optimizer), NUMBERS[1:]
+  rest = (
+    tf.ones([1]),
+    1.0,
+    fused_updates.update_tensors(replica, optimizer),
+    NUMBERS[1:],
+  )
   # What lies past the last element.
   ops.fused_update_of_sums(tf.ones([3]), 10, *rest)
   for value, old in zip(replica.variables(), before, strict=True):
@@ -275,7 +280,7 @@ def made(monkeypatch):
     pytest.param(
       {'trained': lambda name: 'logits' in name}, 1, marks=pytest.mark.slow
     ),
-    ({'devices': 2, 'own_statistics': True}, 2),
+    ({'devices': 2, 'local_statistics': True}, 2),
     # Nothing to decode on its way.
     pytest.param(
       {'optimizer': optimizers.Momentum().clipped(0.1)},
@@ -295,7 +300,7 @@ def test_steps_with_and_without_fused_updates_are_equal(
   monkeypatch, made, options, times
 ):
   options = {'devices': 1, 'workers': 4, 'on_kernels': True, **options}
-  build = small.conv_net if 'own_statistics' in options else small.dense_net
+  build = small.conv_net if 'local_statistics' in options else small.dense_net
   ours = small.Training(build, **options)
   ours.run(3 if times else 1)
   if not times:

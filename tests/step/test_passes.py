@@ -47,7 +47,7 @@ def test_logits_of_16_bits_are_scored_in_32():
 )
 def test_loss_options_default_to_those_of_the_net(options, expected):
   net = nets.NETS['lenet']._replace(label_smoothing=0.1, auxiliary_weight=0.4)
-  assert passes.of_net(net, *options) == passes.Loss(*expected)
+  assert passes.net_loss(net, *options) == passes.Loss(*expected)
 
 
 @pytest.mark.parametrize('auxiliary', [False, True])
@@ -55,10 +55,10 @@ def test_labels_are_right_where_they_have_the_largest_logit(auxiliary):
   """Auxiliary logits do not count."""
   right = tf.one_hot([0, 1, 2, 3], 4)
   outputs = [right, tf.reverse(right, [0])] if auxiliary else right
-  received = passes.is_right(outputs, tf.constant([0, 1, 0, 3]))
+  received = passes.is_correct(outputs, tf.constant([0, 1, 0, 3]))
   assert received.numpy().tolist() == [True, True, False, True]
 
 
 def test_logits_that_are_not_numbers_are_not_right():
   logits = tf.fill([2, 4], float('nan'))
-  assert not passes.is_right(logits, tf.constant([0, 1])).numpy().any()
+  assert not passes.is_correct(logits, tf.constant([0, 1])).numpy().any()

@@ -62,7 +62,7 @@ def test_16_bit_layers_take_nearly_the_step_of_32_bits(net):
 
 
 def test_layers_made_after_the_block_have_32_bits():
-  with precision.of_layers('float16'):
+  with precision.layer_dtype('float16'):
     layer = keras.layers.Dense(1)
   assert (layer.compute_dtype, layer.variable_dtype) == ('float16', 'float32')
   assert keras.layers.Dense(1).compute_dtype == 'float32'

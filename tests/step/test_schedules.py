@@ -104,7 +104,7 @@ def test_each_epoch_ends_once_in_the_step_that_takes_its_last_example(
   seen = 0
   for step in range(1, 200):
     seen += batch_size
-    epoch = epochs.ended(step)
+    epoch = epochs.ending_epoch(step)
     # The last example of epoch e is the e * num_examples-th of all.
     assert (epoch is not None) == (seen % num_examples < batch_size)
     if epoch:
@@ -116,7 +116,7 @@ def test_each_epoch_ends_once_in_the_step_that_takes_its_last_example(
 
 def test_if_several_epochs_end_in_a_step_the_last_is_returned():
   epochs = schedules.Epochs(num_examples=10, batch_size=25)
-  assert [epochs.ended(step) for step in (1, 2, 3, 4)] == [2, 5, 7, 10]
+  assert [epochs.ending_epoch(step) for step in (1, 2, 3, 4)] == [2, 5, 7, 10]
   assert epochs.steps(5) == 2
 
 
@@ -125,14 +125,14 @@ def test_if_several_epochs_end_in_a_step_the_last_is_returned():
 )
 def test_a_step_has_a_number_in_its_epoch(num_examples, batch_size):
   epochs = schedules.Epochs(num_examples, batch_size)
-  ends = [step for step in range(1, 60) if epochs.ended(step)]
+  ends = [step for step in range(1, 60) if epochs.ending_epoch(step)]
   first = 1
   for end in ends:
-    found = [epochs.of(step) for step in range(first, end + 1)]
+    found = [epochs.epoch_at(step) for step in range(first, end + 1)]
     count = end + 1 - first
     assert len({epoch.number for epoch in found}) == 1
     assert [p.step for p in found] == list(range(1, count + 1))
     assert {p.num_steps for p in found} == {count}
     # It ends its own epoch; a batch of several ends later ones too.
-    assert found[-1].number <= epochs.ended(end)
+    assert found[-1].number <= epochs.ending_epoch(end)
     first = end + 1

@@ -110,7 +110,7 @@ def test_worker_states_differ_and_shared_states_are_equal_on_replicas():
   training = small.Training(
     small.dense_net, devices=2, workers=6, codec=POWERSGD
   )
-  declared = states.declared(training.codec)
+  declared = states.declarations(training.codec)
   owners = {key.name: state.owner for key, state in declared.items()}
   assert owners == {'residual': method.WORKER, 'powersgd_q': method.SHARED}
   training.run(2)

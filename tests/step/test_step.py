@@ -405,7 +405,7 @@ def test_layouts_are_bit_identical_with_all_options():
 @pytest.mark.slow
 def test_only_local_statistics_differ_between_devices():
   training = trained(
-    small.conv_net, 2, 4, count=1, codec='identity', own_statistics=True
+    small.conv_net, 2, 4, count=1, codec='identity', local_statistics=True
   )
   averaged = small.at_its_start(
     small.conv_net, devices=2, workers=4, codec='identity'

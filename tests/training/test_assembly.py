@@ -92,7 +92,7 @@ def test_options_of_the_loss_and_the_update_reach_the_step():
   ]
   norm = np.sqrt(sum(np.sum(np.square(part)) for part in moved))
   np.testing.assert_allclose(norm, RATE * NORM, rtol=1e-3)
-  assert first.own_statistics
+  assert first.local_statistics
   assert run.layout.bn_statistics == 'per_device'
   replicas.check_equal(run.replicas, run.names)
 

@@ -63,12 +63,12 @@ def test_records_are_closed_within_a_time_limit(tmp_path, monkeypatch):
   close = records.Recorder.close
 
   @contextlib.contextmanager
-  def own_limit(self, what):
+  def local_time_limit(self, what):
     limits.append(what)
     yield
     limits.remove(what)
 
-  monkeypatch.setattr(execution.Hooks, 'own_limit', own_limit)
+  monkeypatch.setattr(execution.Hooks, 'local_time_limit', local_time_limit)
   monkeypatch.setattr(
     records.Recorder,
     'close',

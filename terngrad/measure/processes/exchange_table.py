@@ -166,7 +166,7 @@ def _measure_servers(
       }
     return _measure(built, what, count, settings, count_received=True)
   finally:
-    tasks.end(tasks.servers_of(cluster))
+    tasks.end_tasks(tasks.servers_of(cluster))
 
 
 def _set_workers(codec: str, workers: int) -> str:

@@ -27,9 +27,9 @@ def serve(cluster: spec.Cluster, timeout: float) -> None:
   chief = tasks.all_tasks(cluster, 'worker')[0]
   # Load the native operations: a worker runs its part of the step.
   native.available()
-  served = service.Service(task, cluster, {}, {'GPU': 0})
+  served = service.TaskServer(task, cluster, {}, {'GPU': 0})
   served.next_order(timeout)
-  served.outlive(chief)
+  served.wait_for_chief_end(chief)
 
 
 def join(cluster: spec.Cluster, timeout: float) -> None:
@@ -43,7 +43,7 @@ def join(cluster: spec.Cluster, timeout: float) -> None:
     tasks.LostError: a task did not answer.
   """
   others = tasks.servers_of(cluster)
-  states = tasks.states_within(others, timeout)
+  states = tasks.wait_for_states(others, timeout)
   absent = [str(task) for task in others if task not in states]
   if absent:
     raise tasks.LostError(
@@ -85,7 +85,7 @@ def case(
     towers=towers.Towers(devices, count),
     servers=tuple(task.device() for task in tasks.all_tasks(cluster, 'ps')),
     num_processes=count,
-    feeds=[server.Given(*pair) for pair in examples[1:]],
+    feeds=[server.LocalBatch(*pair) for pair in examples[1:]],
   )
   train_step = exchanges.step_of(what, layout, copies, codec)
   values = *examples[0], *exchanges.schedule_values(), tf.constant(0.0)

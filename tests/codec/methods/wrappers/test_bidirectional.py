@@ -46,7 +46,7 @@ def states(workers, codec, name):
   for index, state in enumerate(codec.states()[0]):
     if state.name != name:
       continue
-    rows = np.stack([own[0][index].numpy() for own in workers.own])
+    rows = np.stack([own[0][index].numpy() for own in workers.worker_states])
     size = int(np.prod(SHAPES[state.variable]))
     if state.dealt == methods.RANGES:
       assert not np.any(rows.ravel()[size:])

@@ -24,7 +24,9 @@ def some_gradients(step):
 
 def residuals(workers):
   """For each worker the list of its residuals."""
-  return [[r.numpy() for r in own[0][: len(SHAPES)]] for own in workers.own]
+  return [
+    [r.numpy() for r in own[0][: len(SHAPES)]] for own in workers.worker_states
+  ]
 
 
 def codec_of(text):
@@ -110,7 +112,7 @@ def shares_left(text, steps, size=16_384):
   for step in range(steps):
     values = rng.normal(size=size).astype(np.float32)
     workers.step(codec, [[values]], step)
-    shares.append(np.sum(workers.own[0][0][0].numpy() ** 2) / size)
+    shares.append(np.sum(workers.worker_states[0][0][0].numpy() ** 2) / size)
   return shares
 
 

@@ -3,7 +3,7 @@ import socket
 
 import pytest
 
-from terngrad.cluster import bystander
+from terngrad.cluster import signal_watcher
 
 SECONDS = 20.0
 
@@ -19,13 +19,13 @@ def pair():
 def clock(monkeypatch):
   """A list of one number, the time that it is."""
   now = [100.0]
-  monkeypatch.setattr(bystander.time, 'monotonic', lambda: now[0])
+  monkeypatch.setattr(signal_watcher.time, 'monotonic', lambda: now[0])
   return now
 
 
 @pytest.fixture
 def watch(pair):
-  return bystander.Bystander(0, pair[0].fileno(), SECONDS, {})
+  return signal_watcher.SignalWatcher(0, pair[0].fileno(), SECONDS, {})
 
 
 def test_an_unread_signal_ends_the_process_in_time(pair, clock, watch):

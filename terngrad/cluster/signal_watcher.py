@@ -115,7 +115,7 @@ def exit_pipe(code: int) -> int | None:
   return sending
 
 
-class Bystander:
+class SignalWatcher:
   """Handles the signals that another process does not read.
 
   Attributes:

@@ -74,7 +74,7 @@ class CodecStates:
     dropped = self._match_loaded()
     declared = {
       states.Key(key.name, variables[key.variable]): state
-      for key, state in states.declared(codec).items()
+      for key, state in states.declarations(codec).items()
     }
     fresh = {k: s for k, s in declared.items() if k not in self._declared}
     if fresh:
@@ -87,9 +87,9 @@ class CodecStates:
     for index, device in enumerate(self.exchange.devices):
       count = len(self.exchange.workers_of(index))
       workers = self.devices[index].workers
-      workers |= states.of_workers(fresh, device, count)
+      workers |= states.make_worker_variables(fresh, device, count)
       shared = {k: s for k, s in fresh.items() if s.owner == methods.SHARED}
-      self._shared[index] |= states.of_replica(shared, device)
+      self._shared[index] |= states.make_shared_variables(shared, device)
     return self._restore(fresh)
 
   def arrays(self) -> dict[str, np.ndarray]:
@@ -109,7 +109,7 @@ class CodecStates:
     if self._declared:
       exchange = self.exchange
       found[_WORKERS] = np.array(
-        [exchange.first, exchange.own, exchange.num_workers]
+        [exchange.first, exchange.num_local_workers, exchange.num_workers]
       )
     model = self._model if self._is_matched else self._loaded_model
     if found and model:
@@ -139,14 +139,14 @@ class CodecStates:
     first, count, total = self._loaded[_WORKERS]
     exchange = self.exchange
     begin = exchange.first - first
-    are_included = 0 <= begin and begin + exchange.own <= count
-    self._local_rows = slice(begin, begin + exchange.own)
+    are_included = 0 <= begin and begin + exchange.num_local_workers <= count
+    self._local_rows = slice(begin, begin + exchange.num_local_workers)
     if total != exchange.num_workers or not are_included:
       self._local_rows = None
       logging.warning(
         'Codec states of %d of %d workers were saved; this process has %d of '
         '%d. Each worker loads their mean, or its range of a divided state.',
-        *(count, total, exchange.own, exchange.num_workers),
+        *(count, total, exchange.num_local_workers, exchange.num_workers),
       )
 
   def _match_loaded(self) -> list[str]:
@@ -191,7 +191,7 @@ class CodecStates:
     return [
       workers[exchange.device_of(worker)][key][row // count]
       for row, worker in enumerate(
-        range(exchange.first, exchange.first + exchange.own)
+        range(exchange.first, exchange.first + exchange.num_local_workers)
       )
     ]
 
@@ -225,7 +225,9 @@ class CodecStates:
     local_rows, exchange = self._local_rows, self.exchange
     if local_rows is None:
       rows = self._convert_rows(self._declared[key], rows)
-      local_rows = slice(exchange.first, exchange.first + exchange.own)
+      local_rows = slice(
+        exchange.first, exchange.first + exchange.num_local_workers
+      )
     rows = rows[local_rows]
     for variable, row in zip(self._variables_of(key), rows, strict=True):
       variable.assign(row)
