@@ -1,13 +1,15 @@
-"""Deprecated argument names, which work for one release with a warning."""
+"""Deprecated names, which work for one release with a warning."""
 
 import functools
 import warnings
 from collections.abc import Callable
+from typing import Any
 from typing import ParamSpec
 from typing import TypeVar
 
 _P = ParamSpec('_P')
 _R = TypeVar('_R')
+_T = TypeVar('_T')
 
 
 def renamed_arguments(
@@ -32,6 +34,7 @@ def renamed_arguments(
 
   def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
     called = function.__qualname__.removesuffix('.__init__')
+    called = called.removesuffix('.__new__')
 
     @functools.wraps(function)
     def renamed(*values: _P.args, **named: _P.kwargs) -> _R:
@@ -52,5 +55,40 @@ def renamed_arguments(
       return function(*values, **named)
 
     return renamed
+
+  return decorate
+
+
+def renamed_attributes(**names: str) -> Callable[[type[_T]], type[_T]]:
+  """Makes a NamedTuple accept the field names of 0.2, until 0.4.
+
+  Args:
+    **names: the current name by each old name.
+
+  Returns:
+    A decorator. An old name emits a DeprecationWarning as an attribute, as an
+    argument of the class and as an argument of `_replace`.
+  """
+
+  def make_property(kind: type[_T], old: str, new: str) -> property:
+    def read(self: _T) -> Any:
+      warnings.warn(
+        f'{kind.__name__}.{old} is an old name, to be removed in terngrad 0.4. '
+        f'Use {new}.',
+        DeprecationWarning,
+        stacklevel=2,
+      )
+      return getattr(self, new)
+
+    return property(read)
+
+  def decorate(kind: type[_T]) -> type[_T]:
+    for method in ('__new__', '_replace'):
+      function = getattr(kind, method)
+      function.__qualname__ = f'{kind.__name__}.{method}'
+      setattr(kind, method, renamed_arguments(**names)(function))
+    for old, new in names.items():
+      setattr(kind, old, make_property(kind, old, new))
+    return kind
 
   return decorate

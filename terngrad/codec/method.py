@@ -224,7 +224,7 @@ class Method(deprecated.AcceptsFunctions):
       received: the messages of all rounds, as in `send`. SCATTER messages must
         not be read.
       states: only SHARED states may be read or changed.
-      context: with `worker`, `key` and `own` unset.
+      context: with `worker`, `key` and `local_probe` unset.
 
     Returns:
       (v float32 tensors of `context.shapes`; states.)

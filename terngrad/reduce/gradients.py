@@ -34,9 +34,9 @@ class WorkerStep(NamedTuple):
       are the same for all workers.
     keys: uint32 [buckets, 3], from `GradientCodec.keys`; None derives them from
       seed, step and worker when they are needed.
-    own: float32 [num_probes], the probe of this worker; None before `begin`.
-    shared: float32 [num_probes], the agreed probe; None before the workers have
-      agreed.
+    local_probe: float32 [num_probes], this worker's; None before `begin`.
+    shared_probe: float32 [num_probes], the agreed one; None before the workers
+      have agreed.
   """
 
   seed: tf.Tensor | int
@@ -44,8 +44,8 @@ class WorkerStep(NamedTuple):
   num_workers: int
   worker: tf.Tensor | None = None
   keys: tf.Tensor | None = None
-  own: tf.Tensor | None = None
-  shared: tf.Tensor | None = None
+  local_probe: tf.Tensor | None = None
+  shared_probe: tf.Tensor | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,7 +216,7 @@ class GradientCodec:
 
     Args:
       carried: from `begin`.
-      step: with a worker and its probe, `own`.
+      step: with a worker and its probe, `local_probe`.
 
     Returns:
       Per bucket int32 words if its method has `carry`, otherwise its carried
@@ -311,14 +311,14 @@ class GradientCodec:
     return self.decode(received, [()] * len(self.buckets), step, only)[0]
 
   def decode_words(
-    self, parts: Sequence[tf.Tensor], shared: tf.Tensor
+    self, parts: Sequence[tf.Tensor], shared_probe: tf.Tensor
   ) -> list[tf.Tensor]:
     """Decodes the mean gradients of codes of one round without states.
 
     Args:
       parts: int32 [n, num_words] of each device, the payloads of its n workers
         in the order that `method.Piece` defines.
-      shared: float32 [num_probes], the agreed probe.
+      shared_probe: float32 [num_probes], the agreed probe.
 
     Returns:
       float32 in the order and shapes of the variables.
@@ -327,7 +327,7 @@ class GradientCodec:
     count = sum(part.shape[0] for part in parts)
     piece = methods.Piece(0, list(parts))
     received = methods.payloads(self.messages(0), [piece])
-    step = WorkerStep(zero, zero, count, shared=shared)
+    step = WorkerStep(zero, zero, count, shared_probe=shared_probe)
     return self.means([received], step)
 
   def estimate(
@@ -443,8 +443,8 @@ class GradientCodec:
       step=step.step,
       worker=step.worker,
       key=None if step.keys is None else step.keys[index],
-      own=pick(step.own),
-      shared=pick(step.shared),
+      local_probe=pick(step.local_probe),
+      shared_probe=pick(step.shared_probe),
     )
 
 

@@ -66,7 +66,7 @@ class FusedUpdate:
       if messages is None:
         others.append(number)
         continue
-      scalers = tf.gather(step.shared, codec.probes_of_buckets[number])
+      scalers = tf.gather(step.shared_probe, codec.probes_of_buckets[number])
       tensors = parameters.of(bucket.indices)
       if isinstance(messages, methods.Payloads):
         # Not None: `_kernel_messages` returned the messages.

@@ -264,7 +264,9 @@ class Thc(method.Method):
 
   def split_norms(self, context: method.Context) -> list[tf.Tensor]:
     """Splits the agreed norms by variable, list of float32 [blocks]."""
-    return tf.split(context.shared, list(map(self.num_probes, context.sizes)))
+    return tf.split(
+      context.shared_probe, list(map(self.num_probes, context.sizes))
+    )
 
 
 def _padded(size: int) -> int:

@@ -194,7 +194,7 @@ class Bidirectional(wrapper.Wrapper):
     values = ranges.clear_padding(means, *arguments)
     gather = self._range_context(context, context.worker, _GATHER)
     coded, probe = self.method.begin(values, (), gather)
-    gather = gather._replace(own=probe, shared=probe)
+    gather = gather._replace(local_probe=probe, shared_probe=probe)
     words, _ = self.method.send(0, coded, (), [], gather)
     if self.residual:
       sent = [methods.Piece(0, [tf.concat(words, axis=0)[tf.newaxis]])]
@@ -221,7 +221,7 @@ class Bidirectional(wrapper.Wrapper):
       row = rows[number]
       probe = tf.bitcast(row[:num_probes], tf.float32)
       inner = self._range_context(context, number, _GATHER)
-      inner = inner._replace(shared=probe)
+      inner = inner._replace(shared_probe=probe)
       sent = [methods.Piece(0, [row[tf.newaxis, num_probes:]])]
       return self._decode_range(sent, inner, context)
 
@@ -266,19 +266,19 @@ class Bidirectional(wrapper.Wrapper):
       key = random_bits.folded(random_bits.folded(key, _RANGES), index)
     has_probes = direction == _SCATTER and self.method.agrees
     counts = self._probe_counts(context.shapes)
-    own, shared = (
+    local_probe, shared_probe = (
       ranges.probes_of(probes, number, counts, self.workers)
       if has_probes and probes is not None
       else None
-      for probes in (context.own, context.shared)
+      for probes in (context.local_probe, context.shared_probe)
     )
     return context._replace(
       shapes=self.shapes_of_range(context.shapes),
       num_workers=self.workers if direction == _SCATTER else 1,
       stream=tf.cast(index + 1, tf.int64) * _STREAMS + context.stream,
       key=key,
-      own=own,
-      shared=shared,
+      local_probe=local_probe,
+      shared_probe=shared_probe,
     )
 
   def _decode_range(
