@@ -128,6 +128,12 @@ def test_contexts_of_methods_have_the_names_of_probes_of_0_2():
     assert (context.own, context.shared) == (1.0, 2.0)
 
 
+def test_states_of_methods_accept_the_name_of_0_2():
+  with pytest.warns(DeprecationWarning, match='State.* Use resharding'):
+    state = method.State('r', method.WORKER, 0, (3,), dealt=method.RANGES)
+    assert state.dealt == state.resharding == method.RANGES
+
+
 def test_codes_accept_the_names_of_probes_of_0_2():
   code = registry.parse('ternary')
   gradients, key = [tf.ones([3])], random_bits.seed_key(1)

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad import aliases
 from terngrad.codec.context import Context as Context
 from terngrad.codec.context import Shapes as Shapes
 from terngrad.codec.context import Tensors as Tensors
@@ -57,10 +58,11 @@ from terngrad.codec.stages import statistics
 
 # Values of `State.owner`.
 WORKER, SHARED = 'worker', 'shared'
-# Values of `State.dealt`.
+# Values of `State.resharding`.
 MEAN, RANGES = 'mean', 'ranges'
 
 
+@aliases.renamed_attributes(dealt='resharding')
 class State(NamedTuple):
   """An array that a method keeps from step to step for one variable.
 
@@ -72,8 +74,8 @@ class State(NamedTuple):
     variable: index of the variable in the bucket.
     shape: the static shape; the dtype is float32.
     initial: takes the shape and returns the float32 initial value. None: zeros.
-    dealt: how `dealing` converts WORKER states when the number of workers
-      changes. MEAN: every worker gets the mean of the old states, which
+    resharding: how `resharding` converts WORKER states when the number of
+      workers changes. MEAN: every worker gets the mean of the old states, which
       preserves the mean of the error-feedback residuals. RANGES: the old states
       are concatenated, padded with zeros and split again.
   """
@@ -83,7 +85,7 @@ class State(NamedTuple):
   variable: int
   shape: tuple[int, ...]
   initial: Callable[[tuple[int, ...]], tf.Tensor] | None = None
-  dealt: str = MEAN
+  resharding: str = MEAN
 
   def first_value(self) -> tf.Tensor:
     """Returns the initial value, float32 of `shape`."""

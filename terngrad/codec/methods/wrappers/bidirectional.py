@@ -119,7 +119,9 @@ class Bidirectional(wrapper.Wrapper):
     if not self.residual:
       return ()
     return tuple(
-      methods.State(RESIDUAL, methods.WORKER, i, shape, dealt=methods.RANGES)
+      methods.State(
+        RESIDUAL, methods.WORKER, i, shape, resharding=methods.RANGES
+      )
       for i, shape in enumerate(self.shapes_of_range(shapes))
     )
 
