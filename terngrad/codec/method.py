@@ -116,8 +116,8 @@ class Method(deprecated.AcceptsFunctions):
       the mean.
     carries: True if `carry` and `carry_words` are implemented. If False,
       workers store their gradients until the probe is agreed on.
-    telling: index of the round that `estimate` decodes; its words depend only
-      on the gradients of the sending worker.
+    estimated_round: index of the round that `estimate` decodes; its words
+      depend only on the gradients of the sending worker.
     agrees: True if a function reads the agreed probe. If False, the probe is
       one norm per variable and only detects elements that are not finite.
     draws_in_decode: True if `decode` draws from `Context.common_key`. It must
@@ -143,7 +143,7 @@ class Method(deprecated.AcceptsFunctions):
   estimates: bool = False
   finishes: bool = False
   carries: bool = False
-  telling: int = -1
+  estimated_round: int = -1
   agrees: bool = True
   draws_in_decode: bool = False
   strata: int = 0
@@ -235,7 +235,7 @@ class Method(deprecated.AcceptsFunctions):
   def estimate(
     self, words: Sequence[tf.Tensor], context: Context
   ) -> list[tf.Tensor]:
-    """Decodes this worker's words of round `telling`.
+    """Decodes this worker's words of round `estimated_round`.
 
     Returns:
       The gradients as the other workers decode them, flat float32 tensors.

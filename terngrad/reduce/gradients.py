@@ -347,7 +347,7 @@ class GradientCodec:
     for index, bucket in enumerate(self.buckets):
       if not bucket.method.estimates:
         return None
-      number = bucket.method.telling % bucket.method.num_rounds
+      number = bucket.method.estimated_round % bucket.method.num_rounds
       sizes = [message.num_words for message in bucket.messages(number)]
       bucket_sizes = [b.num_words(number) for b in self.buckets]
       payload = split(words[number], bucket_sizes, axis=0)[index]

@@ -85,7 +85,7 @@ class Bidirectional(wrapper.Wrapper):
       lossless=False,
       additive=False,
     )
-    self.num_rounds, self.telling = 2, 0
+    self.num_rounds, self.estimated_round = 2, 0
     self.max_workers = self.digits = self.unit = None
     if method.traits.randomness != 'none':
       # Random bits depend on the position in a range, and so on all variables.
