@@ -305,7 +305,7 @@ class Code(method.Method):
     number: int,
     gradients: method.Tensors,
     states: method.Tensors,
-    received: method.Arrived,
+    received: method.ReceivedRounds,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """Encodes the payload, or requantizes the carried one."""
@@ -321,7 +321,7 @@ class Code(method.Method):
 
   def decode(
     self,
-    received: method.Arrived,
+    received: method.ReceivedRounds,
     states: method.Tensors,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:

@@ -276,12 +276,12 @@ class Sum(NamedTuple):
 
 Received = Payloads | Sum | Scattered
 # For each round, one entry per message.
-Arrived = Sequence[Sequence[Received]]
+ReceivedRounds = Sequence[Sequence[Received]]
 Rounds = Sequence[Sequence[Message]]
 
 
 def received_by(
-  worker: tf.Tensor, received: Arrived
+  worker: tf.Tensor, received: ReceivedRounds
 ) -> list[list[Payloads | Sum]]:
   """Returns what one worker has of all rounds.
 

@@ -38,11 +38,11 @@ from terngrad.codec.messages import GATHER as GATHER
 from terngrad.codec.messages import SCATTER as SCATTER
 from terngrad.codec.messages import SUM as SUM
 from terngrad.codec.messages import AnyPacking as AnyPacking
-from terngrad.codec.messages import Arrived as Arrived
 from terngrad.codec.messages import Message as Message
 from terngrad.codec.messages import Payloads as Payloads
 from terngrad.codec.messages import Piece as Piece
 from terngrad.codec.messages import Received as Received
+from terngrad.codec.messages import ReceivedRounds as ReceivedRounds
 from terngrad.codec.messages import Rounds as Rounds
 from terngrad.codec.messages import Scattered as Scattered
 from terngrad.codec.messages import Sum as Sum
@@ -196,7 +196,7 @@ class Method(deprecated.AcceptsFunctions):
     number: int,
     gradients: Tensors,
     states: Tensors,
-    received: Arrived,
+    received: ReceivedRounds,
     context: Context,
   ) -> tuple[list[tf.Tensor], Tensors]:
     """Encodes the messages of this worker for one round.
@@ -216,7 +216,7 @@ class Method(deprecated.AcceptsFunctions):
   @abc.abstractmethod
   def decode(
     self,
-    received: Arrived,
+    received: ReceivedRounds,
     states: Tensors,
     context: Context,
   ) -> tuple[list[tf.Tensor], Tensors]:

@@ -237,7 +237,7 @@ class GradientCodec:
     number: int,
     carried: BucketTensors,
     states: BucketTensors,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     step: WorkerStep,
   ) -> tuple[tf.Tensor, BucketTensors]:
     """Encodes a worker's messages of one round.
@@ -271,7 +271,7 @@ class GradientCodec:
 
   def decode(
     self,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     states: BucketTensors,
     step: WorkerStep,
     only: Sequence[int] | None = None,
@@ -303,7 +303,7 @@ class GradientCodec:
 
   def means(
     self,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     step: WorkerStep,
     only: Sequence[int] | None = None,
   ) -> list[tf.Tensor]:
@@ -410,7 +410,9 @@ class GradientCodec:
     """Int permutation of the probe from bucket order to variable order."""
     return np.argsort(self._probe_variables, kind='stable')
 
-  def received(self, index: int, received: methods.Arrived) -> methods.Arrived:
+  def received(
+    self, index: int, received: methods.ReceivedRounds
+  ) -> methods.ReceivedRounds:
     """Selects the received messages of one bucket, round by round."""
     selected = []
     for number, round_messages in enumerate(received):

@@ -65,7 +65,7 @@ class Halves:
     step = self._step._replace(shared_probe=shared_probe)
     return self._part.decode(self._payloads(rows), self._states, step)[0]
 
-  def _payloads(self, rows: Sequence[tf.Tensor]) -> methods.Arrived:
+  def _payloads(self, rows: Sequence[tf.Tensor]) -> methods.ReceivedRounds:
     return [
       methods.payloads(self._codec.messages(number), [methods.Piece(0, [row])])
       for number, row in enumerate(rows)

@@ -153,7 +153,7 @@ class Thc(method.Method):
     number: int,
     gradients: method.Tensors,
     states: method.Tensors,
-    received: method.Arrived,
+    received: method.ReceivedRounds,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """Rotates variables and rounds elements at random to table entries."""
@@ -222,7 +222,7 @@ class Thc(method.Method):
 
   def decode(
     self,
-    received: method.Arrived,
+    received: method.ReceivedRounds,
     states: method.Tensors,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:

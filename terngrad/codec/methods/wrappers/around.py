@@ -41,7 +41,7 @@ class StateWrapper(wrapper.Wrapper):
     number: int,
     gradients: methods.Tensors,
     states: methods.Tensors,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """Sends the wrapped method's words.
@@ -74,7 +74,7 @@ class StateWrapper(wrapper.Wrapper):
 
   def decode(
     self,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     states: methods.Tensors,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:

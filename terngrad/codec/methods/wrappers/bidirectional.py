@@ -163,7 +163,7 @@ class Bidirectional(wrapper.Wrapper):
     number: int,
     gradients: methods.Tensors,
     states: methods.Tensors,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """Sends each range to its worker, then the local range's mean to all."""
@@ -181,7 +181,7 @@ class Bidirectional(wrapper.Wrapper):
   def _send_mean(
     self,
     states: methods.Tensors,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """Encodes the local range's mean for round 1; updates the residual."""
@@ -209,7 +209,7 @@ class Bidirectional(wrapper.Wrapper):
 
   def decode(
     self,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     states: methods.Tensors,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
