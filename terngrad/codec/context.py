@@ -28,7 +28,7 @@ class Context(NamedTuple):
     seed: int64 [], seed of the run.
     step: int64 [], steps taken before this one.
     worker: int32 [], index of the worker; None in `decode`.
-    key: uint32 [3], from `random_bits.of_buckets`; None in `decode`.
+    key: uint32 [3], from `random_bits.bucket_keys`; None in `decode`.
     local_probe: float32 [p], the local probe; None in `begin` and `decode`.
     shared_probe: float32 [p], the agreed probe; None in `begin` and `carry`.
   """

@@ -178,10 +178,10 @@ class GradientCodec:
   ) -> tf.Tensor:
     """Derives one worker's random keys, uint32 [buckets, 3].
 
-    `random_bits.of_buckets` defines them.
+    `random_bits.bucket_keys` defines them.
     """
     streams = [(bucket.stream, bucket.method.strata) for bucket in self.buckets]
-    return random_bits.of_buckets(streams, seed, step, worker)
+    return random_bits.bucket_keys(streams, seed, step, worker)
 
   def begin(
     self,

@@ -79,10 +79,10 @@ def decode_by_servers(
     sums = []
     for server, (start, stop) in enumerate(found.ranges):
       if start < stop:
-        cut = [found.pushed(server, part) for part in parts]
+        cut = [found.select_words(server, part) for part in parts]
         sums.append(found.add(server, cut))
         assert sums[-1].shape == [found.num_words[server]]
-    return decode(found.received(sums), shared_probe)
+    return decode(found.unpack(sums), shared_probe)
 
   @tf.function(jit_compile=codec.compiled)
   def decode(received, shared_probe):
@@ -149,10 +149,10 @@ def test_gathered_messages_are_forwarded_unchanged(num_servers):
   found = totals.Totals(messages, 3, num_servers)
   parts = [tf.constant(words[i::2]) for i in range(2)]
   pulled = [
-    found.add(server, [found.pushed(server, part) for part in parts])
+    found.add(server, [found.select_words(server, part) for part in parts])
     for server in range(num_servers)
   ]
-  one, total, other = found.received(pulled)
+  one, total, other = found.unpack(pulled)
   (first,), (second,) = one.parts, other.parts
   np.testing.assert_array_equal(first, words[:, :7])
   np.testing.assert_array_equal(second, words[:, 12:])
@@ -187,7 +187,7 @@ def test_unused_words_are_not_pushed(name):
   payloads, _ = pushed_words(codec, 3)
   coded, floats = codec.messages(0)
   found = totals.Totals([coded, floats], 3, 1)
-  first, second = found.pushed(0, payloads)
+  first, second = found.select_words(0, payloads)
   used = np.max(payloads[:, 0] & 0xFFFFFF)
   assert first.shape == [3, used]
   assert used < coded.num_words

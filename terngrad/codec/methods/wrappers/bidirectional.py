@@ -265,7 +265,8 @@ class Bidirectional(wrapper.Wrapper):
     index = 2 * number + direction
     key = context.key
     if key is not None:
-      key = random_bits.folded(random_bits.folded(key, _RANGES), index)
+      fold_in = random_bits.fold_in_keeping_stratum
+      key = fold_in(fold_in(key, _RANGES), index)
     has_probes = direction == _SCATTER and self.method.agrees
     counts = self._probe_counts(context.shapes)
     local_probe, shared_probe = (
