@@ -134,6 +134,16 @@ def test_states_of_methods_accept_the_name_of_0_2():
     assert state.dealt == state.resharding == method.RANGES
 
 
+def test_renamed_functions_of_0_2_are_the_present_ones():
+  with pytest.warns(DeprecationWarning, match='use .*stack_by_worker'):
+    assert method.rows_in_order is method.stack_by_worker
+  with pytest.warns(DeprecationWarning, match='use .*list_kinds'):
+    assert registry.every_kind is registry.list_kinds
+  parts = method.Scattered(tf.ones([2, 1, 3], tf.int32))
+  with pytest.warns(DeprecationWarning, match='Use for_worker'):
+    assert parts.of == parts.for_worker
+
+
 def test_codes_accept_the_names_of_probes_of_0_2():
   code = registry.parse('ternary')
   gradients, key = [tf.ones([3])], random_bits.seed_key(1)

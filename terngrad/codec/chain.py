@@ -203,7 +203,7 @@ class Chain(coded.Code):
       # A subclass may compute something else than the kernels.
       return super().on_kernels()
     if self.summable and not self.quantizer:
-      return _Summed.of(self)
+      return _Summed.from_code(self)
     if type(self.quantizer) not in _TERNARY or self.group_size:
       return self
     digits = getattr(self.packing, 'digits', None)
@@ -215,7 +215,7 @@ class Chain(coded.Code):
     """Returns a code whose probe reads gradients once and agrees to 1e-6."""
     if type(self) is not Chain or self.group_size:
       return self
-    return _OnePass.of(self) if self.quantizer or self.clips else self
+    return _OnePass.from_code(self) if self.quantizer or self.clips else self
 
 
 class _OnePass(Chain):

@@ -56,7 +56,7 @@ class Code(method.Method):
       twin_of._twin = cls
 
   @classmethod
-  def of(cls, code: 'Code') -> 'Self':
+  def from_code(cls, code: 'Code') -> 'Self':
     """Returns an instance of this class with the attributes of another code."""
     made = cls.__new__(cls)
     vars(made).update(vars(code))
@@ -260,7 +260,7 @@ class Code(method.Method):
     """Returns the variant with native kernels for CPUs, or None."""
     # The twin of a base class may compute something else than the subclass.
     kind = vars(type(self)).get('_twin')
-    return kind.of(self) if kind else None
+    return kind.from_code(self) if kind else None
 
   def on_kernels(self) -> method.Method:
     """Returns the twin or, without one or without kernels, a compiled code."""
@@ -344,7 +344,7 @@ class Code(method.Method):
 
 def compiled_copy(code: Code) -> Code:
   """Returns a copy of the code whose functions XLA compiles separately."""
-  made = type(code).of(code)
+  made = type(code).from_code(code)
   names = ['probe', 'decode_sum', 'decode_sums', 'encode_pieces']
   # Lossless codes return their input; compiled code would copy it.
   wrapper.compile_separately(

@@ -20,6 +20,7 @@ one message and no state is a `coded.Code`.
 import abc
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -51,10 +52,16 @@ from terngrad.codec.messages import float_sum as float_sum
 from terngrad.codec.messages import gathered as gathered
 from terngrad.codec.messages import payloads as payloads
 from terngrad.codec.messages import received_by as received_by
-from terngrad.codec.messages import rows_in_order as rows_in_order
+from terngrad.codec.messages import stack_by_worker as stack_by_worker
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import deprecated
 from terngrad.codec.stages import statistics
+
+if not TYPE_CHECKING:
+  # Names of 0.2.
+  __getattr__ = deprecated.moved(
+    __name__, rows_in_order='terngrad.codec.messages:stack_by_worker'
+  )
 
 # Values of `State.owner`.
 WORKER, SHARED = 'worker', 'shared'

@@ -225,7 +225,7 @@ def _add(piece: Piece, parts: list[tf.Tensor], num_workers: int) -> tf.Tensor:
   """
   message = piece.message
   if message.combine != methods.SUM:
-    return tf.reshape(methods.rows_in_order(parts), [-1])
+    return tf.reshape(methods.stack_by_worker(parts), [-1])
   size = piece.num_planes * piece.width
 
   @_compiled

@@ -114,7 +114,7 @@ def test_overridden_methods_of_code_subclasses_are_called(text, on):
       return [tf.fill(shape, 5.0) for shape in shapes]
 
   code = registry.parse(text)
-  mine = Mine.of(code)
+  mine = Mine.from_code(code)
   assert type(code) is OURS[text]
   gradients = [tf.ones([40])]
   made = getattr(mine, on)()

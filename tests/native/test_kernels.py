@@ -376,10 +376,10 @@ def test_a_library_of_older_sources_is_not_used(monkeypatch):
   """Such as one that was built before an editable checkout moved on."""
   other = pathlib.Path(_ctypes.__file__)
   monkeypatch.setattr(native, '_find', lambda: (other, None))
-  operations, why_not = native._load.__wrapped__()
+  operations, reason = native._load.__wrapped__()
   assert operations is None
-  assert f'{other.name} was built from older sources.' in why_not
-  assert 'run pip install --force-reinstall' in why_not
+  assert f'{other.name} was built from older sources.' in reason
+  assert 'run pip install --force-reinstall' in reason
 
 
 # Refusals.

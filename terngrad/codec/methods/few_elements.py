@@ -59,7 +59,7 @@ class FewElements(coded.Code):
   ) -> tf.Tensor:
     """Checks the payloads' length; returns int32 [n, w] in worker order."""
     wire.check_length(self.name, self.words_of(sizes), parts, sum(sizes))
-    return method.rows_in_order(parts)
+    return method.stack_by_worker(parts)
 
 
 class OnKernels(FewElements):

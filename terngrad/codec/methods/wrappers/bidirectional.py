@@ -216,7 +216,7 @@ class Bidirectional(wrapper.Wrapper):
     """Decodes the means of all ranges and joins them to variables."""
     _, (payloads,) = received
     # Round 1 is an all-gather.
-    rows = methods.rows_in_order(cast(methods.Payloads, payloads).parts)
+    rows = methods.stack_by_worker(cast(methods.Payloads, payloads).parts)
     num_probes = sum(self._probe_counts(context.shapes))
 
     def decoded(number: tf.Tensor) -> list[tf.Tensor]:
