@@ -10,6 +10,7 @@ from typing import TypeVar
 
 _P = ParamSpec('_P')
 _R = TypeVar('_R')
+_T = TypeVar('_T')
 
 
 def renamed_arguments(
@@ -34,6 +35,7 @@ def renamed_arguments(
 
   def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
     called = function.__qualname__.removesuffix('.__init__')
+    called = called.removesuffix('.__new__')
 
     @functools.wraps(function)
     def renamed(*values: _P.args, **named: _P.kwargs) -> _R:
@@ -98,3 +100,26 @@ def warn(owner: str, old: str, new: str) -> None:
     DeprecationWarning,
     stacklevel=3,
   )
+
+
+def renamed_attributes(**names: str) -> Callable[[type[_T]], type[_T]]:
+  """Makes a NamedTuple accept the field names of 0.2, until 0.4.
+
+  Args:
+    **names: the current name by each old name.
+
+  Returns:
+    A decorator. An old name emits a DeprecationWarning as an attribute, as an
+    argument of the class and as an argument of `_replace`.
+  """
+
+  def decorate(kind: type[_T]) -> type[_T]:
+    for method in ('__new__', '_replace'):
+      function = getattr(kind, method)
+      function.__qualname__ = f'{kind.__name__}.{method}'
+      setattr(kind, method, renamed_arguments(**names)(function))
+    for old, new in names.items():
+      setattr(kind, old, renamed_attribute(old, new))
+    return kind
+
+  return decorate

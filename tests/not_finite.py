@@ -10,7 +10,7 @@ from terngrad.codec.methods import registry
 
 SHAPE = (16, 8)
 WORKERS = 2
-_KINDS = registry.every_kind()
+_KINDS = registry.list_kinds()
 CODES = (
   *_KINDS,
   *registry.ALIASES,

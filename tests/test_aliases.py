@@ -1,10 +1,17 @@
 """Old names work for one release, with a warning."""
 
+from typing import NamedTuple
+
 import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 
 import terngrad
 from terngrad import aliases
+from terngrad.codec import method
+from terngrad.codec.methods import registry
+from terngrad.codec.stages import random_bits
 from terngrad.compression import scoring
 from terngrad.config import codes as codes_lib
 from terngrad.config import options
@@ -124,3 +131,55 @@ def test_merged_has_one_name_for_the_gradients():
 def test_a_trainer_without_an_optimizer_is_refused():
   with pytest.raises(ValueError, match='optimizer: expected a text'):
     terngrad.Trainer(small_model(), optimizer=None)
+
+
+@aliases.renamed_attributes(colour='color')
+class Paint(NamedTuple):
+  """A tuple with a renamed field."""
+
+  color: str
+  width: int = 1
+
+
+def test_old_fields_of_a_tuple_give_a_warning():
+  with pytest.warns(DeprecationWarning, match='^Paint: .* Use color') as found:
+    assert Paint(colour='red') == Paint('red') == Paint(color='red')
+  with pytest.warns(DeprecationWarning, match='Paint.colour is .* Use color'):
+    assert Paint('red').colour == 'red'
+  with pytest.warns(DeprecationWarning, match='Paint._replace: .* Use color'):
+    assert Paint('red', 2)._replace(colour='blue') == ('blue', 2)
+  assert {one.filename for one in found} == {__file__}
+
+
+def test_contexts_of_methods_have_the_names_of_probes_of_0_2():
+  zero = tf.constant(0, tf.int64)
+  context = method.Context([[3]], 2, 0, 0, zero, zero, None, None, 1.0, 2.0)
+  assert (context.local_probe, context.shared_probe) == (1.0, 2.0)
+  with pytest.warns(DeprecationWarning, match='Context.* is an old name'):
+    assert (context.own, context.shared) == (1.0, 2.0)
+
+
+def test_states_of_methods_accept_the_name_of_0_2():
+  with pytest.warns(DeprecationWarning, match='State.* Use resharding'):
+    state = method.State('r', method.WORKER, 0, (3,), dealt=method.RANGES)
+    assert state.dealt == state.resharding == method.RANGES
+
+
+def test_renamed_functions_of_0_2_are_the_present_ones():
+  with pytest.warns(DeprecationWarning, match='use .*stack_by_worker'):
+    assert method.rows_in_order is method.stack_by_worker
+  with pytest.warns(DeprecationWarning, match='use .*list_kinds'):
+    assert registry.every_kind is registry.list_kinds
+  parts = method.Scattered(tf.ones([2, 1, 3], tf.int32))
+  with pytest.warns(DeprecationWarning, match='Use for_worker'):
+    assert parts.of == parts.for_worker
+
+
+def test_codes_accept_the_names_of_probes_of_0_2():
+  code = registry.parse('ternary')
+  gradients, key = [tf.ones([3])], random_bits.seed_key(1)
+  probe = code.probe(gradients)
+  expected = code.encode(gradients, probe, probe, key)
+  with pytest.warns(DeprecationWarning, match='Use .*_probe'):
+    words = code.encode(gradients, own=probe, shared=probe, key=key)
+  np.testing.assert_array_equal(words, expected)

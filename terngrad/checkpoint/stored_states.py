@@ -21,7 +21,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.checkpoint import keys
-from terngrad.codec import dealing
+from terngrad.codec import resharding
 from terngrad.exchange import group as groups
 from terngrad.exchange import protocol
 from terngrad.reduce import states as states_lib
@@ -93,7 +93,8 @@ class Store:
       values = stored.get(name)
       if values is not None:
         count = self._exchange.num_workers
-        values = dealing.for_workers(self._declared[name], values, count)
+        state = self._declared[name]
+        values = resharding.convert_state(state, values, count)
       _scatter(group, variables, values)
 
   @contextlib.contextmanager

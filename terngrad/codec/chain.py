@@ -102,20 +102,20 @@ class Chain(coded.Code):
     self,
     pieces: Sequence[tf.Tensor],
     sizes: Sequence[int],
-    own: tf.Tensor,
-    shared: tf.Tensor,
+    local_probe: tf.Tensor,
+    shared_probe: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
     """Clips, quantizes and packs the gradients, one plane at a time."""
     flat = method.flat(pieces)
     packing, quantizer = self.packing, self.quantizer
     width = packing.width(sum(sizes))
-    factors = quantizer.factor(shared) if quantizer else None
+    factors = quantizer.factor(shared_probe) if quantizer else None
     if self.group_size:
       spread = functools.partial(
         planes.spread_groups, sizes=sizes, group_size=self.group_size
       )
-      flat = self._scaled(flat, own, factors, spread)
+      flat = self._scaled(flat, local_probe, factors, spread)
     count = packing.elements_per_word
     # Compiled code processes one plane at a time, which needs less memory.
     # Eager code processes all planes at once, which takes fewer operations.
@@ -129,7 +129,7 @@ class Chain(coded.Code):
         spread = functools.partial(
           planes.spread, sizes=sizes, index=index, width=width
         )
-        plane = self._scaled(plane, own, factors, spread)
+        plane = self._scaled(plane, local_probe, factors, spread)
       if quantizer:
         # The key includes the start of the plane. XLA would fold a range plus
         # a constant into a constant as large as the plane.
@@ -141,7 +141,7 @@ class Chain(coded.Code):
   def _scaled(
     self,
     values: tf.Tensor,
-    own: tf.Tensor,
+    local_probe: tf.Tensor,
     factors: tf.Tensor | None,
     spread: Callable[[tf.Tensor], tf.Tensor],
   ) -> tf.Tensor:
@@ -149,7 +149,7 @@ class Chain(coded.Code):
 
     Args:
       values: float32 [w].
-      own: float32 [p], the local probe.
+      local_probe: float32 [p], the local probe.
       factors: float32 [p], from `Quantizer.factor`; None without a quantizer.
       spread: takes float32 [p] and returns the number of each value's variable
         or group.
@@ -157,14 +157,14 @@ class Chain(coded.Code):
     if self.clips:
       # The probe of a chain with clips is the largest clipped magnitude. It is
       # therefore a valid clip limit.
-      limit = spread(own)
+      limit = spread(local_probe)
       values = tf.clip_by_value(values, -limit, limit)
     return values if factors is None else values * spread(factors)
 
   def decode_sum(
     self,
     parts: Sequence[tf.Tensor],
-    shared: tf.Tensor,
+    shared_probe: tf.Tensor,
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
@@ -178,18 +178,18 @@ class Chain(coded.Code):
       totals = [tf.reduce_sum(packing.lanes(part), axis=0) for part in parts]
       workers = sum(part.shape[0] for part in parts)
       sums = packing.sums_of_total(tf.add_n(totals), workers)
-    return self.decode_sums(sums, shared, shapes, scale)
+    return self.decode_sums(sums, shared_probe, shapes, scale)
 
   def decode_sums(
     self,
     sums: tf.Tensor,
-    shared: tf.Tensor,
+    shared_probe: tf.Tensor,
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
     """Scales sums of codes, or of floats, to gradients."""
     return chains.gradients_of(
-      self.quantizer, sums, shared, shapes, scale, self.group_size
+      self.quantizer, sums, shared_probe, shapes, scale, self.group_size
     )
 
   def on_kernels(self) -> method.Method:
@@ -203,7 +203,7 @@ class Chain(coded.Code):
       # A subclass may compute something else than the kernels.
       return super().on_kernels()
     if self.summable and not self.quantizer:
-      return _Summed.of(self)
+      return _Summed.from_code(self)
     if type(self.quantizer) not in _TERNARY or self.group_size:
       return self
     digits = getattr(self.packing, 'digits', None)
@@ -215,7 +215,7 @@ class Chain(coded.Code):
     """Returns a code whose probe reads gradients once and agrees to 1e-6."""
     if type(self) is not Chain or self.group_size:
       return self
-    return _OnePass.of(self) if self.quantizer or self.clips else self
+    return _OnePass.from_code(self) if self.quantizer or self.clips else self
 
 
 class _OnePass(Chain):
@@ -241,11 +241,11 @@ class _Probed(Chain):
   def decode_sums(
     self,
     sums: tf.Tensor,
-    shared: tf.Tensor,
+    shared_probe: tf.Tensor,
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
-    return ops.scale_sums(sums, shared, shapes, scale)
+    return ops.scale_sums(sums, shared_probe, shapes, scale)
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     contract.check_gradients(gradients)

@@ -7,6 +7,7 @@ from typing import cast
 
 import tensorflow as tf
 
+from terngrad import aliases
 from terngrad import native
 from terngrad.codec import method
 from terngrad.codec import wrapper
@@ -17,6 +18,9 @@ from terngrad.codec.stages import wire
 
 if TYPE_CHECKING:
   from typing_extensions import Self
+
+# The argument names of 0.2.
+_PROBES = aliases.renamed_arguments(own='local_probe', shared='shared_probe')
 
 
 class Code(method.Method):
@@ -52,7 +56,7 @@ class Code(method.Method):
       twin_of._twin = cls
 
   @classmethod
-  def of(cls, code: 'Code') -> 'Self':
+  def from_code(cls, code: 'Code') -> 'Self':
     """Returns an instance of this class with the attributes of another code."""
     made = cls.__new__(cls)
     vars(made).update(vars(code))
@@ -86,8 +90,8 @@ class Code(method.Method):
     self,
     pieces: Sequence[tf.Tensor],
     sizes: Sequence[int],
-    own: tf.Tensor,
-    shared: tf.Tensor,
+    local_probe: tf.Tensor,
+    shared_probe: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
     """Encodes flat gradients without checks; returns int32 [w].
@@ -101,7 +105,7 @@ class Code(method.Method):
   def decode_sum(
     self,
     parts: Sequence[tf.Tensor],
-    shared: tf.Tensor,
+    shared_probe: tf.Tensor,
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
@@ -110,7 +114,7 @@ class Code(method.Method):
     Args:
       parts: the payloads of n workers as m tensors int32 [n / m, w], in the row
         order of `method.Piece`. They are added in the order of the workers.
-      shared: float32 [p], the agreed probe.
+      shared_probe: float32 [p], the agreed probe.
       shapes: of the v variables.
       scale: factor of the sums.
 
@@ -121,7 +125,7 @@ class Code(method.Method):
   def decode_sums(
     self,
     sums: tf.Tensor,
-    shared: tf.Tensor,
+    shared_probe: tf.Tensor,
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
@@ -158,19 +162,20 @@ class Code(method.Method):
       return 1
     return max(1, -(-num_elements // self.group_size))
 
+  @_PROBES
   def encode(
     self,
     gradients: Sequence[tf.Tensor],
-    own: tf.Tensor,
-    shared: tf.Tensor,
+    local_probe: tf.Tensor,
+    shared_probe: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
     """Encodes this worker's payload of a bucket.
 
     Args:
       gradients: list of v float32 of any static shapes.
-      own: float32 [p], the local probe.
-      shared: float32 [p], the agreed probe.
+      local_probe: float32 [p], the local probe.
+      shared_probe: float32 [p], the agreed probe.
       key: uint32 [2], from `random_bits.fold_in`. Codes with strata need [3],
         from `gradients.GradientCodec.keys`.
 
@@ -185,24 +190,26 @@ class Code(method.Method):
     pieces = [tf.reshape(gradient, [-1]) for gradient in gradients]
     sizes = [piece.shape.num_elements() for piece in pieces]
     probes = sum(map(self.num_probes, sizes))
-    if shared is not None and tuple(shared.shape) != (probes,):
+    if shared_probe is not None and tuple(shared_probe.shape) != (probes,):
       raise ValueError(
         f'{self.name}: expected a shared probe of {probes} numbers, for '
-        f'{len(sizes)} gradients, received {contract.described(shared)}. Call '
-        'probe with the same gradients.'
+        f'{len(sizes)} gradients, received '
+        f'{contract.described(shared_probe)}. Call probe with the same '
+        'gradients.'
       )
     if self.strata and key.shape[0] != 3:
       raise ValueError(
         f"{self.name}: expected a key of 3 numbers that ends in the worker's "
         f'stratum, received {key.shape[0]}. Use a key of GradientCodec.keys.'
       )
-    return self.encode_pieces(pieces, sizes, own, shared, key)
+    return self.encode_pieces(pieces, sizes, local_probe, shared_probe, key)
 
+  @_PROBES
   def requantize(
     self,
     words: tf.Tensor,
-    own: tf.Tensor,
-    shared: tf.Tensor,
+    local_probe: tf.Tensor,
+    shared_probe: tf.Tensor,
     shapes: method.Shapes,
     key: tf.Tensor,
   ) -> tf.Tensor:
@@ -215,17 +222,17 @@ class Code(method.Method):
     encoded again.
 
     Args:
-      words: int32 [w], encoded with `own` as the shared probe.
-      own: float32 [p], the local probe.
-      shared: float32 [p], the agreed probe, nowhere below `own`.
+      words: int32 [w], encoded with `local_probe` as the shared probe.
+      local_probe: float32 [p], the local probe.
+      shared_probe: float32 [p], the agreed probe, nowhere below `local_probe`.
       shapes: of the v variables.
       key: as for `encode`, but a different key.
 
     Returns:
       int32 [w].
     """
-    decoded = self.decode_sum([words[tf.newaxis]], own, shapes)
-    return self.encode(decoded, own, shared, key)
+    decoded = self.decode_sum([words[tf.newaxis]], local_probe, shapes)
+    return self.encode(decoded, local_probe, shared_probe, key)
 
   def bits(
     self, num_elements: int, num_workers: int, num_probes: int = 1
@@ -253,7 +260,7 @@ class Code(method.Method):
     """Returns the variant with native kernels for CPUs, or None."""
     # The twin of a base class may compute something else than the subclass.
     kind = vars(type(self)).get('_twin')
-    return kind.of(self) if kind else None
+    return kind.from_code(self) if kind else None
 
   def on_kernels(self) -> method.Method:
     """Returns the twin or, without one or without kernels, a compiled code."""
@@ -286,8 +293,8 @@ class Code(method.Method):
     self, gradients: method.Tensors, context: method.Context
   ) -> tf.Tensor:
     """Encodes the gradients with the local probe in place of the shared one."""
-    own, sizes = context.own, context.sizes
-    return self.encode_pieces(gradients, sizes, own, own, context.element_key)
+    probe, key = context.local_probe, context.element_key
+    return self.encode_pieces(gradients, context.sizes, probe, probe, key)
 
   def carry_words(self, shapes: method.Shapes) -> int:
     """Returns the words of a payload."""
@@ -298,29 +305,29 @@ class Code(method.Method):
     number: int,
     gradients: method.Tensors,
     states: method.Tensors,
-    received: method.Arrived,
+    received: method.ReceivedRounds,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """Encodes the payload, or requantizes the carried one."""
-    own, shared = context.own, context.shared
+    probes = context.local_probe, context.shared_probe
     if self.carries:
       key = random_bits.requantizing_key(context.key)
       key = random_bits.advance_key(key, context.start)
-      words = self.requantize(gradients[0], own, shared, context.shapes, key)
+      words = self.requantize(gradients[0], *probes, context.shapes, key)
     else:
       key = context.element_key
-      words = self.encode_pieces(gradients, context.sizes, own, shared, key)
+      words = self.encode_pieces(gradients, context.sizes, *probes, key)
     return [words], states
 
   def decode(
     self,
-    received: method.Arrived,
+    received: method.ReceivedRounds,
     states: method.Tensors,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """Decodes the mean from all payloads or from their sum."""
     ((result,),) = received
-    arguments = context.shared, context.shapes, context.scale
+    arguments = context.shared_probe, context.shapes, context.scale
     if isinstance(result, method.Payloads):
       return self.decode_sum(result.parts, *arguments), states
     # Codes never send SCATTER messages.
@@ -331,13 +338,13 @@ class Code(method.Method):
   ) -> list[tf.Tensor]:
     """Decodes this worker's payload."""
     payload = [words[0][tf.newaxis]]
-    decoded = self.decode_sum(payload, context.shared, context.shapes)
+    decoded = self.decode_sum(payload, context.shared_probe, context.shapes)
     return [tf.reshape(gradient, [-1]) for gradient in decoded]
 
 
 def compiled_copy(code: Code) -> Code:
   """Returns a copy of the code whose functions XLA compiles separately."""
-  made = type(code).of(code)
+  made = type(code).from_code(code)
   names = ['probe', 'decode_sum', 'decode_sums', 'encode_pieces']
   # Lossless codes return their input; compiled code would copy it.
   wrapper.compile_separately(

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad import aliases
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import payloads
 from terngrad.codec.stages import random_bits
@@ -14,6 +15,7 @@ Shapes = contract.Shapes
 Tensors = Sequence[tf.Tensor]
 
 
+@aliases.renamed_attributes(own='local_probe', shared='shared_probe')
 class Context(NamedTuple):
   """The context in which the functions of a method run.
 
@@ -26,9 +28,9 @@ class Context(NamedTuple):
     seed: int64 [], seed of the run.
     step: int64 [], steps taken before this one.
     worker: int32 [], index of the worker; None in `decode`.
-    key: uint32 [3], from `random_bits.of_buckets`; None in `decode`.
-    own: float32 [p], the local probe; None in `begin` and `decode`.
-    shared: float32 [p], the agreed probe; None in `begin` and `carry`.
+    key: uint32 [3], from `random_bits.bucket_keys`; None in `decode`.
+    local_probe: float32 [p], the local probe; None in `begin` and `decode`.
+    shared_probe: float32 [p], the agreed probe; None in `begin` and `carry`.
   """
 
   shapes: tuple[tuple[int, ...], ...]
@@ -39,8 +41,8 @@ class Context(NamedTuple):
   step: tf.Tensor
   worker: tf.Tensor | None = None
   key: tf.Tensor | None = None
-  own: tf.Tensor | None = None
-  shared: tf.Tensor | None = None
+  local_probe: tf.Tensor | None = None
+  shared_probe: tf.Tensor | None = None
 
   @property
   def worker_key(self) -> tf.Tensor:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad import aliases
 from terngrad.codec.stages import float_words
 from terngrad.codec.stages import packing as packings
 from terngrad.codec.stages import wire
@@ -150,7 +151,7 @@ class Piece(NamedTuple):
   parts: list[tf.Tensor]
 
 
-def rows_in_order(parts: Sequence[tf.Tensor]) -> tf.Tensor:
+def stack_by_worker(parts: Sequence[tf.Tensor]) -> tf.Tensor:
   """Returns int32 [n, w] with row r of worker r, from `Piece.parts`."""
   if len(parts) == 1:
     return parts[0]
@@ -218,10 +219,11 @@ def payloads(
   for message, stop in zip(messages, stops, strict=True):
     words = Payloads(pieces, stop - message.num_words, stop)
     scattered = message.combine == SCATTER
-    found.append(Scattered.of_all(words) if scattered else words)
+    found.append(Scattered.from_payloads(words) if scattered else words)
   return found
 
 
+@aliases.renamed_attributes(of='for_worker')
 class Scattered(NamedTuple):
   """The parts of all workers' messages that belong to the local workers.
 
@@ -234,13 +236,13 @@ class Scattered(NamedTuple):
   first: int = 0
 
   @classmethod
-  def of_all(cls, words: Payloads) -> 'Scattered':
+  def from_payloads(cls, words: Payloads) -> 'Scattered':
     """Creates all parts from `Payloads` of whole messages."""
-    rows = rows_in_order(words.parts)
+    rows = stack_by_worker(words.parts)
     count = rows.shape[0]
     return cls(tf.reshape(rows, [count, count, -1]))
 
-  def of(self, worker: tf.Tensor) -> Payloads:
+  def for_worker(self, worker: tf.Tensor) -> Payloads:
     """Returns the `Payloads` that local worker `worker`, int32 [], received."""
     rows = tf.gather(self.rows, worker - self.first, axis=1)
     return Payloads([Piece(0, [rows])], 0, rows.shape[1])
@@ -249,7 +251,7 @@ class Scattered(NamedTuple):
     """Raises ValueError: no device has all parts."""
     raise ValueError(
       f'Scattered: expected a message to sum, received {message.combine} of '
-      f'{message.num_words} words. Call `of` for the parts of one worker.'
+      f'{message.num_words} words. Call `for_worker` for parts of one worker.'
     )
 
 
@@ -276,12 +278,12 @@ class Sum(NamedTuple):
 
 Received = Payloads | Sum | Scattered
 # For each round, one entry per message.
-Arrived = Sequence[Sequence[Received]]
+ReceivedRounds = Sequence[Sequence[Received]]
 Rounds = Sequence[Sequence[Message]]
 
 
 def received_by(
-  worker: tf.Tensor, received: Arrived
+  worker: tf.Tensor, received: ReceivedRounds
 ) -> list[list[Payloads | Sum]]:
   """Returns what one worker has of all rounds.
 
@@ -293,6 +295,6 @@ def received_by(
     The same, with the worker's `Payloads` in place of `Scattered`.
   """
   return [
-    [one.of(worker) if isinstance(one, Scattered) else one for one in messages]
+    [m.for_worker(worker) if isinstance(m, Scattered) else m for m in messages]
     for messages in received
   ]

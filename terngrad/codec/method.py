@@ -20,10 +20,12 @@ one message and no state is a `coded.Code`.
 import abc
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad import aliases
 from terngrad.codec.context import Context as Context
 from terngrad.codec.context import Shapes as Shapes
 from terngrad.codec.context import Tensors as Tensors
@@ -37,11 +39,11 @@ from terngrad.codec.messages import GATHER as GATHER
 from terngrad.codec.messages import SCATTER as SCATTER
 from terngrad.codec.messages import SUM as SUM
 from terngrad.codec.messages import AnyPacking as AnyPacking
-from terngrad.codec.messages import Arrived as Arrived
 from terngrad.codec.messages import Message as Message
 from terngrad.codec.messages import Payloads as Payloads
 from terngrad.codec.messages import Piece as Piece
 from terngrad.codec.messages import Received as Received
+from terngrad.codec.messages import ReceivedRounds as ReceivedRounds
 from terngrad.codec.messages import Rounds as Rounds
 from terngrad.codec.messages import Scattered as Scattered
 from terngrad.codec.messages import Sum as Sum
@@ -50,17 +52,24 @@ from terngrad.codec.messages import float_sum as float_sum
 from terngrad.codec.messages import gathered as gathered
 from terngrad.codec.messages import payloads as payloads
 from terngrad.codec.messages import received_by as received_by
-from terngrad.codec.messages import rows_in_order as rows_in_order
+from terngrad.codec.messages import stack_by_worker as stack_by_worker
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import deprecated
 from terngrad.codec.stages import statistics
 
+if not TYPE_CHECKING:
+  # Names of 0.2.
+  __getattr__ = deprecated.moved(
+    __name__, rows_in_order='terngrad.codec.messages:stack_by_worker'
+  )
+
 # Values of `State.owner`.
 WORKER, SHARED = 'worker', 'shared'
-# Values of `State.dealt`.
+# Values of `State.resharding`.
 MEAN, RANGES = 'mean', 'ranges'
 
 
+@aliases.renamed_attributes(dealt='resharding')
 class State(NamedTuple):
   """An array that a method keeps from step to step for one variable.
 
@@ -72,8 +81,8 @@ class State(NamedTuple):
     variable: index of the variable in the bucket.
     shape: the static shape; the dtype is float32.
     initial: takes the shape and returns the float32 initial value. None: zeros.
-    dealt: how `dealing` converts WORKER states when the number of workers
-      changes. MEAN: every worker gets the mean of the old states, which
+    resharding: how `resharding` converts WORKER states when the number of
+      workers changes. MEAN: every worker gets the mean of the old states, which
       preserves the mean of the error-feedback residuals. RANGES: the old states
       are concatenated, padded with zeros and split again.
   """
@@ -83,7 +92,7 @@ class State(NamedTuple):
   variable: int
   shape: tuple[int, ...]
   initial: Callable[[tuple[int, ...]], tf.Tensor] | None = None
-  dealt: str = MEAN
+  resharding: str = MEAN
 
   def first_value(self) -> tf.Tensor:
     """Returns the initial value, float32 of `shape`."""
@@ -114,8 +123,8 @@ class Method(deprecated.AcceptsFunctions):
       the mean.
     carries: True if `carry` and `carry_words` are implemented. If False,
       workers store their gradients until the probe is agreed on.
-    telling: index of the round that `estimate` decodes; its words depend only
-      on the gradients of the sending worker.
+    estimated_round: index of the round that `estimate` decodes; its words
+      depend only on the gradients of the sending worker.
     agrees: True if a function reads the agreed probe. If False, the probe is
       one norm per variable and only detects elements that are not finite.
     draws_in_decode: True if `decode` draws from `Context.common_key`. It must
@@ -141,7 +150,7 @@ class Method(deprecated.AcceptsFunctions):
   estimates: bool = False
   finishes: bool = False
   carries: bool = False
-  telling: int = -1
+  estimated_round: int = -1
   agrees: bool = True
   draws_in_decode: bool = False
   strata: int = 0
@@ -194,7 +203,7 @@ class Method(deprecated.AcceptsFunctions):
     number: int,
     gradients: Tensors,
     states: Tensors,
-    received: Arrived,
+    received: ReceivedRounds,
     context: Context,
   ) -> tuple[list[tf.Tensor], Tensors]:
     """Encodes the messages of this worker for one round.
@@ -214,7 +223,7 @@ class Method(deprecated.AcceptsFunctions):
   @abc.abstractmethod
   def decode(
     self,
-    received: Arrived,
+    received: ReceivedRounds,
     states: Tensors,
     context: Context,
   ) -> tuple[list[tf.Tensor], Tensors]:
@@ -224,7 +233,7 @@ class Method(deprecated.AcceptsFunctions):
       received: the messages of all rounds, as in `send`. SCATTER messages must
         not be read.
       states: only SHARED states may be read or changed.
-      context: with `worker`, `key` and `own` unset.
+      context: with `worker`, `key` and `local_probe` unset.
 
     Returns:
       (v float32 tensors of `context.shapes`; states.)
@@ -233,7 +242,7 @@ class Method(deprecated.AcceptsFunctions):
   def estimate(
     self, words: Sequence[tf.Tensor], context: Context
   ) -> list[tf.Tensor]:
-    """Decodes this worker's words of round `telling`.
+    """Decodes this worker's words of round `estimated_round`.
 
     Returns:
       The gradients as the other workers decode them, flat float32 tensors.

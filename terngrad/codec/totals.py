@@ -80,7 +80,7 @@ class Totals:
     """Returns the bits that a worker pulls."""
     return 32 * sum(self.num_words)
 
-  def pushed(self, server: int, words: tf.Tensor) -> list[tf.Tensor]:
+  def select_words(self, server: int, words: tf.Tensor) -> list[tf.Tensor]:
     """Selects the used words that a device sends to a server.
 
     Args:
@@ -97,7 +97,7 @@ class Totals:
     sizes = [message.num_words for message in self._messages]
     messages = tf.split(words, sizes, axis=1)
     return [
-      used_words.trimmed(p.message, messages[p.message_index], p.start, p.stop)
+      used_words.trim(p.message, messages[p.message_index], p.start, p.stop)
       for p in pieces
     ]
 
@@ -106,8 +106,8 @@ class Totals:
 
     Args:
       server: index of the server.
-      parts: for each device the result of `pushed`; the rows are in the order
-        of `method.Piece`.
+      parts: for each device the result of `select_words`; the rows are in the
+        order of `method.Piece`.
 
     Returns:
       int32 [num_words[server]], which workers pull.
@@ -120,7 +120,7 @@ class Totals:
     ]
     return wire.concat(words)
 
-  def received(self, pulled: Sequence[tf.Tensor]) -> list[methods.Received]:
+  def unpack(self, pulled: Sequence[tf.Tensor]) -> list[methods.Received]:
     """Unpacks the pulled words into messages.
 
     Args:
@@ -136,7 +136,7 @@ class Totals:
       for piece, part in zip(pieces, parts, strict=True):
         found[piece.message_index].append((piece, part))
     return [
-      _received(message, some, self._num_workers)
+      _unpack_message(message, some, self._num_workers)
       for message, some in zip(self._messages, found, strict=True)
     ]
 
@@ -201,11 +201,11 @@ def _sizes(
 def _words_of(
   pieces: Sequence[Piece], pushed: Sequence[tf.Tensor]
 ) -> list[tf.Tensor]:
-  """Returns the words of each piece, int32 [n, words], from `Totals.pushed`."""
+  """Returns the words of each piece, int32 [n, words], from `select_words`."""
   sizes = [piece.stop - piece.start for piece in pieces]
   if len(pushed) == len(pieces):
     return [
-      used_words.restored(words, size)
+      used_words.restore(words, size)
       for words, size in zip(pushed, sizes, strict=True)
     ]
   (words,) = pushed
@@ -225,7 +225,7 @@ def _add(piece: Piece, parts: list[tf.Tensor], num_workers: int) -> tf.Tensor:
   """
   message = piece.message
   if message.combine != methods.SUM:
-    return tf.reshape(methods.rows_in_order(parts), [-1])
+    return tf.reshape(methods.stack_by_worker(parts), [-1])
   size = piece.num_planes * piece.width
 
   @_compiled
@@ -250,7 +250,7 @@ def _add(piece: Piece, parts: list[tf.Tensor], num_workers: int) -> tf.Tensor:
   return pack(padded)
 
 
-def _received(
+def _unpack_message(
   message: methods.Message,
   some: Sequence[tuple[Piece, tf.Tensor]],
   num_workers: int,

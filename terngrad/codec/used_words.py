@@ -17,7 +17,7 @@ def varies(message: method.Message) -> bool:
   return isinstance(message.packing, wire.VariablePacking)
 
 
-def trimmed(
+def trim(
   message: method.Message,
   words: tf.Tensor,
   start: int = 0,
@@ -41,8 +41,8 @@ def trimmed(
   return words[:, start : tf.clip_by_value(used, start, stop)]
 
 
-def restored(words: tf.Tensor, size: int) -> tf.Tensor:
-  """Inverts `trimmed`: pads int32 [n, any] with zeros to int32 [n, size]."""
+def restore(words: tf.Tensor, size: int) -> tf.Tensor:
+  """Inverts `trim`: pads int32 [n, any] with zeros to int32 [n, size]."""
   if words.shape[1] == size:
     return words
   whole = tf.pad(words, [[0, 0], [0, size - tf.shape(words)[1]]])
@@ -65,15 +65,15 @@ def cut(
   if not any(map(varies, messages)):
     return [words]
   parts = tf.split(words, [m.num_words for m in messages], axis=1)
-  return [trimmed(*pair) for pair in zip(messages, parts, strict=True)]
+  return [trim(*pair) for pair in zip(messages, parts, strict=True)]
 
 
-def joined(
+def join(
   messages: Sequence[method.Message], parts: Sequence[tf.Tensor]
 ) -> tf.Tensor:
   """Inverts `cut`: returns int32 [n, words of all messages]."""
   if not any(map(varies, messages)):
     return parts[0]
   pairs = zip(parts, messages, strict=True)
-  whole = [restored(words, message.num_words) for words, message in pairs]
+  whole = [restore(words, message.num_words) for words, message in pairs]
   return tf.concat(whole, axis=1)

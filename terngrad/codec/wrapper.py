@@ -51,7 +51,7 @@ class Wrapper(methods.Method):
     number: int,
     gradients: methods.Tensors,
     states: methods.Tensors,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """Calls `send` of the wrapped method."""
@@ -59,7 +59,7 @@ class Wrapper(methods.Method):
 
   def decode(
     self,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     states: methods.Tensors,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:

@@ -16,9 +16,9 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from terngrad.codec import dealing
 from terngrad.codec import method as methods
 from terngrad.codec import policy
+from terngrad.codec import resharding
 from terngrad.codec.methods.wrappers import error_feedback
 from terngrad.compression import state_matching
 from terngrad.exchange import protocol
@@ -119,8 +119,8 @@ class CodecStates:
   def load(self, arrays: Mapping[str, np.ndarray]) -> None:
     """Loads arrays from `arrays`, of this or another process.
 
-    If the number of workers differs, `codec.dealing` converts the rows. If the
-    variables differ, `state_matching` matches them. States that match no
+    If the number of workers differs, `codec.resharding` converts the rows. If
+    the variables differ, `state_matching` matches them. States that match no
     variable are dropped, and the log names their variables.
     """
     self._loaded = {name: np.asarray(array) for name, array in arrays.items()}
@@ -214,7 +214,9 @@ class CodecStates:
 
   def _fits(self, key: states.Key, rows: np.ndarray) -> bool:
     state = self._declared[key]
-    is_by_range = state.dealt == methods.RANGES and self._local_rows is None
+    is_by_range = (
+      state.resharding == methods.RANGES and self._local_rows is None
+    )
     return is_by_range or rows.shape[1:] == tuple(state.shape)
 
   def _assign(self, key: states.Key, rows: np.ndarray) -> None:
@@ -234,12 +236,12 @@ class CodecStates:
 
   def _convert_rows(self, state: methods.State, rows: np.ndarray) -> np.ndarray:
     """Converts the saved rows to rows of all current workers."""
-    if state.dealt == methods.RANGES:
+    if state.resharding == methods.RANGES:
       first, _, total = self._loaded[_WORKERS]
       whole = np.zeros([total, *rows.shape[1:]], np.float32)
       whole[first : first + len(rows)] = rows
       rows = whole
-    return dealing.for_workers(state, rows, self.exchange.num_workers)
+    return resharding.convert_state(state, rows, self.exchange.num_workers)
 
 
 def run_in_thread(make: Callable[[], _T]) -> _T:

@@ -36,7 +36,7 @@ class Reduced(NamedTuple):
     for one in self.pending:
       with tf.device(one.device):
         counts.append(tf.add_n(one.sent))
-    return towers.in_order(counts)
+    return towers.order_by_worker(counts)
 
 
 class Observed(NamedTuple):

@@ -165,4 +165,4 @@ class Collective:
     if len(parts) == 1:
       return parts[0]
     with tf.device(self.devices[0]):
-      return towers.in_order(parts)
+      return towers.order_by_worker(parts)

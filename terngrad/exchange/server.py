@@ -191,7 +191,7 @@ class Servers(NamedTuple):
       parts = []
       for device, payload in zip(self.devices, payloads, strict=True):
         with tf.device(device):
-          parts.append(totals.pushed(server, payload))
+          parts.append(totals.select_words(server, payload))
       with tf.device(self.servers[server]):
         total = totals.add(server, parts)
       for index, words in enumerate(self._pull(total)):
@@ -199,7 +199,7 @@ class Servers(NamedTuple):
     received = []
     for device, words in zip(self.devices, pulled, strict=True):
       with tf.device(device):
-        received.append(totals.received(words))
+        received.append(totals.unpack(words))
     return received
 
   def report(self, step: tf.Tensor, losses: Sequence[tf.Tensor]) -> None:

@@ -167,11 +167,11 @@ def conclude_on(
   copies, concluded = [], []
   for device in devices:
     with tf.device(device):
-      copies.append(in_order([tf.identity(row) for row in rows]))
+      copies.append(order_by_worker([tf.identity(row) for row in rows]))
       concluded.append(conclude(copies[-1]))
   return copies[0], concluded
 
 
-def in_order(parts: Sequence[tf.Tensor]) -> tf.Tensor:
+def order_by_worker(parts: Sequence[tf.Tensor]) -> tf.Tensor:
   """Returns one tensor [workers, ...] in the order of the workers."""
-  return methods.rows_in_order(parts)
+  return methods.stack_by_worker(parts)

@@ -43,7 +43,7 @@ def library() -> Any:
   return _load()[0]
 
 
-def why_not() -> str | None:
+def unavailable_reason() -> str | None:
   """Returns the reason why the kernels are not used; None if they are."""
   return _load()[1]
 

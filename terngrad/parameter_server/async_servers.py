@@ -96,7 +96,7 @@ class Servers:
       pushed = used_words.cut(messages, payloads[:, share.words])
       share_scalers = tf.gather(scalers, share.probes)
       with tf.device(share.replica.device):
-        buffer.words.assign(used_words.joined(messages, pushed))
+        buffer.words.assign(used_words.join(messages, pushed))
         buffer.scalers.assign(share_scalers)
         for index, variable in enumerate(buffer.moments):
           variable.assign(moments[share.statistics[index]])

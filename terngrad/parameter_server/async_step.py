@@ -103,8 +103,8 @@ class Process:
     metadata = start.metadata
     (shared, *_), (probes,) = metadata.shared[0], metadata.probes
     with tf.device(self.towers.devices[0]):
-      words = towers_lib.in_order([one.words[0] for one in pending])
-      sent = towers_lib.in_order([one.sent[0] for one in pending])
+      words = towers_lib.order_by_worker([one.words[0] for one in pending])
+      sent = towers_lib.order_by_worker([one.sent[0] for one in pending])
       self.servers.put(self._buffers, words, shared, metadata.statistics[0])
     if feed:
       feed.report(num_batches, [local.scores[:, 0] for local in start.local])

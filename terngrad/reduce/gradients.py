@@ -34,9 +34,9 @@ class WorkerStep(NamedTuple):
       are the same for all workers.
     keys: uint32 [buckets, 3], from `GradientCodec.keys`; None derives them from
       seed, step and worker when they are needed.
-    own: float32 [num_probes], the probe of this worker; None before `begin`.
-    shared: float32 [num_probes], the agreed probe; None before the workers have
-      agreed.
+    local_probe: float32 [num_probes], this worker's; None before `begin`.
+    shared_probe: float32 [num_probes], the agreed one; None before the workers
+      have agreed.
   """
 
   seed: tf.Tensor | int
@@ -44,8 +44,8 @@ class WorkerStep(NamedTuple):
   num_workers: int
   worker: tf.Tensor | None = None
   keys: tf.Tensor | None = None
-  own: tf.Tensor | None = None
-  shared: tf.Tensor | None = None
+  local_probe: tf.Tensor | None = None
+  shared_probe: tf.Tensor | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -178,10 +178,10 @@ class GradientCodec:
   ) -> tf.Tensor:
     """Derives one worker's random keys, uint32 [buckets, 3].
 
-    `random_bits.of_buckets` defines them.
+    `random_bits.bucket_keys` defines them.
     """
     streams = [(bucket.stream, bucket.method.strata) for bucket in self.buckets]
-    return random_bits.of_buckets(streams, seed, step, worker)
+    return random_bits.bucket_keys(streams, seed, step, worker)
 
   def begin(
     self,
@@ -216,7 +216,7 @@ class GradientCodec:
 
     Args:
       carried: from `begin`.
-      step: with a worker and its probe, `own`.
+      step: with a worker and its probe, `local_probe`.
 
     Returns:
       Per bucket int32 words if its method has `carry`, otherwise its carried
@@ -237,7 +237,7 @@ class GradientCodec:
     number: int,
     carried: BucketTensors,
     states: BucketTensors,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     step: WorkerStep,
   ) -> tuple[tf.Tensor, BucketTensors]:
     """Encodes a worker's messages of one round.
@@ -271,7 +271,7 @@ class GradientCodec:
 
   def decode(
     self,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     states: BucketTensors,
     step: WorkerStep,
     only: Sequence[int] | None = None,
@@ -303,7 +303,7 @@ class GradientCodec:
 
   def means(
     self,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     step: WorkerStep,
     only: Sequence[int] | None = None,
   ) -> list[tf.Tensor]:
@@ -311,14 +311,14 @@ class GradientCodec:
     return self.decode(received, [()] * len(self.buckets), step, only)[0]
 
   def decode_words(
-    self, parts: Sequence[tf.Tensor], shared: tf.Tensor
+    self, parts: Sequence[tf.Tensor], shared_probe: tf.Tensor
   ) -> list[tf.Tensor]:
     """Decodes the mean gradients of codes of one round without states.
 
     Args:
       parts: int32 [n, num_words] of each device, the payloads of its n workers
         in the order that `method.Piece` defines.
-      shared: float32 [num_probes], the agreed probe.
+      shared_probe: float32 [num_probes], the agreed probe.
 
     Returns:
       float32 in the order and shapes of the variables.
@@ -327,7 +327,7 @@ class GradientCodec:
     count = sum(part.shape[0] for part in parts)
     piece = methods.Piece(0, list(parts))
     received = methods.payloads(self.messages(0), [piece])
-    step = WorkerStep(zero, zero, count, shared=shared)
+    step = WorkerStep(zero, zero, count, shared_probe=shared_probe)
     return self.means([received], step)
 
   def estimate(
@@ -347,7 +347,7 @@ class GradientCodec:
     for index, bucket in enumerate(self.buckets):
       if not bucket.method.estimates:
         return None
-      number = bucket.method.telling % bucket.method.num_rounds
+      number = bucket.method.estimated_round % bucket.method.num_rounds
       sizes = [message.num_words for message in bucket.messages(number)]
       bucket_sizes = [b.num_words(number) for b in self.buckets]
       payload = split(words[number], bucket_sizes, axis=0)[index]
@@ -410,7 +410,9 @@ class GradientCodec:
     """Int permutation of the probe from bucket order to variable order."""
     return np.argsort(self._probe_variables, kind='stable')
 
-  def received(self, index: int, received: methods.Arrived) -> methods.Arrived:
+  def received(
+    self, index: int, received: methods.ReceivedRounds
+  ) -> methods.ReceivedRounds:
     """Selects the received messages of one bucket, round by round."""
     selected = []
     for number, round_messages in enumerate(received):
@@ -443,8 +445,8 @@ class GradientCodec:
       step=step.step,
       worker=step.worker,
       key=None if step.keys is None else step.keys[index],
-      own=pick(step.own),
-      shared=pick(step.shared),
+      local_probe=pick(step.local_probe),
+      shared_probe=pick(step.shared_probe),
     )
 
 

@@ -45,27 +45,27 @@ class Halves:
     part, worker = self._part, tf.constant(0)
     step = self._step._replace(worker=worker)
     values, probe = part.begin(gradients, gradients, self._states, step)
-    shared = gradients_lib.agree(probe[tf.newaxis])
-    step = step._replace(own=probe)
+    shared_probe = gradients_lib.agree(probe[tf.newaxis])
+    step = step._replace(local_probe=probe)
     carried = part.carry(values, step, stacked=False)
     received = methods.received_by(worker, self._payloads(rows))
-    step = part.add_keys(step._replace(shared=shared))
+    step = part.add_keys(step._replace(shared_probe=shared_probe))
     words = []
     for number in range(self._codec.num_rounds):
       before = received[:number]
       sent, _ = part.send(number, carried, self._states, before, step)
       words.append(sent)
-    return words, shared
+    return words, shared_probe
 
   @tf.function
   def receive(
-    self, rows: Sequence[tf.Tensor], shared: tf.Tensor
+    self, rows: Sequence[tf.Tensor], shared_probe: tf.Tensor
   ) -> list[tf.Tensor]:
     """Decodes the mean gradients from the messages and probe of `send`."""
-    step = self._step._replace(shared=shared)
+    step = self._step._replace(shared_probe=shared_probe)
     return self._part.decode(self._payloads(rows), self._states, step)[0]
 
-  def _payloads(self, rows: Sequence[tf.Tensor]) -> methods.Arrived:
+  def _payloads(self, rows: Sequence[tf.Tensor]) -> methods.ReceivedRounds:
     return [
       methods.payloads(self._codec.messages(number), [methods.Piece(0, [row])])
       for number, row in enumerate(rows)

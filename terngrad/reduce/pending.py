@@ -70,7 +70,7 @@ class PendingMean:
     self._probes = local.probes[number]
     self._apply = apply_states
     self.step = start.steps[device_index]._replace(
-      shared=start.metadata.shared[number][device_index]
+      shared_probe=start.metadata.shared[number][device_index]
     )
 
   def sender(self, number: int) -> Callable[[tf.Tensor], list[tf.Tensor]]:
@@ -128,5 +128,5 @@ class PendingMean:
     index = worker_map.index_of(worker, self.workers)
     carried = [array.read(index) for array in self._carried]
     carried = [one if isinstance(one, list) else [one] for one in carried]
-    step = self.step._replace(worker=worker, own=self._probes[index])
+    step = self.step._replace(worker=worker, local_probe=self._probes[index])
     return index, carried, self._part.add_keys(step)

@@ -154,7 +154,8 @@ class Reducer:
           states[index].read(node),
           worker_step,
         )
-        carried += part.carry(values, worker_step._replace(own=probe), stacked)
+        carry_step = worker_step._replace(local_probe=probe)
+        carried += part.carry(values, carry_step, stacked)
         probes.append(probe)
       if stacked:
         carried = [value for (value,) in carried]

@@ -128,9 +128,13 @@ class Workers:
     steps = []
     for index, probe in enumerate(tf.unstack(probes)):
       worker = tf.constant(index)
-      step = pending[0].step._replace(worker=worker, own=probe, shared=shared)
-      keys = codec.keys(_SEED, step.step, worker)
-      steps.append(step._replace(keys=keys))
+      step = pending[0].step._replace(
+        worker=worker,
+        keys=codec.keys(_SEED, pending[0].step.step, worker),
+        local_probe=probe,
+        shared_probe=shared,
+      )
+      steps.append(step)
     # Buckets and the words of a round are in the order of the parts.
     rounds = itertools.zip_longest(*(one.words for one in pending))
     words = [

@@ -55,7 +55,7 @@ def take(
     tf.constant(run.learning_rate(step), tf.float32),
     tf.constant(0.0),
   )
-  payloads = towers.in_order(
+  payloads = towers.order_by_worker(
     [result.payloads(device) for device in range(len(result.words))]
   )
   # Float payloads are the exact bits of the gradients.

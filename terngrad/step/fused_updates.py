@@ -44,7 +44,7 @@ class FusedUpdate:
 
   def __call__(
     self,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     step: gradients_lib.WorkerStep,
     numbers: updates.Numbers,
   ) -> None:
@@ -66,7 +66,7 @@ class FusedUpdate:
       if messages is None:
         others.append(number)
         continue
-      scalers = tf.gather(step.shared, codec.probes_of_buckets[number])
+      scalers = tf.gather(step.shared_probe, codec.probes_of_buckets[number])
       tensors = parameters.of(bucket.indices)
       if isinstance(messages, methods.Payloads):
         # Not None: `_kernel_messages` returned the messages.
@@ -88,14 +88,18 @@ class FusedUpdate:
       updates.Update(rest, self.optimizer, None)(means, [], numbers)
 
 
-def fits(codec: gradients_lib.GradientCodec, received: methods.Arrived) -> bool:
+def fits(
+  codec: gradients_lib.GradientCodec, received: methods.ReceivedRounds
+) -> bool:
   """Checks whether a kernel decodes at least one of the received messages."""
   numbers = range(len(codec.buckets))
   return any(_kernel_messages(codec, n, received) is not None for n in numbers)
 
 
 def _kernel_messages(
-  codec: gradients_lib.GradientCodec, number: int, received: methods.Arrived
+  codec: gradients_lib.GradientCodec,
+  number: int,
+  received: methods.ReceivedRounds,
 ) -> methods.Received | None:
   """Finds the messages of a bucket for a kernel; None if there is no kernel."""
   method = codec.buckets[number].method

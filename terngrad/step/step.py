@@ -262,7 +262,7 @@ class TrainStep(Step):
         [words for pending in part_means for words in pending[index].words]
         for index in exchange.local_devices
       ],
-      sent=towers.in_order(totals),
+      sent=towers.order_by_worker(totals),
       stop=metadata.stop,
       is_taken=is_taken if self._training.skips_not_finite else True,
     )

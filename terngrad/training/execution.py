@@ -195,5 +195,5 @@ def _describe_kernels(devices: Sequence[str]) -> str:
     return f'native ({native.instruction_set()}); {library}'
   return (
     f'compiled by XLA, slower but with the same bits; {library}; native '
-    f'kernels are not used: {native.why_not()}'
+    f'kernels are not used: {native.unavailable_reason()}'
   )

@@ -52,34 +52,38 @@ def probe(codec, gradient):
   return codec.probe([tf.constant(gradient, tf.float32)])[0]
 
 
-def encode(codec, gradient, key=None, own=None, shared=None):
+def encode(codec, gradient, key=None, local_probe=None, shared_probe=None):
   """The payload of a gradient and the shared value that it is relative to."""
   gradient = tf.constant(gradient, tf.float32)
-  own = codec.probe([gradient]) if own is None else vector(own)
-  shared = own if shared is None else vector(shared)
+  local_probe = (
+    codec.probe([gradient]) if local_probe is None else vector(local_probe)
+  )
+  shared_probe = local_probe if shared_probe is None else vector(shared_probe)
   key = bucket_key() if key is None else key
-  return codec.encode([gradient], own, shared, key), shared[0]
+  return codec.encode([gradient], local_probe, shared_probe, key), shared_probe[
+    0
+  ]
 
 
-def decode_sum(codec, words, shared, shape, num_parts=1):
+def decode_sum(codec, words, shared_probe, shape, num_parts=1):
   """What int32 [n, w] payloads of one variable sum to, as NumPy.
 
   The payloads come from `num_parts` devices, to which the workers are dealt.
   """
   parts = [tf.constant(words[i::num_parts]) for i in range(num_parts)]
-  (total,) = codec.decode_sum(parts, vector(shared), [shape])
+  (total,) = codec.decode_sum(parts, vector(shared_probe), [shape])
   return total.numpy()
 
 
-def decode(codec, words, shared, shape):
+def decode(codec, words, shared_probe, shape):
   """The gradient that one payload stands for, as NumPy."""
-  return decode_sum(codec, np.array(words)[np.newaxis], shared, shape)
+  return decode_sum(codec, np.array(words)[np.newaxis], shared_probe, shape)
 
 
 def round_trip(codec, gradient, **options):
   """The NumPy gradient that a NumPy gradient arrives as."""
-  words, shared = encode(codec, gradient, **options)
-  return decode(codec, words, shared, np.shape(gradient))
+  words, shared_probe = encode(codec, gradient, **options)
+  return decode(codec, words, shared_probe, np.shape(gradient))
 
 
 def check_corruption_is_refused(codec, gradient, index, word, message):
@@ -116,17 +120,19 @@ class Sample(NamedTuple):
 
 
 def sampler(codec, size, draws=NUM_DRAWS):
-  """A function of (gradient, own, shared), NumPy, that returns a `Sample`."""
+  """A function of (gradient, local and shared probe) to a `Sample`."""
 
   # Compiled, because thousands of eager draws take minutes; a conformance test
   # holds eager and compiled codecs equal to the bit.
   @tf.function(jit_compile=True)
-  def run(gradient, own, shared):
+  def run(gradient, local_probe, shared_probe):
     def body(i, total, squares, totals):
       key = random_bits.fold_in(bucket_key()[:2], i)
       key = tf.concat([key, [0]], axis=0)
-      words = codec.encode([gradient], own, shared, key)
-      (decoded,) = codec.decode_sum([words[tf.newaxis]], shared, [(size,)])
+      words = codec.encode([gradient], local_probe, shared_probe, key)
+      (decoded,) = codec.decode_sum(
+        [words[tf.newaxis]], shared_probe, [(size,)]
+      )
       decoded = tf.cast(decoded, tf.float64)
       return (
         i + 1,
@@ -145,8 +151,10 @@ def sampler(codec, size, draws=NUM_DRAWS):
     )
     return total / draws, squares / draws, totals.stack()
 
-  def sample(gradient, own, shared):
-    results = run(tf.constant(gradient), vector(own), vector(shared))
+  def sample(gradient, local_probe, shared_probe):
+    results = run(
+      tf.constant(gradient), vector(local_probe), vector(shared_probe)
+    )
     return Sample(*(result.numpy() for result in results))
 
   return sample
@@ -212,14 +220,14 @@ def _fires_variance(mean, scaler):
 
 @functools.cache
 def modes_of(conformance):
-  """{mode: function of (gradient, own, shared, key, payloads)} of a class."""
+  """{mode: function of (gradient, probes, key, payloads)} of a class."""
   codec = conformance().make()
 
-  def work(gradient, own, shared, key, payloads):
+  def work(gradient, local_probe, shared_probe, key, payloads):
     return (
       codec.probe([gradient]),
-      codec.encode([gradient], own, shared, key),
-      codec.decode_sum([payloads], shared, [(MODE_SIZE,)])[0],
+      codec.encode([gradient], local_probe, shared_probe, key),
+      codec.decode_sum([payloads], shared_probe, [(MODE_SIZE,)])[0],
     )
 
   return {
@@ -243,11 +251,11 @@ class CodecConformance(abc.ABC):
 
   @abc.abstractmethod
   def representable(self, size):
-    """(float32 [size], own and shared value) that must come back exactly."""
+    """(float32 [size], local and shared probe) that must come back exactly."""
 
-  def mean(self, gradient, own, shared):
+  def mean(self, gradient, local_probe, shared_probe):
     """float64: what decoded payloads must average to, if it is unbiased."""
-    del own, shared
+    del local_probe, shared_probe
     return gradient.astype(np.float64)
 
   def expected_values(self, variable):
@@ -267,10 +275,10 @@ class CodecConformance(abc.ABC):
   def test_decoding_preserves_shape_and_dtype(self, shape):
     codec = self.make()
     gradient = tf.constant(rng().normal(size=shape), tf.float32)
-    own = codec.probe([gradient])
-    words = codec.encode([gradient], own, own, bucket_key())
-    (decoded,) = codec.decode_sum([words[tf.newaxis]], own, [shape])
-    assert (own.dtype, own.shape) == (tf.float32, (1,))
+    local_probe = codec.probe([gradient])
+    words = codec.encode([gradient], local_probe, local_probe, bucket_key())
+    (decoded,) = codec.decode_sum([words[tf.newaxis]], local_probe, [shape])
+    assert (local_probe.dtype, local_probe.shape) == (tf.float32, (1,))
     size = gradient.shape.num_elements()
     assert (words.dtype, words.shape) == (tf.int32, (codec.num_words(size),))
     assert (decoded.dtype, decoded.shape) == (tf.float32, shape)
@@ -292,7 +300,7 @@ class CodecConformance(abc.ABC):
     wrong = []
     for size in sizes:
       gradient, scale = self.representable(size)
-      decoded = round_trip(codec, gradient, own=scale)
+      decoded = round_trip(codec, gradient, local_probe=scale)
       if not np.array_equal(bits_of(decoded), bits_of(gradient)):
         wrong.append(size)
     assert wrong == []
@@ -308,16 +316,16 @@ class CodecConformance(abc.ABC):
   @pytest.mark.parametrize('size', [0, 1, 41, 1000])
   def test_bits_equal_the_sent_size(self, size):
     codec = self.make()
-    words, own = encode(codec, rng().normal(size=size))
-    sent = 8 * (words.numpy().nbytes + own.numpy().nbytes)
+    words, local_probe = encode(codec, rng().normal(size=size))
+    sent = 8 * (words.numpy().nbytes + local_probe.numpy().nbytes)
     for num_workers in (1, 2, 100):
       assert codec.bits(size, num_workers) == sent
 
   def test_payload_decodes_from_numpy_values_alone(self):
     gradient = rng().normal(size=(23, 3))
-    words, shared = encode(self.make(), gradient)
+    words, shared_probe = encode(self.make(), gradient)
     decoded = decode(
-      self.make(), words.numpy().copy(), shared.numpy(), gradient.shape
+      self.make(), words.numpy().copy(), shared_probe.numpy(), gradient.shape
     )
     expected = round_trip(self.make(), gradient)
     np.testing.assert_array_equal(bits_of(decoded), bits_of(expected))
@@ -325,12 +333,12 @@ class CodecConformance(abc.ABC):
   @pytest.mark.parametrize('more', [-1, 1, 4096])
   def test_payload_of_another_length_is_refused(self, more):
     codec = self.make()
-    words, shared = encode(codec, rng().normal(size=1000))
+    words, shared_probe = encode(codec, rng().normal(size=1000))
     words = np.resize(words, len(words) + more)
     # A kernel's, or TensorFlow's.
     expected = (ValueError, tf.errors.InvalidArgumentError)
     with pytest.raises(expected, match='expected'):
-      decode(codec, words, shared, (1000,))
+      decode(codec, words, shared_probe, (1000,))
 
   def test_encoding_ignores_the_shape(self):
     codec = self.make()
@@ -420,10 +428,12 @@ class CodecConformance(abc.ABC):
       spoilt = gradient.copy()
       spoilt[-1] = value
       if mode == 'eager':
-        own = probe(self.make(), spoilt)
+        local_probe = probe(self.make(), spoilt)
       else:
-        own, _, _ = modes_of(type(self))[mode](tf.constant(spoilt), *rest)
-      assert np.isfinite(own) == np.isfinite(value), value
+        local_probe, _, _ = modes_of(type(self))[mode](
+          tf.constant(spoilt), *rest
+        )
+      assert np.isfinite(local_probe) == np.isfinite(value), value
 
   def test_huge_gradient_stays_finite(self):
     gradient = np.array([3e38, -3e38, 3.4e38, 0.0] * 20, np.float32)
@@ -440,15 +450,20 @@ class CodecConformance(abc.ABC):
   def mode_arguments(self):
     codec = self.make()
     gradient = rng().standard_t(3, size=MODE_SIZE).astype(np.float32)
-    own = codec.probe([tf.constant(gradient)])
-    shared = 1.25 * own
+    local_probe = codec.probe([tf.constant(gradient)])
+    shared_probe = 1.25 * local_probe
     payloads = tf.stack(
       [
-        codec.encode([tf.constant(gradient)], own, shared, bucket_key(worker=w))
+        codec.encode(
+          [tf.constant(gradient)],
+          local_probe,
+          shared_probe,
+          bucket_key(worker=w),
+        )
         for w in range(3)
       ]
     )
-    return gradient, own, shared, bucket_key(), payloads
+    return gradient, local_probe, shared_probe, bucket_key(), payloads
 
   @pytest.mark.parametrize('mode', ['graph', 'xla'])
   def test_mode_agrees_with_eager_to_the_bit(self, mode):
@@ -465,19 +480,19 @@ class CodecConformance(abc.ABC):
   # Sums over workers.
 
   def payloads(self, num_workers, size):
-    """(words [num_workers, w], shared, float32 [num_workers, size])."""
+    """(words [num_workers, w], shared probe, float32 [num_workers, size])."""
     codec = self.make()
     values = rng().normal(size=(num_workers, size)).astype(np.float32)
     # Far apart, so that the order of a float sum shows.
     values *= np.float32(4.0) ** rng().integers(-4, 5, size=(num_workers, 1))
     owns = [probe(codec, v).numpy() for v in values]
-    shared = max(owns)
+    shared_probe = max(owns)
     words = [
-      encode(codec, v, bucket_key(worker=w), owns[w], shared)[0].numpy()
+      encode(codec, v, bucket_key(worker=w), owns[w], shared_probe)[0].numpy()
       for w, v in enumerate(values)
     ]
-    decoded = [decode(codec, w, shared, (size,)) for w in words]
-    return np.stack(words), shared, np.stack(decoded)
+    decoded = [decode(codec, w, shared_probe, (size,)) for w in words]
+    return np.stack(words), shared_probe, np.stack(decoded)
 
   @pytest.mark.parametrize(
     ('num_workers', 'num_parts'),
@@ -487,8 +502,8 @@ class CodecConformance(abc.ABC):
     self, num_workers, num_parts
   ):
     size = 203
-    words, shared, decoded = self.payloads(num_workers, size)
-    total = decode_sum(self.make(), words, shared, (size,), num_parts)
+    words, shared_probe, decoded = self.payloads(num_workers, size)
+    total = decode_sum(self.make(), words, shared_probe, (size,), num_parts)
     if self.make().traits.additive:
       # Codes add as integers: as exact as float64, rounded once.
       expected = decoded.astype(np.float64).sum(axis=0).astype(np.float32)
@@ -500,12 +515,12 @@ class CodecConformance(abc.ABC):
 
   def test_worker_order_does_not_matter_for_additive_codes(self):
     size = 203
-    words, shared, _ = self.payloads(5, size)
+    words, shared_probe, _ = self.payloads(5, size)
     codec = self.make()
-    total = decode_sum(codec, words, shared, (size,))
+    total = decode_sum(codec, words, shared_probe, (size,))
     for _ in range(5):
       shuffled = rng().permutation(words)
-      again = decode_sum(codec, shuffled, shared, (size,))
+      again = decode_sum(codec, shuffled, shared_probe, (size,))
       if codec.traits.additive:
         np.testing.assert_array_equal(again, total)
       else:
@@ -523,10 +538,10 @@ class CodecConformance(abc.ABC):
 
   def test_bucket_sends_one_payload_and_one_probe_per_variable(self):
     codec, variables = self.make(), self.bucket()
-    own = codec.probe(variables)
-    words = codec.encode(variables, own, own, bucket_key())
+    local_probe = codec.probe(variables)
+    words = codec.encode(variables, local_probe, local_probe, bucket_key())
     sizes = [20, 1, 0, 33, 42]
-    assert (own.dtype, own.shape) == (tf.float32, (5,))
+    assert (local_probe.dtype, local_probe.shape) == (tf.float32, (5,))
     assert (words.dtype, words.shape) == (tf.int32, (codec.words_of(sizes),))
     sent = 32 * (words.shape[0] + 5)
     if codec.scope == contract.VARIABLE:
@@ -544,13 +559,15 @@ class CodecConformance(abc.ABC):
 
   def test_bucket_preserves_shapes_and_scales(self):
     codec, variables = self.make(), self.bucket()
-    own = codec.probe(variables)
-    words = codec.encode(variables, own, own, bucket_key())
+    local_probe = codec.probe(variables)
+    words = codec.encode(variables, local_probe, local_probe, bucket_key())
     decoded = codec.decode_sum(
-      [words[tf.newaxis]], own, [v.shape for v in variables]
+      [words[tf.newaxis]], local_probe, [v.shape for v in variables]
     )
     assert len(decoded) == len(variables)
-    for sent, arrived, scaler in zip(variables, decoded, own, strict=True):
+    for sent, arrived, scaler in zip(
+      variables, decoded, local_probe, strict=True
+    ):
       assert (arrived.dtype, arrived.shape) == (tf.float32, sent.shape)
       assert np.all(arrived * sent >= 0)
       np.testing.assert_array_less(np.abs(arrived), 1.001 * scaler + 1e-30)
@@ -568,15 +585,15 @@ class CodecConformance(abc.ABC):
       return
     values = rng().normal(size=93).astype(np.float32)
     parts = [tf.constant(values[:50]), tf.constant(values[50:])]
-    own = tf.fill([2], np.abs(values).max())
-    words = codec.encode(parts, own, own, bucket_key())
-    whole, _ = encode(codec, values, own=own[0])
+    local_probe = tf.fill([2], np.abs(values).max())
+    words = codec.encode(parts, local_probe, local_probe, bucket_key())
+    whole, _ = encode(codec, values, local_probe=local_probe[0])
     np.testing.assert_array_equal(words, whole)
 
   def check_payload_is_those_of_its_variables(self, codec):
     variables = self.bucket()
-    own = codec.probe(variables)
-    words = codec.encode(variables, own, own, bucket_key())
+    local_probe = codec.probe(variables)
+    words = codec.encode(variables, local_probe, local_probe, bucket_key())
     alone = [encode(codec, v)[0] for v in variables]
     np.testing.assert_array_equal(words, np.concatenate(alone))
 
@@ -641,13 +658,13 @@ class TernaryAnswers(abc.ABC):
   def local_scaler(self, gradient):
     """float64: the scaler that one worker asks for, by the paper's formula."""
 
-  def limit(self, own, shared):
+  def limit(self, local_probe, shared_probe):
     """The magnitude that nothing decodes beyond on average."""
-    del shared
-    return own
+    del shared_probe
+    return local_probe
 
-  def mean(self, gradient, own, shared):
-    limit = self.limit(own, shared)
+  def mean(self, gradient, local_probe, shared_probe):
+    limit = self.limit(local_probe, shared_probe)
     return np.clip(gradient.astype(np.float64), -limit, limit)
 
   def representable(self, size):
@@ -674,9 +691,9 @@ class TernaryConformance(TernaryAnswers, CodecConformance):
   def test_decoded_values_are_zero_or_the_scaler(self):
     codec = self.make()
     gradient = self.gradient()
-    words, shared = encode(codec, gradient)
-    decoded = decode(codec, words, shared, gradient.shape)
-    scaler = shared.numpy()
+    words, shared_probe = encode(codec, gradient)
+    decoded = decode(codec, words, shared_probe, gradient.shape)
+    scaler = shared_probe.numpy()
     assert set(np.unique(decoded)) == {-scaler, 0.0, scaler}
     assert np.all(decoded * gradient >= 0)
 
@@ -699,18 +716,22 @@ class DrawConformance(TernaryAnswers):
   def test_draws_are_unbiased_independent_and_have_minimal_variance(self):
     codec = self.make()
     gradient = self.gradient()
-    own = probe(codec, gradient).numpy()
+    local_probe = probe(codec, gradient).numpy()
     sample = sampler(codec, gradient.size)
-    for shared in (own, np.float32(3) * own):
-      drawn = sample(gradient, own, shared)
-      check_law(drawn, self.mean(gradient, own, shared), float(shared))
+    for shared_probe in (local_probe, np.float32(3) * local_probe):
+      drawn = sample(gradient, local_probe, shared_probe)
+      check_law(
+        drawn,
+        self.mean(gradient, local_probe, shared_probe),
+        float(shared_probe),
+      )
 
   def streams(self, keys, size):
     """bool [keys, size]: what fires when everything fires half the time."""
     codec = self.make()
     halves = np.full(size, 0.5, np.float32)
     return np.stack(
-      [round_trip(codec, halves, key=k, own=1.0) != 0 for k in keys]
+      [round_trip(codec, halves, key=k, local_probe=1.0) != 0 for k in keys]
     )
 
   @pytest.mark.statistical
@@ -742,7 +763,7 @@ class DrawConformance(TernaryAnswers):
       gradient = np.tile([scaler, -scaler, np.float32(0)], 5_000)
       for seed in range(3):
         key = bucket_key(seed=seed)
-        decoded = round_trip(codec, gradient, key=key, own=scaler)
+        decoded = round_trip(codec, gradient, key=key, local_probe=scaler)
         np.testing.assert_array_equal(decoded, gradient)
 
   @pytest.mark.parametrize('exponent', [-101, -120, -149])
@@ -753,5 +774,5 @@ class DrawConformance(TernaryAnswers):
   def test_scaler_of_another_worker_may_be_far_larger(self):
     # P(fire) = 2**-60: never, and nothing breaks.
     gradient = np.full(1000, 2.0**-40, np.float32)
-    decoded = round_trip(self.make(), gradient, shared=2.0**20)
+    decoded = round_trip(self.make(), gradient, shared_probe=2.0**20)
     assert not decoded.any()

@@ -16,15 +16,15 @@ def probe(codec, gradients):
   return codec.begin(gradients, [()] * len(codec.buckets), turn)[1]
 
 
-def encode(codec, gradients, own, shared, keys):
+def encode(codec, gradients, local_probe, shared_probe, keys):
   """A worker's payload, for methods of one round and without states.
 
   Args:
     codec: `gradients.GradientCodec`.
     gradients: list of float32, in the order and shapes of the variables, or
       what `GradientCodec.flatten` makes of it, float32 [num_elements].
-    own: float32 [num_probes], this worker's probe.
-    shared: float32 [num_probes], the agreed probe.
+    local_probe: float32 [num_probes], this worker's probe.
+    shared_probe: float32 [num_probes], the agreed probe.
     keys: uint32 [buckets, 3], from `GradientCodec.keys`.
 
   Returns:
@@ -40,12 +40,12 @@ def encode(codec, gradients, own, shared, keys):
     carried = [[part] for part in gradients_lib.split(gradients, sizes, axis=0)]
   zero = tf.constant(0, tf.int64)
   step = gradients_lib.WorkerStep(
-    zero, zero, 1, tf.constant(0), keys, own, shared
+    zero, zero, 1, tf.constant(0), keys, local_probe, shared_probe
   )
   carried = codec.carry(carried, step)
   return codec.send(0, carried, [()] * len(codec.buckets), [], step)[0]
 
 
-def decode_mean(codec, parts, shared):
+def decode_mean(codec, parts, shared_probe):
   """The average gradient of workers; see `GradientCodec.decode_words`."""
-  return codec.decode_words(parts, shared)
+  return codec.decode_words(parts, shared_probe)

@@ -35,13 +35,13 @@ class Halves(coded.Code):
   def num_words(self, num_elements):
     return -(-num_elements // 2)
 
-  def encode_pieces(self, pieces, sizes, own, shared, key):
+  def encode_pieces(self, pieces, sizes, local_probe, shared_probe, key):
     flat = tf.concat(pieces, axis=0)
     flat = tf.pad(flat, [[0, sum(sizes) % 2]])
     halves = tf.reshape(tf.cast(flat, tf.float16), [-1, 2])
     return tf.bitcast(halves, tf.int32)
 
-  def decode_sum(self, parts, shared, shapes, scale=1.0):
+  def decode_sum(self, parts, shared_probe, shapes, scale=1.0):
     halves = [tf.bitcast(part, tf.float16) for part in parts]
     rows = [tf.reshape(h, [h.shape[0], -1]) for h in halves]
     total = sum(tf.reduce_sum(tf.cast(r, tf.float32), axis=0) for r in rows)
@@ -110,11 +110,11 @@ def test_overridden_methods_of_code_subclasses_are_called(text, on):
     def probe(self, gradients):
       return tf.fill([len(gradients)], 7.0)
 
-    def decode_sum(self, parts, shared, shapes, scale=1.0):
+    def decode_sum(self, parts, shared_probe, shapes, scale=1.0):
       return [tf.fill(shape, 5.0) for shape in shapes]
 
   code = registry.parse(text)
-  mine = Mine.of(code)
+  mine = Mine.from_code(code)
   assert type(code) is OURS[text]
   gradients = [tf.ones([40])]
   made = getattr(mine, on)()

@@ -266,6 +266,12 @@ def test_a_copy_that_requantizes_does_so_on_kernels():
   assert_same(made, expected, bucketing.on_kernels)
 
 
+def test_the_old_name_of_the_estimated_round_is_replaced():
+  with pytest.warns(DeprecationWarning):
+    made = registry.method('powersgd')._replace(telling=0)
+  assert made.estimated_round == 0
+
+
 @pytest.mark.parametrize('text', ['ternary', 'qsgd'])
 def test_replaced_stages_also_apply_to_kernels(text):
   code = registry.parse(text)

@@ -37,16 +37,18 @@ def test_groups_are_coded_like_separate_variables(text, size):
   ).astype(np.float32)
   codec = registry.parse(f'ternary:{text},group_size=64')
   whole = registry.parse(f'ternary:{text}')
-  own = codec.probe([tf.constant(values)])
+  local_probe = codec.probe([tf.constant(values)])
   parts = [tf.constant(values[i : i + 64]) for i in range(0, size, 64)]
-  np.testing.assert_allclose(own, whole.probe(parts), rtol=1e-6)
+  np.testing.assert_allclose(local_probe, whole.probe(parts), rtol=1e-6)
   # A bucket of the groups is coded as the variable of groups.
   key = conformance.bucket_key()
-  words = codec.encode([tf.constant(values)], own, own, key)
-  np.testing.assert_array_equal(words, whole.encode(parts, own, own, key))
-  (decoded,) = codec.decode_sum([words[tf.newaxis]], own, [(size,)])
+  words = codec.encode([tf.constant(values)], local_probe, local_probe, key)
+  np.testing.assert_array_equal(
+    words, whole.encode(parts, local_probe, local_probe, key)
+  )
+  (decoded,) = codec.decode_sum([words[tf.newaxis]], local_probe, [(size,)])
   expected = whole.decode_sum(
-    [words[tf.newaxis]], own, [p.shape for p in parts]
+    [words[tf.newaxis]], local_probe, [p.shape for p in parts]
   )
   np.testing.assert_array_equal(decoded, tf.concat(expected, axis=0))
 
@@ -79,9 +81,13 @@ def test_unclipped_groups_of_64_have_the_error_of_clipping_at_2_5_sigma():
     'clip_factor=0,group_size=64',
   ):
     codec = registry.parse(f'ternary:{text}')
-    own = codec.probe([values])
-    words = codec.encode([values], own, own, conformance.bucket_key())
-    (decoded,) = codec.decode_sum([words[tf.newaxis]], own, [values.shape])
+    local_probe = codec.probe([values])
+    words = codec.encode(
+      [values], local_probe, local_probe, conformance.bucket_key()
+    )
+    (decoded,) = codec.decode_sum(
+      [words[tf.newaxis]], local_probe, [values.shape]
+    )
     errors[text] = float(tf.reduce_mean(tf.square(decoded - values)))
   # Known: 1.08, about as much as 2.5 sigma loses, without any bias.
   np.testing.assert_allclose(errors['clip_factor=0,group_size=64'], 1.08, 0.05)
@@ -114,10 +120,10 @@ def test_groups_without_a_scaler_are_refused(make):
 # Thinning.
 
 
-def requantize(codec, values, own, shared, key):
-  words = codec.encode(values, own, own, key)
+def requantize(codec, values, local_probe, shared_probe, key):
+  words = codec.encode(values, local_probe, local_probe, key)
   return codec.requantize(
-    words, own, shared, [v.shape for v in values], key + 99
+    words, local_probe, shared_probe, [v.shape for v in values], key + 99
   )
 
 
@@ -130,29 +136,31 @@ def test_requantized_codes_have_the_distribution_of_the_shared_scaler(text):
   codec = registry.parse(f'ternary:sharing=requantize,packing={text}')
 
   class Late(chain.Chain):
-    def encode_pieces(self, pieces, sizes, own, shared, key):
-      words = codec.encode_pieces(pieces, sizes, own, own, key)
+    def encode_pieces(self, pieces, sizes, local_probe, shared_probe, key):
+      words = codec.encode_pieces(pieces, sizes, local_probe, local_probe, key)
       shapes = [piece.shape for piece in pieces]
-      return codec.requantize(words, own, shared, shapes, key + 99)
+      return codec.requantize(
+        words, local_probe, shared_probe, shapes, key + 99
+      )
 
   gradient = rng().uniform(-3, 3, size=1025).astype(np.float32)
-  own = conformance.probe(codec, gradient).numpy()
+  local_probe = conformance.probe(codec, gradient).numpy()
   late = Late(codec.stages)
   sample = conformance.sampler(late, gradient.size)
-  for shared in (own, np.float32(3) * own):
-    drawn = sample(gradient, own, shared)
-    mean = np.clip(gradient.astype(np.float64), -own, own)
-    conformance.check_law(drawn, mean, float(shared))
+  for shared_probe in (local_probe, np.float32(3) * local_probe):
+    drawn = sample(gradient, local_probe, shared_probe)
+    mean = np.clip(gradient.astype(np.float64), -local_probe, local_probe)
+    conformance.check_law(drawn, mean, float(shared_probe))
 
 
 def test_requantizing_to_the_same_scaler_changes_nothing():
   codec = registry.parse('ternary:sharing=requantize')
   values = [tf.constant(rng().normal(size=n), tf.float32) for n in (999, 1)]
-  own = codec.probe(values)
+  local_probe = codec.probe(values)
   key = conformance.bucket_key()
   np.testing.assert_array_equal(
-    requantize(codec, values, own, own, key),
-    codec.encode(values, own, own, key),
+    requantize(codec, values, local_probe, local_probe, key),
+    codec.encode(values, local_probe, local_probe, key),
   )
 
 
@@ -161,12 +169,12 @@ def test_float_variables_are_exact_beside_requantized_ones():
   code = model(codecs, (500,), (7,))
   assert [b.method.carries for b in code.buckets] == [True, False]
   values = [tf.constant(rng().normal(size=n), tf.float32) for n in (500, 7)]
-  own = one_round.probe(code, values)
+  local_probe = one_round.probe(code, values)
   keys = code.keys(1, 2, 3)
-  words = one_round.encode(code, values, own, 2 * own, keys)
-  mean = one_round.decode_mean(code, [words[tf.newaxis]], 2 * own)
+  words = one_round.encode(code, values, local_probe, 2 * local_probe, keys)
+  mean = one_round.decode_mean(code, [words[tf.newaxis]], 2 * local_probe)
   np.testing.assert_array_equal(mean[1], values[1])
-  scaler = 2 * own.numpy()[0]
+  scaler = 2 * local_probe.numpy()[0]
   assert set(np.unique(mean[0])) == {-scaler, 0, scaler}
 
 

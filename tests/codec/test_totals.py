@@ -52,42 +52,46 @@ def pushed_words(codec, num_workers):
     for _ in range(num_workers)
   ]
   probes = tf.stack([one_round.probe(codec, g) for g in found])
-  shared = gradients.agree(probes)
+  shared_probe = gradients.agree(probes)
   keys = [
     codec.keys(1, tf.constant(0, tf.int64), tf.constant(w))
     for w in range(num_workers)
   ]
   payloads = [
-    one_round.encode(codec, g, probes[w], shared, keys[w])
+    one_round.encode(codec, g, probes[w], shared_probe, keys[w])
     for w, g in enumerate(found)
   ]
-  return tf.stack(payloads), shared
+  return tf.stack(payloads), shared_probe
 
 
-def decode_by_servers(codec, payloads, shared, num_servers, num_devices=2):
+def decode_by_servers(
+  codec, payloads, shared_probe, num_servers, num_devices=2
+):
   """The means that workers decode from what servers summed."""
 
   zero = tf.constant(0, tf.int64)
 
   @tf.function
-  def exchange(payloads, shared):
+  def exchange(payloads, shared_probe):
     num_workers = payloads.shape[0]
     found = totals.Totals(codec.messages(0), num_workers, num_servers)
     parts = [payloads[i::num_devices] for i in range(num_devices)]
     sums = []
     for server, (start, stop) in enumerate(found.ranges):
       if start < stop:
-        cut = [found.pushed(server, part) for part in parts]
+        cut = [found.select_words(server, part) for part in parts]
         sums.append(found.add(server, cut))
         assert sums[-1].shape == [found.num_words[server]]
-    return decode(found.received(sums), shared)
+    return decode(found.unpack(sums), shared_probe)
 
   @tf.function(jit_compile=codec.compiled)
-  def decode(received, shared):
-    turn = gradients.WorkerStep(zero, zero, payloads.shape[0], shared=shared)
+  def decode(received, shared_probe):
+    turn = gradients.WorkerStep(
+      zero, zero, payloads.shape[0], shared_probe=shared_probe
+    )
     return codec.decode([received], [()] * len(codec.buckets), turn)[0]
 
-  return exchange(payloads, shared)
+  return exchange(payloads, shared_probe)
 
 
 @pytest.mark.parametrize('name', CODES)
@@ -107,15 +111,15 @@ def test_compiled_servers_give_the_same_bits():
 def pushed_and_mean(name):
   """(codec, payloads, the agreed probe, the mean gradients)."""
   codec = codec_of(name)
-  payloads, shared = pushed_words(codec, 5)
+  payloads, shared_probe = pushed_words(codec, 5)
   decode = functools.partial(one_round.decode_mean, codec)
-  mean = tf.function(decode, jit_compile=True)([payloads], shared)
-  return codec, payloads, shared, mean
+  mean = tf.function(decode, jit_compile=True)([payloads], shared_probe)
+  return codec, payloads, shared_probe, mean
 
 
 def check_mean(name, num_servers):
-  codec, payloads, shared, expected = pushed_and_mean(name)
-  received = decode_by_servers(codec, payloads, shared, num_servers)
+  codec, payloads, shared_probe, expected = pushed_and_mean(name)
+  received = decode_by_servers(codec, payloads, shared_probe, num_servers)
   for one, other in zip(expected, received, strict=True):
     np.testing.assert_array_equal(
       one.numpy().view(np.uint32), other.numpy().view(np.uint32)
@@ -124,10 +128,10 @@ def check_mean(name, num_servers):
 
 def test_codes_with_kernels_give_the_same_bits(eager_functions):
   codec = codec_of('ternary')
-  payloads, shared = pushed_words(codec, 2)
-  expected = one_round.decode_mean(codec, [payloads], shared)
+  payloads, shared_probe = pushed_words(codec, 2)
+  expected = one_round.decode_mean(codec, [payloads], shared_probe)
   fast = bucketing.on_kernels(codec)
-  received = decode_by_servers(fast, payloads, shared, 2)
+  received = decode_by_servers(fast, payloads, shared_probe, 2)
   for one, other in zip(expected, received, strict=True):
     np.testing.assert_array_equal(one, other)
 
@@ -145,10 +149,10 @@ def test_gathered_messages_are_forwarded_unchanged(num_servers):
   found = totals.Totals(messages, 3, num_servers)
   parts = [tf.constant(words[i::2]) for i in range(2)]
   pulled = [
-    found.add(server, [found.pushed(server, part) for part in parts])
+    found.add(server, [found.select_words(server, part) for part in parts])
     for server in range(num_servers)
   ]
-  one, total, other = found.received(pulled)
+  one, total, other = found.unpack(pulled)
   (first,), (second,) = one.parts, other.parts
   np.testing.assert_array_equal(first, words[:, :7])
   np.testing.assert_array_equal(second, words[:, 12:])
@@ -183,7 +187,7 @@ def test_unused_words_are_not_pushed(name):
   payloads, _ = pushed_words(codec, 3)
   coded, floats = codec.messages(0)
   found = totals.Totals([coded, floats], 3, 1)
-  first, second = found.pushed(0, payloads)
+  first, second = found.select_words(0, payloads)
   used = np.max(payloads[:, 0] & 0xFFFFFF)
   assert first.shape == [3, used]
   assert used < coded.num_words

@@ -30,7 +30,7 @@ def test_trimmed_words_are_restored(used):
   @tf.function
   def round_trip(words):
     fixed, varying = used_words.cut(messages, words)
-    back = used_words.joined(messages, [fixed, varying])
+    back = used_words.join(messages, [fixed, varying])
     assert back.shape == words.shape
     return fixed, varying, back
 
@@ -44,14 +44,14 @@ def test_messages_of_fixed_length_are_sent_as_one_tensor():
   words = tf.ones([2, 10], tf.int32)
   (together,) = used_words.cut([FIXED, FIXED], words)
   assert together is words
-  assert used_words.joined([FIXED, FIXED], [together]) is words
+  assert used_words.join([FIXED, FIXED], [together]) is words
 
 
 @pytest.mark.parametrize('claim', [-1, 2**31 - 1])
 def test_corrupted_first_word_selects_at_most_the_payload(claim):
   words = tf.fill([1, VARYING.num_words], tf.constant(claim, tf.int32))
-  found = used_words.trimmed(VARYING, words)
+  found = used_words.trim(VARYING, words)
   assert found.shape[1] in (0, VARYING.num_words)
-  assert used_words.restored(found, VARYING.num_words).shape == words.shape
-  part = used_words.trimmed(VARYING, words, start=4, stop=9)
+  assert used_words.restore(found, VARYING.num_words).shape == words.shape
+  part = used_words.trim(VARYING, words, start=4, stop=9)
   assert part.shape[1] in (0, 5)

@@ -25,7 +25,9 @@ def test_every_worker_is_on_one_device_and_sends_once(devices, workers):
   values = np.array([[worker, -worker] for worker in range(workers)], np.int32)
   payloads = conformance.of_devices(layout, values)
   for (received,) in layout.combine([methods.gathered(2)], payloads):
-    np.testing.assert_array_equal(towers.in_order(received.parts), values)
+    np.testing.assert_array_equal(
+      towers.order_by_worker(received.parts), values
+    )
 
 
 def test_messages_arrive_on_each_device():

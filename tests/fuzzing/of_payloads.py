@@ -32,11 +32,11 @@ class _Decoders:
     parts = tf.TensorSpec([workers, self.num_words], tf.int32)
     probe = tf.TensorSpec([self.num_probes], tf.float32)
 
-    def plain(words, shared):
-      return codec.decode_sum([words], shared, [(size,)])[0]
+    def plain(words, shared_probe):
+      return codec.decode_sum([words], shared_probe, [(size,)])[0]
 
-    def fast(words, shared):
-      return kernels.decode_sum([words], shared, [(size,)])[0]
+    def fast(words, shared_probe):
+      return kernels.decode_sum([words], shared_probe, [(size,)])[0]
 
     # As a step has them without kernels: XLA joins products and sums.
     self.plain = tf.function(
@@ -52,35 +52,35 @@ class _Decoders:
     for values in (normal, wide, np.zeros_like(normal)):
       gradients = [tf.constant(row, tf.float32) for row in values]
       probes = [self.codec.probe([gradient]) for gradient in gradients]
-      shared = tf.reduce_max(tf.stack(probes), axis=0)
+      shared_probe = tf.reduce_max(tf.stack(probes), axis=0)
       strata = self.codec.quantizer and self.codec.quantizer.strata
       words = [
         self.codec.encode(
           [gradient],
-          own,
-          shared,
+          local_probe,
+          shared_probe,
           tf.constant([7, worker, worker][: 3 if strata else 2], tf.uint32),
         ).numpy()
-        for worker, (gradient, own) in enumerate(
+        for worker, (gradient, local_probe) in enumerate(
           zip(gradients, probes, strict=True)
         )
       ]
-      head = bytes([case]) + shared.numpy().tobytes()
+      head = bytes([case]) + shared_probe.numpy().tobytes()
       yield head + np.concatenate(words).tobytes()
 
   def check(self, content):
     """Decodes in both ways, and validates."""
     content = content[: len(content) // 4 * 4]
     numbers = np.frombuffer(content, np.int32)
-    shared = np.zeros(self.num_probes, np.int32)
-    shared[: len(numbers)] = numbers[: self.num_probes]
+    shared_probe = np.zeros(self.num_probes, np.int32)
+    shared_probe[: len(numbers)] = numbers[: self.num_probes]
     numbers = numbers[self.num_probes :]
     words = np.zeros(self.workers * self.num_words, np.int32)
     words[: len(numbers)] = numbers[: words.size]
     words = tf.constant(words.reshape(self.workers, self.num_words))
-    shared = tf.constant(shared.view(np.float32))
-    plain = self.plain(words, shared).numpy()
-    fast = self.fast(words, shared).numpy()
+    shared_probe = tf.constant(shared_probe.view(np.float32))
+    plain = self.plain(words, shared_probe).numpy()
+    fast = self.fast(words, shared_probe).numpy()
     # NaN is NaN, whatever its bits.
     same = (plain.view(np.int32) == fast.view(np.int32)) | (
       np.isnan(plain) & np.isnan(fast)

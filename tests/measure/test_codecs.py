@@ -50,8 +50,8 @@ def test_the_bias_score_detects_a_biased_codec():
   codec = registry.parse('ternary')
 
   class Shrunk(chain.Chain):
-    def decode_sum(self, parts, shared, shapes, scale=1.0):
-      return codec.decode_sum(parts, shared, shapes, 0.9 * scale)
+    def decode_sum(self, parts, shared_probe, shapes, scale=1.0):
+      return codec.decode_sum(parts, shared_probe, shapes, 0.9 * scale)
 
   shrunk = Shrunk(codec.stages)
   assert measures.quality(shrunk, gaussian(), 32).bias < -5

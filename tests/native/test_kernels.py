@@ -60,22 +60,28 @@ def gradients_of(sizes, seed=0):
   ]
 
 
-def assert_twins(text, gradients, own, shared, seed=0, num_workers=3):
+def assert_twins(
+  text, gradients, local_probe, shared_probe, seed=0, num_workers=3
+):
   """Fails unless words and sums agree to the bit."""
   twin = registry.parse(text)
   codec = twin.on_kernels()
   assert codec is not twin
   words = []
   for worker in range(num_workers):
-    expected = twin.encode(gradients, own, shared, keys(seed + worker))
-    actual = codec.encode(gradients, own, shared, keys(seed + worker))
+    expected = twin.encode(
+      gradients, local_probe, shared_probe, keys(seed + worker)
+    )
+    actual = codec.encode(
+      gradients, local_probe, shared_probe, keys(seed + worker)
+    )
     np.testing.assert_array_equal(actual, expected)
     words.append(expected)
   parts = [tf.stack(words[0::2]), tf.stack(words[1::2])]
   shapes = [gradient.shape for gradient in gradients]
   for scale in (1.0, 1.0 / num_workers):
-    expected = twin.decode_sum(parts, shared, shapes, scale)
-    actual = codec.decode_sum(parts, shared, shapes, scale)
+    expected = twin.decode_sum(parts, shared_probe, shapes, scale)
+    actual = codec.decode_sum(parts, shared_probe, shapes, scale)
     for a, b in zip(actual, expected, strict=True):
       assert a.shape == b.shape
       np.testing.assert_array_equal(bits(a), bits(b))
@@ -104,8 +110,8 @@ BORDER_CASES = [
 @pytest.mark.gate_every(3)
 def test_words_and_floats_equal_tensorflow_at_every_border(text, size):
   gradients = gradients_of([size], seed=size)
-  own = registry.parse(text).probe(gradients)
-  assert_twins(text, gradients, own, 1.25 * own, seed=size)
+  local_probe = registry.parse(text).probe(gradients)
+  assert_twins(text, gradients, local_probe, 1.25 * local_probe, seed=size)
 
 
 @pytest.mark.parametrize('text', CODECS[:2])
@@ -115,8 +121,8 @@ def test_words_and_floats_equal_tensorflow_at_every_border(text, size):
 @pytest.mark.gate_every(3)
 def test_buckets_equal_tensorflow(text, sizes):
   gradients = gradients_of(sizes)
-  own = registry.parse(text).probe(gradients)
-  assert_twins(text, gradients, own, 1.25 * own)
+  local_probe = registry.parse(text).probe(gradients)
+  assert_twins(text, gradients, local_probe, 1.25 * local_probe)
 
 
 # From 3**20 on base3 has words that no encoder makes.
@@ -148,13 +154,13 @@ def test_invalid_words_decode_as_in_tensorflow(packing):
 @pytest.mark.gate_every(2)
 def test_codes_with_only_a_probe_kernel_equal_tensorflow(text):
   gradients = gradients_of((1003, 20))
-  own = registry.parse(text).probe(gradients)
+  local_probe = registry.parse(text).probe(gradients)
   np.testing.assert_allclose(
     registry.parse(text).on_kernels().probe(gradients),
-    own,
+    local_probe,
     rtol=1e-6,
   )
-  assert_twins(text, gradients, own, 1.25 * own, num_workers=2)
+  assert_twins(text, gradients, local_probe, 1.25 * local_probe, num_workers=2)
 
 
 @pytest.mark.parametrize('dtype', [tf.int8, tf.int32, tf.float32], ids=str)
@@ -193,16 +199,22 @@ def test_words_equal_tensorflow_for_any_values(data):
     values[chosen] = rng.choice(SPECIAL, size=chosen.sum())
     gradients.append(tf.constant(values))
   scalers = tf.constant(rng.choice(np.abs(SPECIAL), size=len(sizes)))
-  own = tf.constant(rng.choice(np.abs(SPECIAL), size=len(sizes)))
+  local_probe = tf.constant(rng.choice(np.abs(SPECIAL), size=len(sizes)))
   text = data.draw(strategies.sampled_from(CODECS))
-  assert_encodes_as_the_twin(text, gradients, own, scalers, seed)
+  assert_encodes_as_the_twin(text, gradients, local_probe, scalers, seed)
 
 
-def assert_encodes_as_the_twin(text, gradients, own, shared, seed):
+def assert_encodes_as_the_twin(
+  text, gradients, local_probe, shared_probe, seed
+):
   twin = registry.parse(text)
   codec = twin.on_kernels()
-  expected = twin.encode(gradients, own, shared, keys(seed % 2**31))
-  actual = codec.encode(gradients, own, shared, keys(seed % 2**31))
+  expected = twin.encode(
+    gradients, local_probe, shared_probe, keys(seed % 2**31)
+  )
+  actual = codec.encode(
+    gradients, local_probe, shared_probe, keys(seed % 2**31)
+  )
   np.testing.assert_array_equal(actual, expected)
 
 
@@ -228,19 +240,24 @@ def test_an_element_fires_from_its_draw_on_and_not_an_ulp_before():
 )
 def test_sums_of_many_workers_equal_tensorflow(num_workers):
   gradients = gradients_of([5003, 20])
-  own = registry.parse('ternary').probe(gradients)
-  assert_twins('ternary', gradients, own, own, num_workers=num_workers + 1)
+  local_probe = registry.parse('ternary').probe(gradients)
+  assert_twins(
+    'ternary', gradients, local_probe, local_probe, num_workers=num_workers + 1
+  )
 
 
 def test_flat_and_listed_gradients_give_the_same_words():
   codec = registry.parse('ternary').on_kernels()
   sizes = (70, 0, 1001)
   gradients = gradients_of(sizes)
-  own = codec.probe(gradients)
-  listed = codec.encode_pieces(gradients, sizes, own, own, keys(1))
+  local_probe = codec.probe(gradients)
+  listed = codec.encode_pieces(
+    gradients, sizes, local_probe, local_probe, keys(1)
+  )
   flat = tf.concat(gradients, axis=0)
   np.testing.assert_array_equal(
-    codec.encode_pieces([flat], sizes, own, own, keys(1)), listed
+    codec.encode_pieces([flat], sizes, local_probe, local_probe, keys(1)),
+    listed,
   )
 
 
@@ -294,17 +311,17 @@ if native.available():
 rng = np.random.default_rng(0)
 sizes = (1_000_003, 17, 300_000)
 gradients = [tf.constant(rng.normal(size=n), tf.float32) for n in sizes]
-own = codec.probe(gradients)
+probe = codec.probe(gradients)
 key = random_bits.seed_key(3)
-words = codec.encode(gradients, own, own, key)
+words = codec.encode(gradients, probe, probe, key)
 decoded = codec.decode_sum(
-  [tf.stack([words] * 3)], own, [(n,) for n in sizes], 1 / 3
+  [tf.stack([words] * 3)], probe, [(n,) for n in sizes], 1 / 3
 )
 digest = hashlib.sha256()
 for tensor in (words, *decoded):
   digest.update(tensor.numpy().tobytes())
-own = own.numpy().tobytes().hex()
-print(native.available(), digest.hexdigest(), own, native.instruction_set())
+probe = probe.numpy().tobytes().hex()
+print(native.available(), digest.hexdigest(), probe, native.instruction_set())
 """
 
 
@@ -313,8 +330,8 @@ def digest_of(threads, **environment):
     None, _DIGEST, threads, environment={**os.environ, **environment}
   )
   done.check_returncode()
-  available, digest, own, chosen = done.stdout.split()
-  return available == 'True', (digest, own), chosen
+  available, digest, local_probe, chosen = done.stdout.split()
+  return available == 'True', (digest, local_probe), chosen
 
 
 def test_no_bit_depends_on_the_number_of_threads_or_the_switch():
@@ -359,10 +376,10 @@ def test_a_library_of_older_sources_is_not_used(monkeypatch):
   """Such as one that was built before an editable checkout moved on."""
   other = pathlib.Path(_ctypes.__file__)
   monkeypatch.setattr(native, '_find', lambda: (other, None))
-  operations, why_not = native._load.__wrapped__()
+  operations, reason = native._load.__wrapped__()
   assert operations is None
-  assert f'{other.name} was built from older sources.' in why_not
-  assert 'run pip install --force-reinstall' in why_not
+  assert f'{other.name} was built from older sources.' in reason
+  assert 'run pip install --force-reinstall' in reason
 
 
 # Refusals.

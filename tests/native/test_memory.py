@@ -22,12 +22,12 @@ key = random_bits.seed_key(1)
 
 @tf.function
 def encode(gradient):
-  own = codec.probe([gradient])
-  return codec.encode([gradient], own, own, key), own
+  probe = codec.probe([gradient])
+  return codec.encode([gradient], probe, probe, key), probe
 
 @tf.function
-def decode(words, own, size):
-  return codec.decode_sum([tf.expand_dims(words, 0)], own, [(size,)])[0]
+def decode(words, probe, size):
+  return codec.decode_sum([tf.expand_dims(words, 0)], probe, [(size,)])[0]
 
 def kilobytes(name):
   with open('/proc/self/status') as file:

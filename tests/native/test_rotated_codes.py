@@ -37,12 +37,12 @@ def both(text):
   return twin, twin.on_kernels()
 
 
-def assert_decodes_alike(text, words, shared, shapes):
+def assert_decodes_alike(text, words, shared_probe, shapes):
   twin, codec = both(text)
   parts = [tf.stack(words[0::2]), tf.stack(words[1::2])]
   for scale in (1.0, 1.0 / 3):
-    expected = twin.decode_sum(parts, shared, shapes, scale)
-    actual = codec.decode_sum(parts, shared, shapes, scale)
+    expected = twin.decode_sum(parts, shared_probe, shapes, scale)
+    actual = codec.decode_sum(parts, shared_probe, shapes, scale)
     for a, b in zip(actual, expected, strict=True):
       assert a.shape == b.shape
       np.testing.assert_array_equal(test_kernels.bits(a), test_kernels.bits(b))
@@ -50,17 +50,17 @@ def assert_decodes_alike(text, words, shared, shapes):
 
 def assert_twins(text, gradients):
   twin, codec = both(text)
-  shared = twin.probe(gradients)
-  np.testing.assert_allclose(codec.probe(gradients), shared, rtol=1e-6)
+  shared_probe = twin.probe(gradients)
+  np.testing.assert_allclose(codec.probe(gradients), shared_probe, rtol=1e-6)
   words = []
   for worker in range(3):
     key = test_kernels.keys(worker)
     some = [gradient * (worker + 1.0) for gradient in gradients]
-    words.append(twin.encode(some, shared, shared, key))
-    actual = codec.encode(some, shared, shared, key)
+    words.append(twin.encode(some, shared_probe, shared_probe, key))
+    actual = codec.encode(some, shared_probe, shared_probe, key)
     np.testing.assert_array_equal(actual, words[-1])
   shapes = [gradient.shape for gradient in gradients]
-  assert_decodes_alike(text, words, shared, shapes)
+  assert_decodes_alike(text, words, shared_probe, shapes)
 
 
 @pytest.mark.parametrize('text', CODES)
@@ -93,11 +93,11 @@ def test_flat_and_listed_gradients_give_the_same_words(text):
   _, codec = both(text)
   sizes = (70, 0, 1001)
   gradients = test_kernels.gradients_of(sizes)
-  shared = codec.probe(gradients)
+  shared_probe = codec.probe(gradients)
   key = test_kernels.keys(1)
-  listed = codec.encode_pieces(gradients, sizes, None, shared, key)
+  listed = codec.encode_pieces(gradients, sizes, None, shared_probe, key)
   flat = codec.encode_pieces(
-    [tf.concat(gradients, axis=0)], sizes, None, shared, key
+    [tf.concat(gradients, axis=0)], sizes, None, shared_probe, key
   )
   np.testing.assert_array_equal(flat, listed)
 
@@ -109,14 +109,14 @@ def test_any_codes_decode_as_in_tensorflow(text):
   size = 9001
   rng = np.random.default_rng(7)
   (gradient,) = test_kernels.gradients_of([size])
-  shared = twin.probe([gradient])
+  shared_probe = twin.probe([gradient])
   words = []
   for worker in range(3):
     key = test_kernels.keys(worker)
-    word = twin.encode([gradient], shared, shared, key).numpy()
+    word = twin.encode([gradient], shared_probe, shared_probe, key).numpy()
     word[5:] = rng.integers(-(2**31), 2**31, word[5:].shape)
     words.append(tf.constant(word))
-  assert_decodes_alike(text, words, shared, [(size,)])
+  assert_decodes_alike(text, words, shared_probe, [(size,)])
 
 
 @pytest.mark.parametrize('text', CODES)
@@ -126,9 +126,10 @@ def test_any_scales_decode_as_in_compiled_tensorflow(text):
   size = 7  # here XLA joins levels and sums
   rng = np.random.default_rng(9)
   odd = [np.nan, np.inf, -np.inf, 3e38, 1e-45, 2.0**-100, 2.0**-101, 0.0, -1.0]
-  shared = tf.ones([1])
+  shared_probe = tf.ones([1])
   compiled = tf.function(
-    lambda words: twin.decode_sum([words], shared, [(size,)]), jit_compile=True
+    lambda words: twin.decode_sum([words], shared_probe, [(size,)]),
+    jit_compile=True,
   )
   for _ in range(10):
     words = rng.integers(-(2**31), 2**31, (3, twin.num_words(size)))
@@ -137,7 +138,7 @@ def test_any_scales_decode_as_in_compiled_tensorflow(text):
     words[:, 2] = scales.view(np.int32)
     words = tf.constant(words, tf.int32)
     expected = compiled(words)[0]
-    actual = codec.decode_sum([words], shared, [(size,)])[0]
+    actual = codec.decode_sum([words], shared_probe, [(size,)])[0]
     np.testing.assert_array_equal(
       test_kernels.bits(actual), test_kernels.bits(expected)
     )
@@ -162,13 +163,13 @@ def test_words_in_a_graph_equal_tensorflow():
 
   @tf.function
   def work(gradients):
-    shared = codec.probe(gradients)
-    words = codec.encode(gradients, shared, shared, key)
+    shared_probe = codec.probe(gradients)
+    words = codec.encode(gradients, shared_probe, shared_probe, key)
     assert words.shape == twin.num_words(5070)
     return words
 
-  shared = twin.probe(gradients)
-  expected = twin.encode(gradients, shared, shared, key)
+  shared_probe = twin.probe(gradients)
+  expected = twin.encode(gradients, shared_probe, shared_probe, key)
   np.testing.assert_array_equal(work(gradients), expected)
 
 
@@ -245,9 +246,9 @@ def test_words_of_a_split_bucket_in_a_graph_equal_tensorflow():
 
   @tf.function
   def words_of(one, gradients):
-    carried, shared = one.begin(gradients, (), context)
-    own = context._replace(own=shared, shared=shared)
-    (words,), _ = one.send(0, carried, (), [], own)
+    carried, probe = one.begin(gradients, (), context)
+    probed = context._replace(local_probe=probe, shared_probe=probe)
+    (words,), _ = one.send(0, carried, (), [], probed)
     return words
 
   expected = words_of(plain, gradients)

@@ -87,7 +87,7 @@ def received_of(codec, pieces):
 def step_of(shared, workers=3):
   """A `gradients.WorkerStep` of so many workers."""
   zero = tf.constant(0, tf.int64)
-  return gradients.WorkerStep(zero, zero, workers, shared=shared)
+  return gradients.WorkerStep(zero, zero, workers, shared_probe=shared)
 
 
 def means_of(codec, pieces, shared):

@@ -79,7 +79,7 @@ def test_missing_kernels_are_a_warning_unless_requested(
   try:
     with caplog.at_level(logging.INFO, 'absl'):
       assert not native.available()
-      assert native.why_not()
+      assert native.unavailable_reason()
   finally:
     native._load.cache_clear()
   (record,) = [r for r in caplog.records if 'Native kernels' in r.message]

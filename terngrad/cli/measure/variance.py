@@ -73,7 +73,7 @@ def act(values: Flags) -> None:
     for item in values.gradients
   ]
   files = [(name, [*variance.read(path).values()]) for name, path in pairs]
-  codecs = registry.every_kind() if ALL in values.codecs else values.codecs
+  codecs = registry.list_kinds() if ALL in values.codecs else values.codecs
   table = variance.table(files, codecs, values.draws)
   command.say(table.round(4).to_string(index=False))
   if values.output:

@@ -60,8 +60,8 @@ class ByVariable(wire.CompositePacking, coded.Code):
     self,
     pieces: Sequence[tf.Tensor],
     sizes: Sequence[int],
-    own: tf.Tensor,
-    shared: tf.Tensor,
+    local_probe: tf.Tensor,
+    shared_probe: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
     """Encodes each variable and joins the words; see `coded.Code`."""
@@ -77,7 +77,7 @@ class ByVariable(wire.CompositePacking, coded.Code):
   def decode_sum(
     self,
     parts: Sequence[tf.Tensor],
-    shared: tf.Tensor,
+    shared_probe: tf.Tensor,
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
@@ -87,7 +87,7 @@ class ByVariable(wire.CompositePacking, coded.Code):
       return [tf.zeros(shape) for shape in shapes]
     wire.check_length(self.name, self.words_of(sizes), parts, sum(sizes))
     sums = wire.sum_unpacked(lambda row: self._unpacked(row, sizes), parts)
-    return chain.gradients_of(None, sums, shared, shapes, scale)
+    return chain.gradients_of(None, sums, shared_probe, shapes, scale)
 
   def _unpacked(self, words: tf.Tensor, sizes: Sequence[int]) -> tf.Tensor:
     """Decodes the words of all variables to float32 [elements]."""

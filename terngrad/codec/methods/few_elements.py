@@ -32,7 +32,7 @@ class FewElements(coded.Code):
   def decode_sum(
     self,
     parts: Sequence[tf.Tensor],
-    shared: tf.Tensor,
+    shared_probe: tf.Tensor,
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
@@ -52,14 +52,14 @@ class FewElements(coded.Code):
       (tf.constant(0), tf.zeros([sum(sizes) + 1])),
       parallel_iterations=1,
     )
-    return chain.gradients_of(None, total[:-1], shared, shapes, scale)
+    return chain.gradients_of(None, total[:-1], shared_probe, shapes, scale)
 
   def _rows(
     self, parts: Sequence[tf.Tensor], sizes: Sequence[int]
   ) -> tf.Tensor:
     """Checks the payloads' length; returns int32 [n, w] in worker order."""
     wire.check_length(self.name, self.words_of(sizes), parts, sum(sizes))
-    return method.rows_in_order(parts)
+    return method.stack_by_worker(parts)
 
 
 class OnKernels(FewElements):
@@ -70,7 +70,7 @@ class OnKernels(FewElements):
   def decode_sum(
     self,
     parts: Sequence[tf.Tensor],
-    shared: tf.Tensor,
+    shared_probe: tf.Tensor,
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:

@@ -158,8 +158,8 @@ class OnKernels(by_variable.ByVariable):
     self,
     pieces: Sequence[tf.Tensor],
     sizes: Sequence[int],
-    own: tf.Tensor,
-    shared: tf.Tensor,
+    local_probe: tf.Tensor,
+    shared_probe: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
     """Encodes all variables with one kernel; see `coded.Code`."""
@@ -169,7 +169,7 @@ class OnKernels(by_variable.ByVariable):
   def decode_sum(
     self,
     parts: Sequence[tf.Tensor],
-    shared: tf.Tensor,
+    shared_probe: tf.Tensor,
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:

@@ -9,6 +9,7 @@ from typing import Any
 from slim import errors
 from slim import spelling
 from terngrad import lazy
+from terngrad.codec.stages import deprecated
 
 if TYPE_CHECKING:
   from terngrad.codec import coded as coded_lib
@@ -25,6 +26,10 @@ huffman = lazy.module('terngrad.codec.stages.huffman')
 packings = lazy.module('terngrad.codec.stages.packing')
 ternaries = lazy.module('terngrad.codec.stages.ternary')
 zero_runs = lazy.module('terngrad.codec.stages.zero_runs')
+
+if not TYPE_CHECKING:
+  # Names of 0.2.
+  __getattr__ = deprecated.moved(__name__, every_kind=f'{__name__}:list_kinds')
 
 
 def identity() -> 'coded_lib.Code':
@@ -209,7 +214,7 @@ KINDS = (
 )
 
 
-def every_kind() -> tuple[str, ...]:
+def list_kinds() -> tuple[str, ...]:
   """Lists `KINDS`, without their `workers` options, and then `METHODS`."""
   return (*(text.replace(',workers=8', '') for text in KINDS), *METHODS)
 

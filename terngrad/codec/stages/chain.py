@@ -39,7 +39,7 @@ def local_scaler(
 def gradients_of(
   quantizer: contract.Quantizer | None,
   sums: tf.Tensor,
-  shared: tf.Tensor,
+  shared_probe: tf.Tensor,
   shapes: contract.Shapes,
   scale: float,
   group_size: int = 0,
@@ -49,7 +49,7 @@ def gradients_of(
   Args:
     quantizer: None if `sums` are floats.
     sums: int32 or float32 [elements or more], including positions past the end.
-    shared: float32 [p], the agreed probe.
+    shared_probe: float32 [p], the agreed probe.
     shapes: the v shapes.
     scale: factor of the gradients.
     group_size: elements that share a scaler; 0 for one scaler per variable.
@@ -60,12 +60,13 @@ def gradients_of(
   sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
   sums = sums[: sum(sizes)]
   if quantizer and group_size:
-    scalers = planes.spread_groups(shared, sizes, group_size)
+    scalers = planes.spread_groups(shared_probe, sizes, group_size)
     sums = quantizer.dequantize(sums, scalers)
   sums = tf.split(sums, sizes)
   if quantizer and not group_size:
     sums = [
-      quantizer.dequantize(total, shared[i]) for i, total in enumerate(sums)
+      quantizer.dequantize(total, shared_probe[i])
+      for i, total in enumerate(sums)
     ]
   if scale != 1.0:  # Multiplying even by 1 flushes subnormals.
     sums = [total * scale for total in sums]

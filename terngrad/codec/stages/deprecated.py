@@ -35,7 +35,11 @@ _FIELDS = {
   'expected check | levels domain traits max_workers fill',
   'CompositePacking': 'name num_words planes check | levels domain max_workers',
 }
-_RENAMED = {'requantizes': 'carries', 'native': 'twin'}
+_RENAMED = {
+  'requantizes': 'carries',
+  'native': 'twin',
+  'telling': 'estimated_round',
+}
 # The declaration that replaces the presence of an optional function.
 _DECLARATIONS = {
   'estimate': 'estimates',

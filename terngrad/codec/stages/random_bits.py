@@ -87,7 +87,7 @@ def common_key(seed: Integer, step: Integer, stream: Integer) -> tf.Tensor:
   return fold_in(worker_key(seed, step, _ALL_WORKERS), stream)
 
 
-def of_buckets(
+def bucket_keys(
   streams: Sequence[tuple[int, int]],
   seed: Integer,
   step: Integer,
@@ -117,14 +117,17 @@ def of_buckets(
   return tf.stack(rows)
 
 
-def folded(key: tf.Tensor, data: Integer) -> tf.Tensor:
-  """Applies `fold_in` to uint32 [2] or [3]; keeps the third number."""
+def fold_in_keeping_stratum(key: tf.Tensor, data: Integer) -> tf.Tensor:
+  """Applies `fold_in` to a bucket's key, uint32 [2] or [3].
+
+  The third number, the stratum of the worker, stays.
+  """
   return tf.concat([fold_in(key[:2], data), key[2:]], axis=0)
 
 
 def requantizing_key(key: tf.Tensor) -> tf.Tensor:
   """Derives the key of requantization from a bucket's, uint32 [2] or [3]."""
-  return folded(key, _REQUANTIZING)
+  return fold_in_keeping_stratum(key, _REQUANTIZING)
 
 
 def advance_key(key: tf.Tensor, start: int) -> tf.Tensor:

@@ -80,15 +80,21 @@ def begin_worker(codec, values, worker, seed=1):
     seed, step, WORKERS, tf.constant(worker), keys
   )
   states = rounds.Workers(codec, 1).states(0)
-  held, own = codec.begin([tf.constant(v) for v in values], states, turn)
-  return held, own, states, turn
+  held, local_probe = codec.begin(
+    [tf.constant(v) for v in values], states, turn
+  )
+  return held, local_probe, states, turn
 
 
-def words_of(codec, values, worker, shared=None):
-  """(payload, probe) of a worker, by an agreed probe or its own."""
-  held, own, states, turn = begin_worker(codec, values, worker)
-  turn = turn._replace(own=own, shared=own if shared is None else shared)
-  return codec.send(0, codec.carry(held, turn), states, [], turn)[0], own
+def words_of(codec, values, worker, shared_probe=None):
+  """(payload, probe) of a worker, by a shared or the local probe."""
+  held, local_probe, states, turn = begin_worker(codec, values, worker)
+  turn = turn._replace(
+    local_probe=local_probe,
+    shared_probe=local_probe if shared_probe is None else shared_probe,
+  )
+  words, _ = codec.send(0, codec.carry(held, turn), states, [], turn)
+  return words, local_probe
 
 
 @functools.cache
@@ -147,7 +153,10 @@ def test_very_small_and_large_gradients_are_coded_as_others(text, exponent):
   if text.startswith(('fp16', 'threshold')):
     pytest.skip('These look at magnitudes themselves.')
   scale = 2.0**exponent
-  scaled = [[np.float32(v * scale) for v in own] for own in worker_gradients()]
+  scaled = [
+    [np.float32(v * scale) for v in gradients]
+    for gradients in worker_gradients()
+  ]
   means = step(codec_of(text), scaled)
   for mean, expected in zip(means, means_of(text), strict=True):
     np.testing.assert_allclose(mean / scale, expected, rtol=1e-5, atol=1e-6)
@@ -158,15 +167,15 @@ def test_an_element_that_is_not_finite_shows_in_the_probe(text):
   for index, value in zip((0, 1, 3), conformance.NOT_FINITE, strict=True):
     values = [v.copy() for v in worker_gradients()[0]]
     values[index].reshape(-1)[-1] = value
-    own = begin_worker(codec, values, 0)[1]
-    assert not np.isfinite(own).all()
+    local_probe = begin_worker(codec, values, 0)[1]
+    assert not np.isfinite(local_probe).all()
 
 
 def test_payload_has_the_declared_number_of_words(text):
   codec = codec_of(text)
-  words, own = first_words(text)
+  words, local_probe = first_words(text)
   assert words.shape == (codec.round_words(0),)
-  assert own.shape == (codec.num_probes,)
+  assert local_probe.shape == (codec.num_probes,)
   sent = int(codec.sent_words(words[tf.newaxis])[0])
   assert 0 < sent <= codec.round_words(0)
   assert not words[sent:].numpy().any()
@@ -180,9 +189,9 @@ def test_workers_draw_differently_if_and_only_if_private(text):
   codec = codec_of(text)
   (bucket,) = codec.buckets
   # Equal gradients: what differs is drawn.
-  first, own = first_words(text)
+  first, local_probe = first_words(text)
   again, other = (
-    words_of(codec, worker_gradients()[0], w, own)[0] for w in (0, 1)
+    words_of(codec, worker_gradients()[0], w, local_probe)[0] for w in (0, 1)
   )
   np.testing.assert_array_equal(first, again)
   private = bucket.method.traits.randomness == 'private'
@@ -275,7 +284,7 @@ def test_the_mean_of_one_worker_is_its_estimate(text):
   (bucket,) = codec.buckets
   if not bucket.method.estimates:
     pytest.skip('only the mean says what a worker sent')
-  words, own = first_words(text)
+  words, local_probe = first_words(text)
   context = methods.Context(
     bucket.shapes,
     1,
@@ -285,8 +294,8 @@ def test_the_mean_of_one_worker_is_its_estimate(text):
     tf.constant(2, tf.int64),
     tf.constant(0),
     codec.keys(1, tf.constant(2, tf.int64), tf.constant(0))[0],
-    own,
-    own,
+    local_probe,
+    local_probe,
   )
   sizes = [message.num_words for message in bucket.messages(0)]
   said = bucket.method.estimate(tf.split(words, sizes), context)
@@ -301,12 +310,13 @@ def test_payloads_from_any_number_of_devices_add_in_the_order_of_workers(text):
   if bucket.method.num_rounds > 1:
     pytest.skip('of several rounds')
   probes = tf.stack([begin_worker(codec, v, 0)[1] for v in worker_gradients()])
-  shared = gradients_lib.agree(probes)
+  shared_probe = gradients_lib.agree(probes)
   rows = [
-    words_of(codec, v, w, shared)[0] for w, v in enumerate(worker_gradients())
+    words_of(codec, v, w, shared_probe)[0]
+    for w, v in enumerate(worker_gradients())
   ]
   turn = gradients_lib.WorkerStep(
-    1, tf.constant(2, tf.int64), WORKERS, shared=shared
+    1, tf.constant(2, tf.int64), WORKERS, shared_probe=shared_probe
   )
   found = []
   for devices in (1, 2, 3):
@@ -322,7 +332,7 @@ def test_any_words_decode_to_the_declared_shapes(text):
   codec = codec_of(text)
   rng = conformance.rng()
   turn = gradients_lib.WorkerStep(
-    1, tf.constant(2, tf.int64), 2, shared=tf.ones([codec.num_probes])
+    1, tf.constant(2, tf.int64), 2, shared_probe=tf.ones([codec.num_probes])
   )
   states = [[s.first_value() for s in states] for states in codec.states()]
   for low in (-(2**31), -3, 0):

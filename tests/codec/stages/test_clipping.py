@@ -66,8 +66,8 @@ def test_tighter_of_two_clips_applies():
 def test_input_is_untouched():
   gradient = tf.Variable(TEN)
   codec = chain.chain(clipping.clip_by_stddev(1), float_words.float32_words())
-  own = codec.probe([gradient])
-  codec.encode([gradient], own, own, conformance.bucket_key())
+  local_probe = codec.probe([gradient])
+  codec.encode([gradient], local_probe, local_probe, conformance.bucket_key())
   np.testing.assert_array_equal(gradient, TEN)
 
 

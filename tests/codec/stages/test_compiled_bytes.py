@@ -88,7 +88,9 @@ def test_encoding_reads_the_gradient_once_and_writes_its_words(text):
   codec = registry.parse(text, 8)
   key = tf.zeros([3], tf.uint32)
   total = bytes_accessed(
-    lambda gradient, own, key: codec.encode([gradient], own, own, key),
+    lambda gradient, local_probe, key: codec.encode(
+      [gradient], local_probe, local_probe, key
+    ),
     tf.zeros([SIZE]),
     tf.ones([1]),
     key,
@@ -112,7 +114,9 @@ def test_decoding_writes_the_gradient_once(packing):
   codec = registry.ternary(packing=packing)
   words = tf.zeros([1, codec.num_words(SIZE)], tf.int32)
   total = bytes_accessed(
-    lambda words, shared: codec.decode_sum([words], shared, [(SIZE,)], 0.5),
+    lambda words, shared_probe: codec.decode_sum(
+      [words], shared_probe, [(SIZE,)], 0.5
+    ),
     words,
     tf.ones([1]),
   )

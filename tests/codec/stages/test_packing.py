@@ -194,7 +194,7 @@ def test_all_codes_round_trip_at_every_position(name):
 )
 def test_any_codes_round_trip(name, codes):
   codec = codec_of(name)
-  decoded = conformance.round_trip(codec, np.array(codes, 'f'), own=1.0)
+  decoded = conformance.round_trip(codec, np.array(codes, 'f'), local_probe=1.0)
   np.testing.assert_array_equal(decoded, codes)
 
 
@@ -220,7 +220,7 @@ def test_packing_takes_ternary_codes_to_words(name):
 
 def payloads_of(codec, codes):
   """int32 [n, w]: the payloads of int [n, size] codes."""
-  rows = [conformance.encode(codec, row, own=1.0)[0] for row in codes]
+  rows = [conformance.encode(codec, row, local_probe=1.0)[0] for row in codes]
   return tf.stack(rows)
 
 
@@ -362,5 +362,5 @@ def test_words_that_are_not_refused_round_trip(name, words, size):
     assert 'expected' in str(error)
     return
   codes = conformance.decode(codec, words, 1.0, (size,))
-  again, _ = conformance.encode(codec, codes, own=1.0)
+  again, _ = conformance.encode(codec, codes, local_probe=1.0)
   np.testing.assert_array_equal(again, words)

@@ -193,9 +193,9 @@ def digest():
     for work in (statistics.statistics, tf.function(statistics.statistics)):
       for value in work(values):
         found.update(value.numpy().tobytes())
-    words, own = conformance.encode(codec, values)
+    words, local_probe = conformance.encode(codec, values)
     two = tf.stack([words, words])
-    total = conformance.decode_sum(codec, two, own, (size,))
+    total = conformance.decode_sum(codec, two, local_probe, (size,))
     found.update(words.numpy().tobytes() + total.tobytes())
   return found.hexdigest()
 

@@ -65,7 +65,7 @@ class TestDraws(Answers, conformance.DrawConformance):
   def test_distribution_is_the_same_in_any_stratum(self):
     gradient = self.gradient()
     codec = self.make()
-    own = conformance.probe(codec, gradient).numpy()
+    local_probe = conformance.probe(codec, gradient).numpy()
 
     class Moved(chain.Chain):
       def encode_pieces(self, *arguments):
@@ -74,8 +74,10 @@ class TestDraws(Answers, conformance.DrawConformance):
 
     moved = Moved(codec.stages)
     sample = conformance.sampler(moved, gradient.size)
-    drawn = sample(gradient, own, own)
-    conformance.check_law(drawn, self.mean(gradient, own, own), float(own))
+    drawn = sample(gradient, local_probe, local_probe)
+    conformance.check_law(
+      drawn, self.mean(gradient, local_probe, local_probe), float(local_probe)
+    )
 
 
 def model(size, num_workers, dither='stratified'):
@@ -86,17 +88,21 @@ def model(size, num_workers, dither='stratified'):
 
 def mean_of(code, values, step=1):
   """float32 [n], the decoded mean of float32 [workers, n], and the scaler."""
-  shared = gradients.agree(
+  shared_probe = gradients.agree(
     tf.stack([one_round.probe(code, [v]) for v in values])
   )
   words = [
     one_round.encode(
-      code, [v], one_round.probe(code, [v]), shared, code.keys(1, step, worker)
+      code,
+      [v],
+      one_round.probe(code, [v]),
+      shared_probe,
+      code.keys(1, step, worker),
     )
     for worker, v in enumerate(values)
   ]
-  (mean,) = one_round.decode_mean(code, [tf.stack(words)], shared)
-  return mean.numpy(), shared.numpy()[0]
+  (mean,) = one_round.decode_mean(code, [tf.stack(words)], shared_probe)
+  return mean.numpy(), shared_probe.numpy()[0]
 
 
 @pytest.mark.parametrize('num_workers', [1, 2, 3, 8, 100])

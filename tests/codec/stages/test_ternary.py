@@ -62,9 +62,9 @@ class Stddev(conformance.TernaryAnswers):
   def local_scaler(self, gradient):
     return 2.5 * gradient.std()
 
-  def limit(self, own, shared):
-    del own
-    return shared
+  def limit(self, local_probe, shared_probe):
+    del local_probe
+    return shared_probe
 
 
 class TestDrawsOfStddev(Stddev, conformance.DrawConformance):
@@ -95,10 +95,10 @@ def test_outlier_is_clipped_by_its_worker_or_by_the_scaler_alone(
   else:
     clip = clipping.clip_by_stddev(2.5)
     codec = chain.chain(clip, ternary.ternarize(rule), PLAIN)
-  own = conformance.probe(codec, gradient).numpy()
-  np.testing.assert_allclose(own, 5.0, rtol=1e-5)
+  local_probe = conformance.probe(codec, gradient).numpy()
+  np.testing.assert_allclose(local_probe, 5.0, rtol=1e-5)
   sample = conformance.sampler(codec, gradient.size)
-  drawn = sample(gradient, own, np.float32(22.0))
+  drawn = sample(gradient, local_probe, np.float32(22.0))
   mean = gradient.astype(np.float64)
   mean[0] = arrives_as
   conformance.check_law(drawn, mean, 22.0)
@@ -184,20 +184,20 @@ CONTROLS = {
 def test_check_law_finds_wrong_codecs(name):
   quantizer, check = CONTROLS[name]
   gradient = TestUnclipped().gradient()
-  own = np.abs(gradient).max()
+  local_probe = np.abs(gradient).max()
   drawn = conformance.sampler(codec_with(quantizer), gradient.size)(
-    gradient, own, own
+    gradient, local_probe, local_probe
   )
   with pytest.raises(AssertionError, match='times the bound|chi-square'):
-    check(drawn, gradient.astype(np.float64), float(own))
+    check(drawn, gradient.astype(np.float64), float(local_probe))
 
 
 def test_check_law_accepts_the_correct_codec():
   gradient = TestUnclipped().gradient()
-  own = np.abs(gradient).max()
+  local_probe = np.abs(gradient).max()
   sample = conformance.sampler(codec_with(ternary.ternarize()), gradient.size)
-  drawn = sample(gradient, own, own)
-  conformance.check_law(drawn, gradient.astype(np.float64), float(own))
+  drawn = sample(gradient, local_probe, local_probe)
+  conformance.check_law(drawn, gradient.astype(np.float64), float(local_probe))
 
 
 # The quantizer alone.

@@ -66,10 +66,12 @@ class VariableConformance(conformance.TernaryConformance):
 
   def test_bucket_sends_one_payload_and_one_probe_per_variable(self):
     codec, variables = self.make(), self.bucket()
-    own = codec.probe(variables)
-    words = codec.encode(variables, own, own, conformance.bucket_key())
+    local_probe = codec.probe(variables)
+    words = codec.encode(
+      variables, local_probe, local_probe, conformance.bucket_key()
+    )
     size = 20 + 1 + 0 + 33 + 42
-    assert (own.dtype, own.shape) == (tf.float32, (5,))
+    assert (local_probe.dtype, local_probe.shape) == (tf.float32, (5,))
     assert (words.dtype, words.shape) == (tf.int32, (self.largest(size),))
     assert codec.bits(size, 2, 5) == codec.bits(size, 2, 0) + 5 * 32
 
@@ -117,7 +119,7 @@ def codes_of(size, density):
 def payload_of(name, codes):
   """NumPy int32 words of codes, and how many are used."""
   codec = codec_of(name)
-  words, _ = conformance.encode(codec, codes, own=1.0)
+  words, _ = conformance.encode(codec, codes, local_probe=1.0)
   return words.numpy(), int(codec.sent_words(words))
 
 
@@ -371,7 +373,7 @@ def test_swapped_block_lengths_are_refused():
 )
 def test_any_codes_round_trip(name, codes):
   codes = np.array(codes, np.float32)
-  decoded = conformance.round_trip(codec_of(name), codes, own=1.0)
+  decoded = conformance.round_trip(codec_of(name), codes, local_probe=1.0)
   np.testing.assert_array_equal(decoded, codes)
 
 
@@ -400,7 +402,7 @@ def test_any_words_decode_to_codes(name, data, size):
   except ValueError as error:
     assert 'expected' in str(error)
     return
-  again, _ = conformance.encode(codec, decoded, own=1.0)
+  again, _ = conformance.encode(codec, decoded, local_probe=1.0)
   np.testing.assert_array_equal(again, valid)
 
 

@@ -71,8 +71,8 @@ class Threshold(few_elements.FewElements):
     self,
     pieces: Sequence[tf.Tensor],
     sizes: Sequence[int],
-    own: tf.Tensor,
-    shared: tf.Tensor,
+    local_probe: tf.Tensor,
+    shared_probe: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
     """Encodes all variables of a bucket together; see `coded.Code`."""

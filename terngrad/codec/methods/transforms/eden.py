@@ -173,8 +173,8 @@ class Eden(coded.Code):
     self,
     pieces: Sequence[tf.Tensor],
     sizes: Sequence[int],
-    own: tf.Tensor,
-    shared: tf.Tensor,
+    local_probe: tf.Tensor,
+    shared_probe: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
     """Rotates a bucket and packs key, scales and codes; see `coded.Code`."""
@@ -182,7 +182,7 @@ class Eden(coded.Code):
     flat = method.flat(pieces)
     if not sum(sizes):
       return tf.zeros([0], tf.int32)
-    units = _repeat(1.0 / rotation.power_of_two(shared), sizes)
+    units = _repeat(1.0 / rotation.power_of_two(shared_probe), sizes)
     rotated = rotation.rotate(flat * units, key[:_KEY_WORDS])
     square = tf.reduce_sum(tf.square(tf.cast(rotated, tf.float64)), axis=1)
     deviation = tf.sqrt(square / rotated.shape[1])
@@ -210,7 +210,7 @@ class Eden(coded.Code):
   def decode_sum(
     self,
     parts: Sequence[tf.Tensor],
-    shared: tf.Tensor,
+    shared_probe: tf.Tensor,
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
@@ -219,8 +219,8 @@ class Eden(coded.Code):
     if not sum(sizes):
       return [tf.zeros(shape) for shape in shapes]
     total = wire.sum_planes(self.words, parts, sum(sizes))
-    total *= _repeat(rotation.power_of_two(shared), sizes)
-    return chain.gradients_of(None, total, shared, shapes, scale)
+    total *= _repeat(rotation.power_of_two(shared_probe), sizes)
+    return chain.gradients_of(None, total, shared_probe, shapes, scale)
 
 
 class _OnKernels(Eden, twin_of=Eden):
@@ -233,11 +233,11 @@ class _OnKernels(Eden, twin_of=Eden):
     self,
     pieces: Sequence[tf.Tensor],
     sizes: Sequence[int],
-    own: tf.Tensor,
-    shared: tf.Tensor,
+    local_probe: tf.Tensor,
+    shared_probe: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    factors = 1.0 / rotation.power_of_two(shared)
+    factors = 1.0 / rotation.power_of_two(shared_probe)
     num_words, borders = self.num_words(sum(sizes)), self.levels.borders
     return rotated_ops.encode(
       pieces, sizes, factors, key, borders, num_words, self.kernels
@@ -246,13 +246,13 @@ class _OnKernels(Eden, twin_of=Eden):
   def decode_sum(
     self,
     parts: Sequence[tf.Tensor],
-    shared: tf.Tensor,
+    shared_probe: tf.Tensor,
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
     size = sum(method.sizes_of(shapes))
     wire.check_length(self.words.name, self.num_words(size), parts, size)
-    powers = rotation.power_of_two(shared)
+    powers = rotation.power_of_two(shared_probe)
     return rotated_ops.decode_sum(parts, powers, shapes, scale, self.kernels)
 
 

@@ -99,7 +99,7 @@ class PowerSGD(method.Method):
     number: int,
     gradients: method.Tensors,
     states: method.Tensors,
-    received: method.Arrived,
+    received: method.ReceivedRounds,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """Sends P and the small variables in round 0, and Q in round 1."""
@@ -133,7 +133,7 @@ class PowerSGD(method.Method):
     return list(map(low_rank.normal, found.q_shapes, keys))
 
   def summed_p(
-    self, received: method.Arrived, context: method.Context
+    self, received: method.ReceivedRounds, context: method.Context
   ) -> list[tf.Tensor]:
     """Returns the orthogonalised sum of P of each matrix."""
     sums = received[0][0].sum(self.messages(context.shapes)[0][0])
@@ -142,7 +142,7 @@ class PowerSGD(method.Method):
 
   def decode(
     self,
-    received: method.Arrived,
+    received: method.ReceivedRounds,
     states: method.Tensors,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:

@@ -153,7 +153,7 @@ class Thc(method.Method):
     number: int,
     gradients: method.Tensors,
     states: method.Tensors,
-    received: method.Arrived,
+    received: method.ReceivedRounds,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """Rotates variables and rounds elements at random to table entries."""
@@ -222,7 +222,7 @@ class Thc(method.Method):
 
   def decode(
     self,
-    received: method.Arrived,
+    received: method.ReceivedRounds,
     states: method.Tensors,
     context: method.Context,
   ) -> tuple[list[tf.Tensor], method.Tensors]:
@@ -264,7 +264,9 @@ class Thc(method.Method):
 
   def split_norms(self, context: method.Context) -> list[tf.Tensor]:
     """Splits the agreed norms by variable, list of float32 [blocks]."""
-    return tf.split(context.shared, list(map(self.num_probes, context.sizes)))
+    return tf.split(
+      context.shared_probe, list(map(self.num_probes, context.sizes))
+    )
 
 
 def _padded(size: int) -> int:

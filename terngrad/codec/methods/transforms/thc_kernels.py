@@ -41,7 +41,7 @@ class OnKernels(wrapper.Wrapper):
     number: int,
     gradients: methods.Tensors,
     states: methods.Tensors,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """Rotates, rounds and packs gradients with one kernel."""
@@ -57,7 +57,7 @@ class OnKernels(wrapper.Wrapper):
 
   def decode(
     self,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     states: methods.Tensors,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:

@@ -41,13 +41,16 @@ class StateWrapper(wrapper.Wrapper):
     number: int,
     gradients: methods.Tensors,
     states: methods.Tensors,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
-    """Sends the wrapped method's words; round `telling` updates the states."""
+    """Sends the wrapped method's words.
+
+    The states are updated in the round `estimated_round`.
+    """
     outer, inner = self.split(states, context)
     words, after = self.method.send(number, gradients, inner, received, context)
-    if number == self.telling % self.num_rounds:
+    if number == self.estimated_round % self.num_rounds:
       outer = self.update_states(gradients, states, (words, after), context)
     return words, [*outer, *after]
 
@@ -59,7 +62,7 @@ class StateWrapper(wrapper.Wrapper):
     sent: tuple[list[tf.Tensor], methods.Tensors],
     context: methods.Context,
   ) -> methods.Tensors:
-    """Computes the wrapper's states after the round `telling`.
+    """Computes the wrapper's states after the round `estimated_round`.
 
     Args:
       gradients: the encoded gradients.
@@ -71,7 +74,7 @@ class StateWrapper(wrapper.Wrapper):
 
   def decode(
     self,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     states: methods.Tensors,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:

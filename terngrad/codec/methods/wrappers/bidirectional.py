@@ -85,7 +85,7 @@ class Bidirectional(wrapper.Wrapper):
       lossless=False,
       additive=False,
     )
-    self.num_rounds, self.telling = 2, 0
+    self.num_rounds, self.estimated_round = 2, 0
     self.max_workers = self.digits = self.unit = None
     if method.traits.randomness != 'none':
       # Random bits depend on the position in a range, and so on all variables.
@@ -119,7 +119,9 @@ class Bidirectional(wrapper.Wrapper):
     if not self.residual:
       return ()
     return tuple(
-      methods.State(RESIDUAL, methods.WORKER, i, shape, dealt=methods.RANGES)
+      methods.State(
+        RESIDUAL, methods.WORKER, i, shape, resharding=methods.RANGES
+      )
       for i, shape in enumerate(self.shapes_of_range(shapes))
     )
 
@@ -161,7 +163,7 @@ class Bidirectional(wrapper.Wrapper):
     number: int,
     gradients: methods.Tensors,
     states: methods.Tensors,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """Sends each range to its worker, then the local range's mean to all."""
@@ -179,7 +181,7 @@ class Bidirectional(wrapper.Wrapper):
   def _send_mean(
     self,
     states: methods.Tensors,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """Encodes the local range's mean for round 1; updates the residual."""
@@ -194,7 +196,7 @@ class Bidirectional(wrapper.Wrapper):
     values = ranges.clear_padding(means, *arguments)
     gather = self._range_context(context, context.worker, _GATHER)
     coded, probe = self.method.begin(values, (), gather)
-    gather = gather._replace(own=probe, shared=probe)
+    gather = gather._replace(local_probe=probe, shared_probe=probe)
     words, _ = self.method.send(0, coded, (), [], gather)
     if self.residual:
       sent = [methods.Piece(0, [tf.concat(words, axis=0)[tf.newaxis]])]
@@ -207,21 +209,21 @@ class Bidirectional(wrapper.Wrapper):
 
   def decode(
     self,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     states: methods.Tensors,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """Decodes the means of all ranges and joins them to variables."""
     _, (payloads,) = received
     # Round 1 is an all-gather.
-    rows = methods.rows_in_order(cast(methods.Payloads, payloads).parts)
+    rows = methods.stack_by_worker(cast(methods.Payloads, payloads).parts)
     num_probes = sum(self._probe_counts(context.shapes))
 
     def decoded(number: tf.Tensor) -> list[tf.Tensor]:
       row = rows[number]
       probe = tf.bitcast(row[:num_probes], tf.float32)
       inner = self._range_context(context, number, _GATHER)
-      inner = inner._replace(shared=probe)
+      inner = inner._replace(shared_probe=probe)
       sent = [methods.Piece(0, [row[tf.newaxis, num_probes:]])]
       return self._decode_range(sent, inner, context)
 
@@ -263,22 +265,23 @@ class Bidirectional(wrapper.Wrapper):
     index = 2 * number + direction
     key = context.key
     if key is not None:
-      key = random_bits.folded(random_bits.folded(key, _RANGES), index)
+      fold_in = random_bits.fold_in_keeping_stratum
+      key = fold_in(fold_in(key, _RANGES), index)
     has_probes = direction == _SCATTER and self.method.agrees
     counts = self._probe_counts(context.shapes)
-    own, shared = (
+    local_probe, shared_probe = (
       ranges.probes_of(probes, number, counts, self.workers)
       if has_probes and probes is not None
       else None
-      for probes in (context.own, context.shared)
+      for probes in (context.local_probe, context.shared_probe)
     )
     return context._replace(
       shapes=self.shapes_of_range(context.shapes),
       num_workers=self.workers if direction == _SCATTER else 1,
       stream=tf.cast(index + 1, tf.int64) * _STREAMS + context.stream,
       key=key,
-      own=own,
-      shared=shared,
+      local_probe=local_probe,
+      shared_probe=shared_probe,
     )
 
   def _decode_range(

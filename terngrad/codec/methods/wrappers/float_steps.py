@@ -44,7 +44,7 @@ class ResidualSteps(wrapper.UnchangedStates):
     number: int,
     gradients: methods.Tensors,
     states: methods.Tensors,
-    received: methods.Arrived,
+    received: methods.ReceivedRounds,
     context: methods.Context,
   ) -> tuple[list[tf.Tensor], methods.Tensors]:
     """Sends the gradients and sets the residuals to zero."""

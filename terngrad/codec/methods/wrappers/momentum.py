@@ -115,7 +115,7 @@ class Momentum(around.StateWrapper):
     sent: tuple[list[tf.Tensor], methods.Tensors],
     context: methods.Context,
   ) -> methods.Tensors:
-    """Computes the velocities after the round `telling`."""
+    """Computes the velocities after the round `estimated_round`."""
     _, old_states = self.split(states, context)
     totals = methods.shaped(gradients, context)
     return [

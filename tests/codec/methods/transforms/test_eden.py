@@ -26,11 +26,11 @@ def rng():
 def run(codec, gradients, seed=0):
   """(words, decoded arrays) of one worker."""
   gradients = [tf.constant(g, tf.float32) for g in gradients]
-  own = codec.probe(gradients)
+  local_probe = codec.probe(gradients)
   key = random_bits.fold_in(random_bits.seed_key(seed), tf.constant(1))
-  words = codec.encode(gradients, own, own, key)
+  words = codec.encode(gradients, local_probe, local_probe, key)
   shapes = [g.shape for g in gradients]
-  decoded = codec.decode_sum([words[tf.newaxis]], own, shapes)
+  decoded = codec.decode_sum([words[tf.newaxis]], local_probe, shapes)
   return words.numpy(), [d.numpy() for d in decoded]
 
 
@@ -67,8 +67,8 @@ def test_error_of_the_mean_over_keys_agrees_with_theory():
   values = rng().standard_t(3, size=4096).astype(np.float32)
   draws = 256
   sample = conformance.sampler(eden.eden3(), values.size, draws)
-  own = conformance.probe(eden.eden3(), values).numpy()
-  drawn = sample(values, own, own)
+  local_probe = conformance.probe(eden.eden3(), values).numpy()
+  drawn = sample(values, local_probe, local_probe)
   assert error(drawn.mean, values) < 1.1 * THEORY / draws
 
 
@@ -123,10 +123,14 @@ def test_modes_agree_to_the_bit():
   key = conformance.bucket_key()
 
   def work(*gradients):
-    own = codec.probe(list(gradients))
-    words = codec.encode(list(gradients), own, own, key)
+    local_probe = codec.probe(list(gradients))
+    words = codec.encode(list(gradients), local_probe, local_probe, key)
     parts = [tf.stack([words, words]), tf.stack([words])]
-    return own, words, *codec.decode_sum(parts, own, [(5000,), (70,)], 1 / 3)
+    return (
+      local_probe,
+      words,
+      *codec.decode_sum(parts, local_probe, [(5000,), (70,)], 1 / 3),
+    )
 
   expected = work(*gradients)
   for compiled in (False, True):
@@ -140,15 +144,15 @@ def test_modes_agree_to_the_bit():
 def test_sum_equals_the_sum_of_decoded_payloads():
   values = rng().normal(size=(3, 5000)).astype(np.float32)
   codec = eden.eden3()
-  shared = codec.probe([tf.constant(values[0])])
+  shared_probe = codec.probe([tf.constant(values[0])])
   words, each = [], []
   for worker, gradient in enumerate(values):
     key = conformance.bucket_key(worker=worker)
-    words.append(codec.encode([tf.constant(gradient)], None, shared, key))
-    alone = codec.decode_sum([words[-1][tf.newaxis]], shared, [(5000,)])
+    words.append(codec.encode([tf.constant(gradient)], None, shared_probe, key))
+    alone = codec.decode_sum([words[-1][tf.newaxis]], shared_probe, [(5000,)])
     each.append(alone[0].numpy())
   parts = [tf.stack(words[::2]), tf.stack(words[1::2])]
-  (total,) = codec.decode_sum(parts, shared, [(5000,)])
+  (total,) = codec.decode_sum(parts, shared_probe, [(5000,)])
   np.testing.assert_allclose(total, sum(each), rtol=1e-5, atol=1e-5)
 
 
@@ -238,8 +242,8 @@ def test_valid_payloads_decode_to_at_most_40_times_the_probe(fired):
 def test_bias_is_bounded_for_few_elements(values, largest):
   values = np.array(values, np.float32)
   sample = conformance.sampler(eden.eden3(), values.size, draws=1000)
-  own = conformance.probe(eden.eden3(), values).numpy()
-  assert error(sample(values, own, own).mean, values) < largest
+  local_probe = conformance.probe(eden.eden3(), values).numpy()
+  assert error(sample(values, local_probe, local_probe).mean, values) < largest
 
 
 @pytest.mark.parametrize('bits', [2, 3, 4])

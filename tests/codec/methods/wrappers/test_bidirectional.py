@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import dealing
 from terngrad.codec import method as methods
+from terngrad.codec import resharding
 from terngrad.codec import wrapper
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.wrappers import bidirectional
@@ -48,7 +48,7 @@ def states(workers, codec, name):
       continue
     rows = np.stack([own[0][index].numpy() for own in workers.worker_states])
     size = int(np.prod(SHAPES[state.variable]))
-    if state.dealt == methods.RANGES:
+    if state.resharding == methods.RANGES:
       assert not np.any(rows.ravel()[size:])
       total = rows.ravel()[:size]
     else:
@@ -230,14 +230,14 @@ def test_ranges_are_sent_only_to_their_workers():
 
 
 def test_ranges_are_split_again_for_another_number_of_workers():
-  state = methods.State('r', methods.WORKER, 0, (3,), dealt=methods.RANGES)
+  state = methods.State('r', methods.WORKER, 0, (3,), resharding=methods.RANGES)
   rows = np.array([[1, 2, 3, 4], [5, 6, 7, 0]], np.float32)
   np.testing.assert_array_equal(
-    dealing.for_workers(state, rows, 3), [[1, 2, 3], [4, 5, 6], [7, 0, 0]]
+    resharding.convert_state(state, rows, 3), [[1, 2, 3], [4, 5, 6], [7, 0, 0]]
   )
   wide = state._replace(shape=(7,))
   np.testing.assert_array_equal(
-    dealing.for_workers(wide, rows, 1), [rows.ravel()[:7]]
+    resharding.convert_state(wide, rows, 1), [rows.ravel()[:7]]
   )
 
 

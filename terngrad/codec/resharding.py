@@ -5,13 +5,13 @@ import numpy as np
 from terngrad.codec import method as methods
 
 
-def for_workers(
+def convert_state(
   state: methods.State, rows: np.ndarray, count: int
 ) -> np.ndarray:
   """Returns the states for another number of workers.
 
   Args:
-    state: the declaration; `dealt` selects the conversion.
+    state: the declaration; `resharding` selects the conversion.
     rows: float32 [old number of workers, *state.shape].
     count: new number of workers.
 
@@ -20,7 +20,7 @@ def for_workers(
   """
   if len(rows) == count:
     return rows
-  if state.dealt == methods.RANGES:
+  if state.resharding == methods.RANGES:
     whole = np.zeros([count, *state.shape], np.float32)
     size = min(whole.size, rows.size)
     whole.reshape(-1)[:size] = rows.reshape(-1)[:size]
