@@ -36,8 +36,8 @@ BANNED_IN_NAMES = {
   'who',
   'wish',
 }
-# Where such a word is the right one: the method of file objects.
-ALLOWED_NAMES = {'tell'}
+# The method of file objects, and a deprecated alias.
+ALLOWED_NAMES = {'tell', 'told'}
 _PART = re.compile(r'[A-Z]?[a-z]+|[A-Z]+(?![a-z])')
 _WORD = re.compile(rf'\b({"|".join(BANNED)})\b', re.IGNORECASE)
 # Code, links, quotations of commands, and names such as `exchange.told`.

@@ -5,11 +5,13 @@ here.
 """
 
 import pkgutil
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from terngrad.cli import command
+from terngrad.cli import extras
 from terngrad.cli import presets
 
 
@@ -250,3 +252,25 @@ def command_at(path: Sequence[str]) -> command.Command:
   if isinstance(entry, Group):
     raise KeyError(path)
   return load(entry)
+
+
+def run(
+  load: Callable[[], command.Command], program: str, words: Sequence[str]
+) -> int:
+  """Runs a command, or names the extra that its module needs.
+
+  Args:
+    load: returns the command.
+    program: its name, as the user typed it.
+    words: the arguments after the name.
+
+  Returns:
+    The exit code.
+  """
+  try:
+    loaded = load()
+  except ModuleNotFoundError as error:
+    if advice := extras.advice(error, program):
+      return command.report_error('error', advice, command.REFUSED)
+    raise
+  return command.run(loaded, program, words)

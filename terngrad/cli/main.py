@@ -11,7 +11,6 @@ from slim import errors as data_errors
 from terngrad import version
 from terngrad.cli import command
 from terngrad.cli import commands
-from terngrad.cli import extras
 from terngrad.cli import flags
 
 _USAGE = """\
@@ -43,7 +42,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     found = members[name]
     if isinstance(found, commands.Entry):
       program = ' '.join(('terngrad', *path))
-      return _load_and_run(
+      return commands.run(
         functools.partial(commands.load, found), program, words
       )
     members = found.members
@@ -73,22 +72,9 @@ def starter(*path: str, name: str, module: str = '') -> Callable[[], int]:
 
 
 def _start(path: tuple[str, ...], name: str) -> int:
-  return _load_and_run(
+  return commands.run(
     functools.partial(commands.command_at, path), name, sys.argv[1:]
   )
-
-
-def _load_and_run(
-  load: Callable[[], command.Command], program: str, words: Sequence[str]
-) -> int:
-  """Runs a command, or names the extra that its module needs."""
-  try:
-    loaded = load()
-  except ModuleNotFoundError as error:
-    if advice := extras.advice(error, program):
-      return command.report_error('error', advice, command.REFUSED)
-    raise
-  return command.run(loaded, program, words)
 
 
 def _listing(
