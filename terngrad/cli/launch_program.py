@@ -2,11 +2,10 @@
 
 import json
 import shutil
-from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from terngrad.cli import flags
+from terngrad.launching import processes
 
 USAGE = """\
 
@@ -22,23 +21,6 @@ command once on each host, here with --rank=1 on node2.
 
 # The first words that name a command of `terngrad`.
 _TRAINERS = ('train', 'distributed_train')
-
-
-class Task(NamedTuple):
-  """A process to start.
-
-  Attributes:
-    label: prefix of its log lines.
-    words: its command line.
-    variables: additional environment variables.
-    has_children: True sends signals also to the processes that it starts.
-      Trainers pass signals on themselves.
-  """
-
-  label: str
-  words: Sequence[str]
-  variables: Mapping[str, str] = {}
-  has_children: bool = False
 
 
 def is_program(command: Sequence[str]) -> bool:
@@ -64,7 +46,7 @@ def is_program(command: Sequence[str]) -> bool:
 
 def tasks(
   command: Sequence[str], addresses: Sequence[str], servers: int
-) -> list[Task]:
+) -> list[processes.Task]:
   """Returns a process per worker; the chief is the last.
 
   Args:
@@ -81,7 +63,7 @@ def tasks(
       'Only `-- train` and `-- distributed_train` have parameter servers.'
     )
   return [
-    Task(
+    processes.Task(
       f'worker {index}',
       command,
       {
@@ -94,7 +76,7 @@ def tasks(
         # Otherwise Python holds back lines that go to a pipe.
         'PYTHONUNBUFFERED': '1',
       },
-      has_children=True,
+      is_program=True,
     )
     for index in reversed(range(len(addresses)))
   ]

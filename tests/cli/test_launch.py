@@ -12,6 +12,7 @@ from terngrad.cli import command
 from terngrad.cli import flags
 from terngrad.cli import launch
 from terngrad.cluster import watchdog
+from terngrad.launching import processes
 from tests.bin import programs
 
 TRAIN = ('train', 'mnist', '--max_steps=4')
@@ -243,7 +244,7 @@ def test_a_killed_process_is_named_rather_than_the_one_that_lost_it(
 def test_a_signal_while_waiting_for_others_gives_them_full_time_to_end(
   stand_ins, monkeypatch
 ):
-  say, ask, asked = command.say, launch._Process.signal, []
+  say, ask, asked = command.say, processes.Process.signal, []
 
   def said(line):
     say(line)
@@ -251,13 +252,13 @@ def test_a_signal_while_waiting_for_others_gives_them_full_time_to_end(
       os.kill(os.getpid(), signal.SIGTERM)
 
   def signalled(process, number):
-    if process._process.poll() is None:
+    if number == signal.SIGTERM and not process._is_reaped:
       asked.append(process.label)
     ask(process, number)
 
   monkeypatch.setattr(command, 'SETTLE', 0)
   monkeypatch.setattr(command, 'say', said)
-  monkeypatch.setattr(launch._Process, 'signal', signalled)
+  monkeypatch.setattr(processes.Process, 'signal', signalled)
   saves = 'trap "sleep 1; exit 143" TERM; echo >"$fifo"; '
   saves += 'while :; do sleep 0.1; done'
   code = stand_ins(f'{STAYS}; exit {watchdog.LOST}', saves)
