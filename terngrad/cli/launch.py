@@ -74,12 +74,14 @@ def launch(values: Flags) -> int:
       )
     if values.rank == launch_flags.EVERY_RANK:
       return launch_hosts.launch(values, values.command, values.num_ps)
-    launch_hosts.check_network(
-      values, launch_hosts.worker_addresses(values.hosts)
-    )
+    launch_hosts.check_rank_hosts(values)
   command.at_least(1, values, 'num_workers')
   command.at_least(0, values, 'num_ps')
-  return _run(tasks(values))
+  found = tasks(values)
+  # Trainers print a warning themselves.
+  if any(task.is_program for task in found):
+    command.say(f'[launch] {launch_program.network_warning(found[-1])}')
+  return _run(found)
 
 
 def _run(found: Sequence[processes.Task]) -> int:

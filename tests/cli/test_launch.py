@@ -130,7 +130,7 @@ def test_the_exit_code_of_a_program_that_fails_is_that_of_the_run():
     ({'hosts': ('a', 'b')}, '--rank: expected the index of this host'),
     ({'hosts': ('a',), 'rank': 1}, 'index of one of 1 --hosts, received 1'),
     ({'rank': 0}, 'expected --config=FILE or --hosts=A,B'),
-    ({'hosts': ('a', 'b'), 'rank': 0}, 'received neither with a:2224'),
+    ({'hosts': ('a', 'b'), 'rank': 0}, 'received none with a:2224'),
     (
       {'hosts': ('a', 'b'), 'rank': 0, 'workspace': '/w'},
       '--workspace: expected none beside --rank',

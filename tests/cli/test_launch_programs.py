@@ -1,5 +1,6 @@
 """Programs and trainers that `terngrad launch` starts, and how they end."""
 
+import json
 import os
 import pathlib
 import queue
@@ -11,7 +12,9 @@ import pytest
 
 from terngrad import errors
 from terngrad import signal_guard
+from terngrad.cli import flags
 from terngrad.cli import launch
+from terngrad.cli import launch_program
 from terngrad.launching import output
 from terngrad.launching import processes
 
@@ -246,3 +249,88 @@ def test_after_a_failed_start_the_started_processes_are_stopped(
   with pytest.raises(errors.ConfigError, match='expected a program that'):
     launch._run(starts)
   assert signal_guard.descendants(os.getpid()) == before
+
+
+OWN = [
+  ('mnist_train', '--max_steps=4'),
+  ('/some/bin/terngrad', 'train', 'mnist'),
+  ('train_image_classifier',),
+  ('python', '-m', 'terngrad.bin.mnist_train'),
+  (sys.executable, '-W', 'error', '-um', 'terngrad.cli.main', 'train', 'mnist'),
+  ('python3', '-mslim.train_image_classifier'),
+]
+
+
+@pytest.mark.parametrize('command', OWN)
+def test_programs_of_terngrad_are_refused(command):
+  with pytest.raises(flags.UsageError, match='Write `-- train mnist ...`'):
+    launch.launch(launch.Flags(command=command))
+
+
+@pytest.mark.parametrize(
+  'command',
+  [
+    (sys.executable, 'mnist_train.py', '-m', 'terngrad.bin.mnist_train'),
+    (sys.executable, '-m', 'my.mnist_train'),
+    (sys.executable, '-c', 'pass', '-m', 'terngrad.bin.mnist_train'),
+    (sys.executable, '-m', 'terngrad.cli.main', 'measure', 'fit'),
+  ],
+)
+def test_other_programs_are_not_refused(command):
+  assert launch_program.is_program(command)
+
+
+def test_programs_are_refused_where_terngrad_is_not_installed(monkeypatch):
+  def missing(name):
+    raise launch_program.importlib.metadata.PackageNotFoundError(name)
+
+  monkeypatch.setattr(
+    launch_program.importlib.metadata, 'distribution', missing
+  )
+  with pytest.raises(flags.UsageError, match='received terngrad'):
+    launch_program.is_program(('terngrad', 'train', 'mnist'))
+
+
+@pytest.mark.parametrize(
+  ('hosts', 'message'),
+  [
+    (('a', ''), "received ':2224'"),
+    (('a', 'b c'), "received 'b c:2224'"),
+    (('a', 'b:'), 'expected host:port'),
+    (('a', 'b:70000'), 'port from 1 to 65535'),
+    (('a', 'b:0'), 'port from 1 to 65535'),
+    (('a', 'a:2224'), 'expected every address once'),
+  ],
+)
+@pytest.mark.parametrize('command', [('true',), ('train', 'mnist')])
+def test_invalid_hosts_are_refused_beside_a_rank(hosts, message, command):
+  values = launch.Flags(
+    hosts=hosts, rank=0, allow_insecure_network=True, command=command
+  )
+  with pytest.raises(flags.UsageError, match=f'^--hosts: .*{message}'):
+    launch.launch(values)
+
+
+def test_a_tunnel_is_not_offered_beside_a_rank():
+  values = launch.Flags(hosts=('a', 'b'), rank=0, command=('true',))
+  with pytest.raises(flags.UsageError) as error:
+    launch.launch(values)
+  assert 'expected --allow_insecure_network beside' in str(error.value)
+  assert '--tunnel' not in str(error.value)
+
+
+def test_open_ports_of_local_programs_are_reported_once(capsys):
+  assert python('print(os.environ["TF_CONFIG"])') == 0
+  lines = capsys.readouterr().out.splitlines()
+  (warning,) = [line for line in lines if 'warning: ' in line]
+  config = json.loads(lines[-1].partition('] ')[2])
+  ports = [one.rpartition(':')[2] for one in config['cluster']['worker']]
+  assert 'all interfaces' in warning
+  assert f'ports {", ".join(ports)} of this machine are open' in warning
+
+
+def test_a_declared_network_is_reported_beside_a_rank(capsys):
+  hosts = {'hosts': ('node1', 'node2'), 'allow_insecure_network': True}
+  assert python('', rank=1, **hosts) == 0
+  out = capsys.readouterr().out
+  assert out.startswith('[launch] warning: 2 of 2 tasks are on a network')
