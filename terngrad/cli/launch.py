@@ -23,7 +23,9 @@ from terngrad.launching import exit_codes
 from terngrad.launching import processes
 
 USAGE = """\
-{program}: starts all processes of a training run on this machine.
+{program}: starts all processes of a training run, or of any program.
+
+On this machine:
 
   {program} -n 2 -- train mnist --data_dir=D --train_dir=T \\
       --batch_size=64 --codec=ternary
@@ -32,10 +34,11 @@ USAGE = """\
 
 Without parameter servers the workers exchange codes with each other; with
 --num_ps=1 or more they push codes to the servers and pull sums. After `--`
-comes a command `train` with its flags; hosts and task numbers are added to it.
-Every line of the log begins with the name of its process. If a process fails,
-the others are stopped, and this program exits with its exit code. Signals are
-passed on; processes that have not ended 27 seconds later are killed. For
+comes a command `train` with its flags, to which hosts and task numbers are
+added, or a program with its arguments. Every line of the log begins with the
+name of its process. If a process on this machine fails, the others on this
+machine are stopped, and this program exits with its exit code. Signals are
+passed on; processes that have not ended within 27 seconds are killed. For
 parameter servers on separate GPUs, or several machines, see below.
 """
 

@@ -19,8 +19,12 @@ Any other program, such as a Keras program with MultiWorkerMirroredStrategy:
   {program} --hosts=node1,node2 --rank=0 --allow_insecure_network \\
       -- python my_program.py
 
-sets TF_CONFIG for each worker. With --rank nothing is started by ssh: run the
-command once on each host, here with --rank=1 on node2.
+sets TF_CONFIG for each worker. A program gets signals together with all
+processes that it starts; when it ends, those that it leaves are ended too. With
+--rank nothing is started by ssh: run the command once on each host, here with
+--rank=1 on node2. Each of these commands knows only the process of its host: if
+one fails, stop the commands on the other hosts, whose processes wait for it
+until TensorFlow's time-out.
 """
 
 # Packages whose modules are programs of terngrad.
