@@ -141,7 +141,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
     'terngrad.cli.export:COMMAND',
   ),
   'launch': Entry(
-    'Start all processes of a run, on one machine or several.',
+    'Start all processes of a run or program, on one or several machines.',
     'terngrad.cli.launch:COMMAND',
   ),
   'report': Group(

@@ -4,19 +4,13 @@ Each process could also be started by hand: its command line, or TF_CONFIG,
 holds the hosts of all processes and its index among them.
 """
 
-import contextlib
 import dataclasses
-import os
 import queue
 import signal
-import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from collections.abc import Sequence
 
-from terngrad import signals
 from terngrad.cli import children
 from terngrad.cli import command
 from terngrad.cli import flags
@@ -26,9 +20,12 @@ from terngrad.cli import launch_program
 from terngrad.cli import ports
 from terngrad.config import options
 from terngrad.launching import exit_codes
+from terngrad.launching import processes
 
 USAGE = """\
-{program}: starts all processes of a training run on this machine.
+{program}: starts all processes of a training run, or of any program.
+
+On this machine:
 
   {program} -n 2 -- train mnist --data_dir=D --train_dir=T \\
       --batch_size=64 --codec=ternary
@@ -37,17 +34,16 @@ USAGE = """\
 
 Without parameter servers the workers exchange codes with each other; with
 --num_ps=1 or more they push codes to the servers and pull sums. After `--`
-comes a command `train` with its flags; hosts and task numbers are added to it.
-Every line of the log begins with the name of its process. If a process fails,
-the others are stopped, and this program exits with its exit code. Signals are
-passed on; processes that have not ended 27 seconds later are killed. For
+comes a command `train` with its flags, to which hosts and task numbers are
+added, or a program with its arguments. Every line of the log begins with the
+name of its process. If a process on this machine fails, the others on this
+machine are stopped, and this program exits with its exit code. Signals are
+passed on; processes that have not ended within 27 seconds are killed. For
 parameter servers on separate GPUs, or several machines, see below.
 """
 
 # Command line of `terngrad`, without its arguments.
 TRAINER = (sys.executable, '-m', 'terngrad.cli.main')
-# Seconds that a process has to write a checkpoint and end after SIGTERM.
-_GRACE = 120
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,27 +77,33 @@ def launch(values: Flags) -> int:
       )
     if values.rank == launch_flags.EVERY_RANK:
       return launch_hosts.launch(values, values.command, values.num_ps)
-    launch_hosts.check_network(
-      values, launch_hosts.worker_addresses(values.hosts)
-    )
+    launch_hosts.check_rank_hosts(values)
   command.at_least(1, values, 'num_workers')
   command.at_least(0, values, 'num_ps')
-  # SimpleQueue is reentrant, so signal handlers may use it.
-  events: _Events = queue.SimpleQueue()
-  with contextlib.ExitStack() as stack:
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    stack.enter_context(
-      children.signal_handlers(
-        numbers, lambda number: events.put((None, number))
-      )
-    )
-    processes = [
-      stack.enter_context(_run_task(task, events)) for task in tasks(values)
-    ]
-    return _wait(processes, events)
+  found = tasks(values)
+  # Trainers print a warning themselves.
+  if any(task.is_program for task in found):
+    command.say(f'[launch] {launch_program.network_warning(found[-1])}')
+  return _run(found)
 
 
-def tasks(values: Flags) -> list[launch_program.Task]:
+def _run(found: Sequence[processes.Task]) -> int:
+  """Starts all tasks and waits for the end of the run."""
+  events: processes.Events = queue.SimpleQueue()
+  started: list[processes.Process] = []
+  with children.signal_handlers(
+    (signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
+    lambda number: events.put((None, number)),
+  ):
+    try:
+      for task in found:
+        started.append(processes.Process(task, events))
+      return _wait([*started], events)
+    finally:
+      processes.end_all(started)
+
+
+def tasks(values: Flags) -> list[processes.Task]:
   """Returns the processes to start on this machine; the chief is the last.
 
   Raises:
@@ -124,85 +126,22 @@ def tasks(values: Flags) -> list[launch_program.Task]:
 
 def _trainers(
   values: Flags, workers: Sequence[str], servers: Sequence[str]
-) -> list[launch_program.Task]:
+) -> list[processes.Task]:
   """Returns the processes that train with the command."""
   given = ['--allow_insecure_network'] if values.allow_insecure_network else []
   found = launch_hosts.assign(
     values.command, ','.join(workers), ','.join(servers)
   )
   return [
-    launch_program.Task(f'{job} {index}', (*TRAINER, *words, *given))
+    processes.Task(f'{job} {index}', (*TRAINER, *words, *given))
     # Servers first; within each job, task 0 is the last.
     for job, index, words in sorted(found, key=lambda one: (one[0], -one[1]))
   ]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Process:
-  """A running task.
-
-  Attributes:
-    label: prefix of its log lines.
-  """
-
-  label: str
-  _process: subprocess.Popen[str]
-  _has_children: bool
-
-  def signal(self, number: int) -> None:
-    """Sends a signal, and resumes the process if it is suspended."""
-    for each in (number, signal.SIGCONT):
-      if not self._has_children:
-        self._process.send_signal(each)
-      # None: not reaped, so its group cannot be another one's.
-      elif self._process.returncode is None:
-        os.killpg(self._process.pid, each)
-
-
-# A task that ended and its exit code, or None and a received signal.
-_Events = queue.SimpleQueue[tuple[_Process | None, int]]
-
-
-@contextlib.contextmanager
-def _run_task(task: launch_program.Task, events: _Events) -> Iterator[_Process]:
-  """Runs a task during a block, and prints its output with its label.
-
-  When the task ends, it is put into `events` with its exit code.
-  """
-  process = subprocess.Popen(
-    task.words,
-    stdin=subprocess.DEVNULL,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
-    errors='replace',
-    # Ctrl-C reaches only the launcher, which forwards it once.
-    start_new_session=True,
-    env={**os.environ, **signals.environment(), **task.variables},
-  )
-  running = _Process(task.label, process, task.has_children)
-
-  def watch() -> None:
-    for line in process.stdout or ():
-      command.say(f'[{task.label}] {line.rstrip()}')
-    events.put((running, exit_codes.as_shell(process.wait())))
-
-  thread = threading.Thread(target=watch)
-  thread.start()
-  with process:
-    try:
-      yield running
-    finally:
-      running.signal(signal.SIGTERM)
-      thread.join(_GRACE)
-      if thread.is_alive():
-        running.signal(signal.SIGKILL)
-      thread.join()
-
-
-def _wait(running: list[_Process], events: _Events) -> int:
+def _wait(running: list[processes.Process], events: processes.Events) -> int:
   """Waits for all tasks, or until the cause of a failure is known."""
-  ended: dict[int, _Process] = {}
+  ended: dict[int, processes.Process] = {}
   end: float | None = None
   stopped = command.DONE
   while running:
@@ -212,10 +151,11 @@ def _wait(running: list[_Process], events: _Events) -> int:
     except queue.Empty:
       break
     if process is None:
-      # Each task limits its time from here on; see `signal_guard.seconds`.
       stopped, end = exit_codes.SIGNALLED + number, None
       for each in running:
-        each.signal(number)
+        each.forward(number)
+        # Each trainer limits its time itself; see `signal_guard.seconds`.
+        end = each.deadline if each.is_program else None
       continue
     running.remove(process)
     ended[number] = process

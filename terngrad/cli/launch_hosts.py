@@ -7,6 +7,7 @@ from terngrad.cli import flags
 from terngrad.cli import launch_flags
 from terngrad.cli import launch_local
 from terngrad.cli import launch_program
+from terngrad.cluster import spec
 from terngrad.launching import addresses
 from terngrad.launching import configuration
 from terngrad.launching import launcher
@@ -41,20 +42,10 @@ def launch(
   action = _action(values)
   # For running tasks, only the names and hosts matter.
   starts = action not in (launcher.STATUS, launcher.STOP)
-  from_file = values.config != launch_flags.NO_FILE
-  if from_file:
-    config = configuration.read(values.config, values.scripts)
-    if values.split_dataset:
-      config = launch_local.apply_flags(values, config)
-  else:
-    if starts:
-      _refuse_program(command)
-    config = _build_configuration(values, servers)
-    if starts:
-      check_network(values, config.all_addresses)
+  config = _configuration(values, command, servers, starts)
 
   def tasks(name: str) -> list[tasks_lib.Task]:
-    if starts and not from_file:
+    if starts and values.config == launch_flags.NO_FILE:
       return _build_tasks(config, values.tunnel, command)
     return tasks_lib.script_tasks(config, name, values.tunnel, command)
 
@@ -74,6 +65,33 @@ def launch(
       tunnel=values.tunnel,
     )
   )
+
+
+def _configuration(
+  values: launch_flags.Hosts,
+  command: Sequence[str],
+  servers: int,
+  starts: bool,
+) -> configuration.Configuration:
+  """Returns the configuration of --config or --hosts.
+
+  Args:
+    values: the flags.
+    command: the arguments after `--`.
+    servers: number of parameter servers, with --hosts.
+    starts: whether the action starts or checks tasks.
+  """
+  if values.config != launch_flags.NO_FILE:
+    config = configuration.read(values.config, values.scripts)
+    if values.split_dataset:
+      config = launch_local.apply_flags(values, config)
+    return config
+  if starts:
+    _refuse_program(command)
+  config = _build_configuration(values, servers)
+  if starts:
+    check_network(values, config.all_addresses)
+  return config
 
 
 def _refuse_program(command: Sequence[str]) -> None:
@@ -133,11 +151,31 @@ def check_network(values: launch_flags.Hosts, hosts: Sequence[str]) -> None:
   """Refuses hosts on a network that others may reach, naming the flags."""
   outside = [each for each in hosts if not addresses.is_loopback(each)]
   if outside and not (values.allow_insecure_network or values.tunnel):
+    # With --rank nothing uses ssh, so there is no tunnel.
+    choice, received = '--allow_insecure_network or --tunnel', 'neither'
+    if values.rank != launch_flags.EVERY_RANK:
+      choice, received = '--allow_insecure_network', 'none'
     raise flags.UsageError(
-      '--hosts: expected --allow_insecure_network or --tunnel beside hosts '
-      f'other than localhost, received neither with {outside[0]}. TensorFlow '
-      'has no authentication: read docs/security.md first.'
+      f'--hosts: expected {choice} beside hosts other than localhost, received '
+      f'{received} with {outside[0]}. TensorFlow has no authentication: read '
+      'docs/security.md first.'
     )
+
+
+def check_rank_hosts(values: launch_flags.Hosts) -> tuple[str, ...]:
+  """Returns the workers' addresses of --hosts beside --rank.
+
+  Raises:
+    terngrad.cli.flags.UsageError: an address is invalid or occurs twice, or
+      others may reach the hosts' network.
+  """
+  found = worker_addresses(values.hosts)
+  try:
+    spec.make({'worker': found}, 'worker', values.rank)
+  except spec.ClusterError as error:
+    raise flags.UsageError(f'--hosts: {error}') from error
+  check_network(values, found)
+  return found
 
 
 def worker_addresses(hosts: Sequence[str]) -> tuple[str, ...]:

@@ -1,12 +1,15 @@
 """The part of `terngrad launch` that starts any program with TF_CONFIG."""
 
+import importlib.metadata
 import json
+import os
+import re
 import shutil
-from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from terngrad.cli import flags
+from terngrad.cluster import spec
+from terngrad.launching import processes
 
 USAGE = """\
 
@@ -16,29 +19,21 @@ Any other program, such as a Keras program with MultiWorkerMirroredStrategy:
   {program} --hosts=node1,node2 --rank=0 --allow_insecure_network \\
       -- python my_program.py
 
-sets TF_CONFIG for each worker. With --rank nothing is started by ssh: run the
-command once on each host, here with --rank=1 on node2.
+sets TF_CONFIG for each worker. A program gets signals together with all
+processes that it starts; when it ends, those that it leaves are ended too. With
+--rank nothing is started by ssh: run the command once on each host, here with
+--rank=1 on node2. Each of these commands knows only the process of its host: if
+one fails, stop the commands on the other hosts, whose processes wait for it
+until TensorFlow's time-out.
 """
 
+# Packages whose modules are programs of terngrad.
+_PACKAGES = ('terngrad.bin.', 'terngrad.cli.')
+# Python's options: a module, after letters of other options, and those whose
+# value is the next word.
+_MODULE, _WITH_VALUE = re.compile('-[bBdEiIOPqsSuvx]*m(.*)'), ('-W', '-X')
 # The first words that name a command of `terngrad`.
 _TRAINERS = ('train', 'distributed_train')
-
-
-class Task(NamedTuple):
-  """A process to start.
-
-  Attributes:
-    label: prefix of its log lines.
-    words: its command line.
-    variables: additional environment variables.
-    has_children: True sends signals also to the processes that it starts.
-      Trainers pass signals on themselves.
-  """
-
-  label: str
-  words: Sequence[str]
-  variables: Mapping[str, str] = {}
-  has_children: bool = False
 
 
 def is_program(command: Sequence[str]) -> bool:
@@ -48,6 +43,7 @@ def is_program(command: Sequence[str]) -> bool:
     terngrad.cli.flags.UsageError: they start neither.
   """
   first = command[0] if command else ''
+  _refuse_own_programs(command)
   if first in _TRAINERS and 'slim' not in command[:2]:
     return False
   if first in _TRAINERS or not first or shutil.which(first) is None:
@@ -62,9 +58,66 @@ def is_program(command: Sequence[str]) -> bool:
   return True
 
 
+def _refuse_own_programs(command: Sequence[str]) -> None:
+  """Refuses terngrad's programs, each process of which would train alone."""
+  module = _module(command)
+  name = module or os.path.basename(command[0] if command else '')
+  programs = _own_programs()
+  if module:
+    is_own = module.startswith(_PACKAGES) or module in programs.values()
+  else:
+    is_own = name in programs
+  # `terngrad measure fit` reads TF_CONFIG.
+  if not is_own or 'measure' in command:
+    return
+  raise flags.UsageError(
+    f'Expected `-- train DATASET --flag=value ...` or a program of yours after '
+    f'the flags, received {name}: its processes would not find each other. '
+    'Write `-- train mnist ...` to train in several processes; start other '
+    'programs of terngrad without `launch`.'
+  )
+
+
+def _module(command: Sequence[str]) -> str:
+  """Returns NAME of `python -m NAME`, or ''."""
+  if not os.path.basename(command[0] if command else '').startswith('python'):
+    return ''
+  words = iter(command[1:])
+  for word in words:
+    if found := _MODULE.fullmatch(word):
+      return found[1] or next(words, '')
+    if word in _WITH_VALUE:
+      next(words, '')
+    elif not word.startswith('-'):
+      return ''
+  return ''
+
+
+def _own_programs() -> dict[str, str]:
+  """Returns the installed programs of terngrad and their modules."""
+  main = {'terngrad': 'terngrad.cli.main'}
+  try:
+    found = importlib.metadata.distribution('terngrad').entry_points
+  except importlib.metadata.PackageNotFoundError:
+    return main
+  return main | {
+    each.name: each.module for each in found if each.group == 'console_scripts'
+  }
+
+
+def network_warning(task: processes.Task) -> str:
+  """Returns the line of warning for a task's cluster, which was checked."""
+  config = json.loads(task.variables['TF_CONFIG'])
+  addresses = config['cluster']['worker']
+  if all(map(spec.is_loopback, addresses)):
+    return spec.describe_open_ports(addresses)
+  cluster = spec.make(config['cluster'], 'worker', config['task']['index'])
+  return spec.check_network(cluster, allow_insecure_network=True)
+
+
 def tasks(
   command: Sequence[str], addresses: Sequence[str], servers: int
-) -> list[Task]:
+) -> list[processes.Task]:
   """Returns a process per worker; the chief is the last.
 
   Args:
@@ -81,7 +134,7 @@ def tasks(
       'Only `-- train` and `-- distributed_train` have parameter servers.'
     )
   return [
-    Task(
+    processes.Task(
       f'worker {index}',
       command,
       {
@@ -94,7 +147,7 @@ def tasks(
         # Otherwise Python holds back lines that go to a pipe.
         'PYTHONUNBUFFERED': '1',
       },
-      has_children=True,
+      is_program=True,
     )
     for index in reversed(range(len(addresses)))
   ]

@@ -159,11 +159,7 @@ def check_network(cluster: Cluster, allow_insecure_network: bool) -> str:
   listed = [a for addresses in cluster.jobs.values() for a in addresses]
   outside = [a for a in listed if not is_loopback(a)]
   if not outside:
-    return (
-      'warning: TensorFlow has no authentication and its server listens on all '
-      f'interfaces: port {cluster.address.rpartition(":")[2]} of this machine '
-      'is open to everyone who can reach it'
-    )
+    return describe_open_ports([cluster.address])
   if not allow_insecure_network:
     raise ClusterError(
       f'allow_insecure_network: expected addresses of this machine only '
@@ -176,6 +172,18 @@ def check_network(cluster: Cluster, allow_insecure_network: bool) -> str:
     f'warning: {len(outside)} of {len(listed)} tasks are on a network that '
     '--allow_insecure_network declares safe: its connections have no '
     'authentication and no encryption'
+  )
+
+
+def describe_open_ports(addresses: Sequence[str]) -> str:
+  """Returns one line of warning for the addresses of this machine."""
+  ports = [address.rpartition(':')[2] for address in addresses]
+  subject = f'port {ports[0]} of this machine is'
+  if len(ports) > 1:
+    subject = f'ports {", ".join(ports)} of this machine are'
+  return (
+    'warning: TensorFlow has no authentication and its server listens on all '
+    f'interfaces: {subject} open to everyone who can reach it'
   )
 
 

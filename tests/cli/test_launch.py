@@ -12,6 +12,7 @@ from terngrad.cli import command
 from terngrad.cli import flags
 from terngrad.cli import launch
 from terngrad.cluster import watchdog
+from terngrad.launching import processes
 from tests.bin import programs
 
 TRAIN = ('train', 'mnist', '--max_steps=4')
@@ -129,7 +130,7 @@ def test_the_exit_code_of_a_program_that_fails_is_that_of_the_run():
     ({'hosts': ('a', 'b')}, '--rank: expected the index of this host'),
     ({'hosts': ('a',), 'rank': 1}, 'index of one of 1 --hosts, received 1'),
     ({'rank': 0}, 'expected --config=FILE or --hosts=A,B'),
-    ({'hosts': ('a', 'b'), 'rank': 0}, 'received neither with a:2224'),
+    ({'hosts': ('a', 'b'), 'rank': 0}, 'received none with a:2224'),
     (
       {'hosts': ('a', 'b'), 'rank': 0, 'workspace': '/w'},
       '--workspace: expected none beside --rank',
@@ -243,7 +244,7 @@ def test_a_killed_process_is_named_rather_than_the_one_that_lost_it(
 def test_a_signal_while_waiting_for_others_gives_them_full_time_to_end(
   stand_ins, monkeypatch
 ):
-  say, ask, asked = command.say, launch._Process.signal, []
+  say, ask, asked = command.say, processes.Process.signal, []
 
   def said(line):
     say(line)
@@ -251,13 +252,13 @@ def test_a_signal_while_waiting_for_others_gives_them_full_time_to_end(
       os.kill(os.getpid(), signal.SIGTERM)
 
   def signalled(process, number):
-    if process._process.poll() is None:
+    if number == signal.SIGTERM and not process._is_reaped:
       asked.append(process.label)
     ask(process, number)
 
   monkeypatch.setattr(command, 'SETTLE_SECONDS', 0)
   monkeypatch.setattr(command, 'say', said)
-  monkeypatch.setattr(launch._Process, 'signal', signalled)
+  monkeypatch.setattr(processes.Process, 'signal', signalled)
   saves = 'trap "sleep 1; exit 143" TERM; echo >"$fifo"; '
   saves += 'while :; do sleep 0.1; done'
   code = stand_ins(f'{STAYS}; exit {watchdog.LOST}', saves)

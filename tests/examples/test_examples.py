@@ -64,9 +64,9 @@ class TestRun:
     assert losses[3] < losses[0] and losses[-1] < losses[4]
 
   def test_two_processes_learn_the_same(self):
-    launch = (sys.executable, '-m', 'terngrad.cli.main', 'launch', '-n2', '--')
+    launch = (sys.executable, '-m', 'terngrad.cli.main', 'launch', '-n', '2')
     words = 'error_feedback+topk:ratio=0.05', '100'
-    text = run('two_processes.py', *words, before=launch)
+    text = run('two_processes.py', *words, before=(*launch, '--'))
     assert last(r'step 100: loss ([\d.]+)', text) < 0.01
     first, second = re.findall(r'weights ([0-9a-f]{8})', text)
     assert first == second
