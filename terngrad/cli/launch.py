@@ -1,4 +1,4 @@
-"""Starts all processes of a training run on this machine.
+"""Starts all processes of a run, on one machine or several.
 
 Each process could also be started by hand: its command line, or TF_CONFIG,
 holds the hosts of all processes and its index among them.
@@ -28,7 +28,7 @@ from terngrad.config import options
 from terngrad.launching import exit_codes
 
 USAGE = """\
-{program}: starts all processes of a training run on this machine.
+{program}: starts all processes of a run, on one machine or several.
 
   {program} -n 2 -- train mnist --data_dir=D --train_dir=T \\
       --batch_size=64 --codec=ternary
@@ -39,9 +39,9 @@ Without parameter servers the workers exchange codes with each other; with
 --num_ps=1 or more they push codes to the servers and pull sums. After `--`
 comes a command `train` with its flags; hosts and task numbers are added to it.
 Every line of the log begins with the name of its process. If a process fails,
-the others are stopped, and this program exits with its exit code. Signals are
-passed on; processes that have not ended 27 seconds later are killed. For
-parameter servers on separate GPUs, or several machines, see below.
+the others are stopped, and this program exits with the exit code of that
+process. Signals are passed on; processes that have not ended 27 seconds later
+are killed.
 """
 
 # Command line of `terngrad`, without its arguments.

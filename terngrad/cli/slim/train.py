@@ -159,8 +159,8 @@ class Flags(_Options):
   )
   num_epochs_per_decay: float = option(
     2.0,
-    'Epochs between two drops of the exponential decay, or of the polynomial '
-    'one.',
+    'Epochs between two drops of the exponential decay, or the length of the '
+    'polynomial decay in epochs.',
     'optimizer',
   )
   momentum: float = option(
