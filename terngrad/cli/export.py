@@ -32,12 +32,17 @@ USAGE = """\
 
 The net takes float32 images [n, height, width, channels], prepared as
 `terngrad predict` prepares them, and returns the probabilities of the classes,
-float32 [n, classes]. Keras writes all three formats: keras for keras.models.
-load_model (alexnet and cifarnet have a layer of ours: import slim.nets.factory
-first), saved_model for TensorFlow Serving and tf.saved_model.load, onnx for
-other runtimes (pip install 'terngrad[onnx]'). An earlier export of the same
-format is replaced once the new one is complete; nothing else is overwritten.
-A checkpoint of --keep_best was scored with --restore_avg_var=false.
+float32 [n, classes]. Keras writes all three formats:
+
+  keras        for keras.models.load_model; for alexnet and cifarnet import
+               slim.nets.factory first, which registers a layer of terngrad
+  saved_model  for TensorFlow Serving and tf.saved_model.load
+  onnx         for other runtimes (pip install 'terngrad[onnx]')
+
+An earlier export of the same format is replaced once the new one is complete;
+nothing else is overwritten. For a checkpoint of --keep_best use
+--restore_avg_var=false: its score is that of the parameters, not of their
+averages.
 """
 
 

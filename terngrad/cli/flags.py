@@ -350,7 +350,9 @@ def _help_line(field: options.Option, defaults: Mapping[str, Any]) -> str:
     shown = (' ' if field.repeated else ',').join(default)
   else:
     shown = f"'{default}'" if isinstance(default, str) else default
-  note = f'; {field.default!r} in general' if default != field.default else ''
+  note = (
+    f'; general default {field.default!r}' if default != field.default else ''
+  )
   text = textwrap.fill(
     field.help,
     _COLUMNS,

@@ -1,4 +1,4 @@
-"""Starts all processes of a training run on this machine.
+"""Starts all processes of a run, on one machine or several.
 
 Each process could also be started by hand: its command line, or TF_CONFIG,
 holds the hosts of all processes and its index among them.

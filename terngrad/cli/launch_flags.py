@@ -90,10 +90,11 @@ class Hosts:
   )
   restart: str = options.option(
     NEVER,
-    'Largest number of restarts, 0 for none: wait until the run ends. If a '
-    'task is killed, or loses another one, all are stopped and started again '
-    'from the last checkpoint. Before, the others have TERNGRAD_SETTLE_SECONDS '
-    '(30) to end; if one of them fails, there is no restart.',
+    'Largest number of restarts; waits until the run ends, also with 0. If a '
+    'task is killed, or loses another one, all tasks are stopped and started '
+    'again from the last checkpoint. Before that, the others have '
+    'TERNGRAD_SETTLE_SECONDS (30) to end; if one of them fails, nothing is '
+    'restarted.',
     'cluster',
   )
   split_dataset: str = options.option(

@@ -36,12 +36,12 @@ USAGE = """\
 one machine shows it. Encoding and decoding are timed here, on a million
 elements; bytes are counted as the exchanges count them; every hop takes
 --latency. The table lists the parts of a step for each code, the fastest first,
-its speed-up over float32, fp16 and PowerSGD, and the bandwidth up to which it
-is faster at all. --output writes the table, a plot over bandwidth and workers,
-and all parameters as parameters.json, which --parameters reads. --fitted_to
-fits computing, overlap, efficiency and the speed of coding to steps measured by
-`terngrad measure exchange --real`. It and --beside print the errors of the plan
-for such steps.
+its speed-up over float32, fp16 and PowerSGD, and the bandwidth below which it
+is faster than float32. --output writes the table, a plot over bandwidth and
+workers, and all parameters as parameters.json, which --parameters reads.
+--fitted_to fits computing, overlap, efficiency and the speed of coding to steps
+measured by `terngrad measure exchange --real`. --fitted_to and --beside print
+the errors of the plan for such steps.
 """
 
 option = options.option

@@ -52,8 +52,9 @@ sweep.html: means, spreads, paired differences by seed, plots. With
 A run that fails, for example because it diverges, adds a row to failures.csv;
 the report counts these rows. The files are written to --output. Its default is
 the folder of sweep.ini, or --work_dir if the command line changes steps, seeds,
-variants or flags. Words after `--` are flags of every training run. Runs share
-XLA's compiled functions and a process that has imported TensorFlow.
+variants or flags. Words after `--` are flags of every training run. To start
+faster, runs share the functions that XLA compiled, and a process that has
+imported TensorFlow.
 """
 
 option = options.option
@@ -67,7 +68,7 @@ class Flags:
   definition: str = option('', 'sweep.ini, or the folder that holds it.', 'run')
   data_dir: str = option('', 'Folder of the data set.', 'data')
   work_dir: str = option('', 'Folder for the runs.', 'run')
-  output: str = option('', 'Folder for table, plot and page.', 'run')
+  output: str = option('', 'Folder for the tables, plots and page.', 'run')
   steps: int = option(0, "Steps per run, instead of the file's.", 'run')
   seeds: tuple[str, ...] = option((), "Seeds, instead of the file's.", 'run')
   only: tuple[str, ...] = option(

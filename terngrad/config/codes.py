@@ -60,8 +60,8 @@ class Codes(options.Part):
     f'{", ".join(sorted(registry.CODECS))}, or of the methods with several '
     f'messages, {", ".join(sorted(registry.METHODS))}, or an alias, '
     f'{", ".join(sorted(registry.ALIASES))}. '
-    f'{"+NAME:..., ".join(sorted(registry.WRAPPERS))}+NAME:... also send later '
-    'what NAME leaves out. Empty: set by --grad_bits. For an all-reduce of '
+    f'{"+NAME:..., ".join(sorted(registry.WRAPPERS))}+NAME:... wrap the code '
+    'NAME (docs/codecs.md). Empty: set by --grad_bits. For an all-reduce of '
     'integers: ternary:packing=radix,workers=N.',
     on_resume=options.IGNORED,
   )

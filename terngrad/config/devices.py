@@ -16,10 +16,10 @@ class Devices(options.Part):
 
   bn_statistics: str = options.option(
     'averaged',
-    'Batch normalisation. averaged: each node normalises over its local '
+    'Batch normalization. averaged: each node normalizes over its local '
     'examples, and moving statistics are averaged over all nodes in each step. '
     'per_device: they are averaged over the nodes of each device only, and '
-    'differ between devices. synchronized: every layer normalises over the '
+    'differ between devices. synchronized: every layer normalizes over the '
     'examples of all nodes; needs one node per device.',
     on_resume=options.REFUSED,
   )
@@ -98,7 +98,9 @@ class Devices(options.Part):
     least=0,
   )
   num_nodes: int = options.option(
-    -1, 'Nodes (virtual workers), spread over the devices; -1: one per device.'
+    -1,
+    'Nodes (virtual workers) of all processes, or with parameter servers of '
+    'each worker process, spread over the devices; -1: one per device.',
   )
   save_tower: int = options.option(
     -1,

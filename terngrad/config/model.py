@@ -37,7 +37,7 @@ class Data(options.Part):
   )
   batch_size: int = options.option(
     32,
-    'Examples per step, split evenly over the nodes.',
+    'Examples per step, split evenly over the nodes of all processes.',
     shared=options.WORKERS,
     on_resume=options.REFUSED,
     least=1,
@@ -147,7 +147,7 @@ class TrainModel(Model):
   )
   batch_norm_decay: float = options.option(
     -1.0,
-    'Decay of the moving statistics of batch normalisation (Keras: momentum), '
+    'Decay of the moving statistics of batch normalization (Keras: momentum), '
     'from 0 to below 1; -1: the default of the net, 0.9997 for most. Runs of '
     'fewer than some 10,000 steps need less: 0.9 for hundreds, 0.99 for '
     'thousands of steps.',

@@ -19,8 +19,9 @@ class Optimizer(options.Part):
     'Optimizer of --local_steps: momentum:momentum=0.9, whose velocity is '
     'reset after every exchange, or adamw:beta1=0.9,beta2=0.999,epsilon=1e-8, '
     'with decoupled weight decay, whose moments stay on each node and take two '
-    'more copies of the parameters per node. With the option stays=true slots '
-    'stay on the node, with stays=false every exchange resets them.',
+    'more copies of the parameters per node. With the option stays=true '
+    'velocity or moments stay on the node; with stays=false every exchange '
+    'resets them.',
   )
   local_momentum: float = options.option(
     0.0, 'Momentum of --inner_optimizer=momentum.', least=0, most=1
@@ -55,7 +56,7 @@ class Optimizer(options.Part):
     'exponential',
     'Schedule of the learning rate: fixed, exponential, polynomial (a square '
     'root, to 0 at --max_steps) or linear (to --end_learning_rate after '
-    '--num_epochs_per_decay). Without --decay_adam that of adam is fixed.',
+    '--num_epochs_per_decay). Without --decay_adam the rate of adam is fixed.',
   )
   decay_adam: bool = options.option(
     False, 'Let the learning rate of adam decay as well.'
@@ -65,7 +66,8 @@ class Optimizer(options.Part):
   )
   num_epochs_per_decay: float = options.option(
     20.0,
-    'Epochs between two drops of the exponential decay, or of the linear one.',
+    'Epochs between two drops of the exponential decay, or the length of the '
+    'linear decay in epochs.',
     least=0,
   )
   learning_rate_decay_factor: float = options.option(

@@ -47,23 +47,23 @@ class Run(options.Part):
   )
   keep_checkpoints: int = options.option(
     5,
-    'Newest checkpoints to keep, at least 2: the older one is deleted before '
-    'the newer one is safe from a power cut.',
+    'Number of newest checkpoints to keep, at least 2, since the newest one '
+    'may not survive a power cut.',
     shared=options.LOCAL,
     least=2,
   )
   keep_best: str = options.option(
     '',
-    'accuracy or loss: also keep the checkpoint of the best epoch by it, on '
-    'the first of --eval_subsets, in the folder best of --train_dir. Scores '
-    'are those of the parameters without averages: read it with '
-    '--restore_avg_var=false.',
+    'accuracy or loss: also keep the checkpoint of the epoch with the best '
+    'accuracy or loss on the first of --eval_subsets, in the folder best of '
+    '--train_dir. The score is that of the parameters, not of their averages: '
+    'evaluate this checkpoint with --restore_avg_var=false.',
     on_resume=options.IGNORED,
   )
   early_stopping: int = options.option(
     0,
-    'End the run after this many epochs without a better one, by --keep_best; '
-    '0: never.',
+    'End the run after this many epochs without an improvement of the value '
+    'that --keep_best names; 0: never.',
     on_resume=options.IGNORED,
     least=0,
   )
@@ -147,8 +147,8 @@ class Start(options.Part):
   )
   fine_tune: bool = options.option(
     False,
-    'Start at step 0 and restore all pretrained layers but the logits, '
-    'auxiliary logits included.',
+    'Start at step 0 and restore all pretrained layers except the logits and '
+    'the auxiliary logits.',
   )
   restart_step: bool = options.option(
     False,

@@ -303,7 +303,7 @@ def test_help_lists_flags_and_exits_0():
   assert finished.code == 0
   for field in options.fields(configs.EvalConfig):
     assert f'\n  --{field.name} (' in finished.out
-  assert "--subset (str, 'test'; 'validation' in general)" in finished.out
+  assert "--subset (str, 'test'; general default 'validation')" in finished.out
 
 
 @pytest.mark.slow

@@ -698,7 +698,7 @@ def test_help_lists_flags_and_exits_0(worker, tmp_path):
   assert (finished.code, finished.err) == (0, '')
   for field in options.fields(configs.TrainConfig):
     assert f'\n  --{field.name} (' in finished.out
-  assert "--net (str, 'lenet'; 'alexnet' in general)" in finished.out
+  assert "--net (str, 'lenet'; general default 'alexnet')" in finished.out
 
 
 class TestNotANumber:

@@ -338,7 +338,7 @@ def test_help_groups_flags_in_a_fixed_order():
   assert '  --b (bool, False)\n      A boolean.\n' in text
   assert '  --ratio (float, 0.5)\n      A share.\n' in text
   # What this program changes is said.
-  assert '  --count (int, 9; 3 in general)\n      A number.\n' in text
+  assert '  --count (int, 9; general default 3)\n      A number.\n' in text
   assert '--flagfile' in text
 
 
@@ -389,7 +389,7 @@ def test_help_lists_every_flag_of_a_program(program):
     expected[field.name] = (
       titles[field.group],
       kind,
-      f'{shown}; {field.default!r} in general' if changed else shown,
+      f'{shown}; general default {field.default!r}' if changed else shown,
     )
   assert seen == expected
   said = ' '.join(text.split())

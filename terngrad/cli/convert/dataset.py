@@ -50,7 +50,7 @@ class Flags(writing.Writing):
   )
   verify_checksums: bool = option(
     True,
-    'Refuse files with another checksum than the published ones. Turn it off '
+    'Refuse files whose checksums differ from the published ones. Turn it off '
     'for mirrors and variants that you trust.',
   )
   shard: bool = option(False, 'Write many shards, to split them over workers.')

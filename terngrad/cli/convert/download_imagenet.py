@@ -56,7 +56,7 @@ class Flags(writing.TwoSplits):
     imagenet_download.LISTS_SITE, 'URL of the folder of the lists.'
   )
   verify_checksums: bool = option(
-    True, 'Refuse tars with another checksum than the published ones.'
+    True, 'Refuse tars whose checksums differ from the published ones.'
   )
   unpack: bool = option(
     False, 'Also write the images as files, D/raw-data/<split>/<synset>/.'

@@ -35,7 +35,7 @@ class Flags(writing.TwoSplits):
     500, 'Validation images, as many of each class; always the same ones.'
   )
   verify_checksums: bool = option(
-    True, 'Refuse an archive with another checksum than the published one.'
+    True, 'Refuse an archive whose checksum differs from the published one.'
   )
 
 

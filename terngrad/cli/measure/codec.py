@@ -18,15 +18,20 @@ USAGE = """\
   {program}
   {program} --codecs=ternary --sizes=1.6e7 --compare
 
-For every codec and every size, or list of a net's variables: the time to probe
-and encode, to decode one payload, and to decode the sum of 8, in GB/s of
-float32 and relative to copying the gradient (the sum: to 8 copies); the time to
-decode the sum of 2 and update parameters with momentum, one after the other
-(update) and, if a kernel can, at once (fused_update), relative to the copy; the
-bits per element by formula and by length; the entropy of the codes; the squared
-error; and a z-score of the bias. A codec with native kernels is listed twice,
-once as the twin that XLA compiles. Gradients are Gaussian. Measurements take
-turns, round by round, and a ratio is the median of the ratios within a round.
+For every codec, and every size or list of a net's variables, it measures
+
+- the speed of probing and encoding, of decoding one payload, and of decoding
+  the sum of 8 payloads: in GB/s of float32, and as time relative to one copy of
+  the gradient (the sum: to 8 copies);
+- the time to decode the sum of 2 payloads and update parameters with momentum,
+  relative to one copy: one after the other (update) and, if there is a kernel
+  for it, at once (fused_update);
+- the bits per element by formula and by length, the entropy of the codes, the
+  squared error, and a z-score of the bias.
+
+A codec with native kernels is listed twice: with its kernels, and as compiled
+by XLA. Gradients are Gaussian. Measurements take turns, round by round, and a
+ratio is the median of the ratios within a round.
 """
 
 option = options.option

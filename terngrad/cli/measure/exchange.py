@@ -30,26 +30,27 @@ USAGE = """\
 
   {program} --processes=2 --net=lenet --real
 
-starts that many processes on this machine, and with --servers=1 also a ps. On
-several hosts start it once on each, with the same flags except --task_id:
+starts that many processes on this machine, and with --servers=1 a parameter
+server too. On several hosts run the command once on each, with the same flags
+except --task_id:
 
   {program} --worker_hosts=10.0.0.1:7000,10.0.0.2:7000 \\
       --task_id=0 --allow_insecure_network --net=single_column_alexnet
 
 Cases are CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES, with auto, gather,
 reduce, two_shot or slices for ALGORITHM, and BYTES instead of
---bytes_per_bucket; they take turns, round by round, and a ratio is the
-median of the ratios to the first case within a round.
-The case ddp is PyTorch's DistributedDataParallel, if that is installed, with
-its hooks: ddp, ddp:hook=fp16, ddp:hook=bf16, ddp:hook=powersgd,rank=4.
-Without --real gradients are Gaussian numbers of the net's shapes, and the timed
-step probes, encodes, sends, decodes and updates.
-With --ps_hosts, and --job_name=ps or worker, cases are exchanged through
-parameter servers, whatever their ALGORITHM; bytes are then those that worker 0
-sends and receives.
-Bytes are those of process 0: by formula, and as its network interface counted
-them. The loopback counts all processes, so its bytes are divided by their
-number.
+--bytes_per_bucket. They take turns, round by round, and a ratio is the median
+of the ratios to the first case within a round. The case ddp is PyTorch's
+DistributedDataParallel, if PyTorch is installed, with its hooks: ddp,
+ddp:hook=fp16, ddp:hook=bf16, ddp:hook=powersgd,rank=4.
+
+Without --real gradients are Gaussian numbers with the shapes of the net's
+variables, and the timed step probes, encodes, sends, decodes and updates. With
+--ps_hosts, and --job_name=ps or worker, cases are exchanged through parameter
+servers, whatever their ALGORITHM; bytes are then those that worker 0 sends and
+receives. Otherwise bytes are those of process 0: by formula, and as its network
+interface counted them. The loopback counts all processes, so its bytes are
+divided by their number.
 """
 
 option = options.option

@@ -32,8 +32,9 @@ On several machines, one process for every host of the two lists:
       --sync_replicas --replicas_to_aggregate=2 --ps_hosts=a:2222 \\
       --worker_hosts=b:2222,c:2222
 
-Without --sync_replicas workers do not wait for each other. Without parameter
-servers workers exchange codes with each other.
+With parameter servers but without --sync_replicas workers do not wait for each
+other. Without parameter servers workers exchange codes with each other, which
+needs --sync_replicas.
 """
 
 # Maps TF-Slim's names of flags to fields of the configuration.
@@ -159,8 +160,8 @@ class Flags(_Options):
   )
   num_epochs_per_decay: float = option(
     2.0,
-    'Epochs between two drops of the exponential decay, or of the polynomial '
-    'one.',
+    'Epochs between two drops of the exponential decay, or the length of the '
+    'polynomial decay in epochs.',
     'optimizer',
   )
   momentum: float = option(
