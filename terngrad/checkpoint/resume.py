@@ -1,5 +1,6 @@
 """Resuming a run from its last checkpoint."""
 
+import itertools
 from collections.abc import Callable
 from collections.abc import Collection
 from datetime import datetime
@@ -103,9 +104,7 @@ def _load(run: protocol.Run, path: str, layout: checkpoints.Layout) -> set[str]:
     left_out.update(loss_scaling.NAMES)
   restored = set(run.names) - left_out
   checkpoints.restore(path, device_index, _named(run, first, restored))
-  local = {
-    n for n, mine in zip(run.names, first.is_local(), strict=True) if mine
-  }
+  local = set(itertools.compress(run.names, first.is_local()))
   for index, other in enumerate(run.replicas[1:], start=1):
     replicas.copy(first, other)
     checkpoints.restore(path, index, _named(run, other, local))

@@ -105,14 +105,9 @@ def flat(gradients: Tensors) -> tf.Tensor:
 
 def each(gradients: Tensors, context: Context) -> Tensors:
   """Returns gradients as v flat float32 tensors, split if necessary."""
-  return each_of(gradients, context.sizes)
-
-
-def each_of(gradients: Tensors, sizes: Sequence[int]) -> Tensors:
-  """Returns `each` for variables of these sizes."""
-  if len(gradients) == len(sizes):
+  if len(gradients) == len(context.shapes):
     return gradients
-  return tf.split(gradients[0], sizes)
+  return tf.split(gradients[0], context.sizes)
 
 
 def shaped(gradients: Tensors, context: Context) -> list[tf.Tensor]:

@@ -30,7 +30,6 @@ from terngrad.codec.context import Context as Context
 from terngrad.codec.context import Shapes as Shapes
 from terngrad.codec.context import Tensors as Tensors
 from terngrad.codec.context import each as each
-from terngrad.codec.context import each_of as each_of
 from terngrad.codec.context import flat as flat
 from terngrad.codec.context import shaped as shaped
 from terngrad.codec.context import sizes_of as sizes_of

@@ -63,8 +63,7 @@ def compress(
     rules = codec if isinstance(codec, str) else tuple(codec.items())
     codec = _cached_compressor(tf.distribute.get_strategy(), rules, seed)
   numbered = [f'gradient {index}' for index in range(len(gradients))]
-  if shapes is None:
-    shapes = [gradient.shape for gradient in gradients]
+  shapes = shapes or [gradient.shape for gradient in gradients]
   specs = tuple(
     _spec(*each)
     for each in zip(names or numbered, gradients, shapes, strict=True)
@@ -109,9 +108,8 @@ def _cached_compressor(
   seed: int,
 ) -> compressor.Compressor:
   """Returns a compressor, the same one for the same arguments."""
-  made = compressor.Compressor(
-    rules if isinstance(rules, str) else dict(rules), seed
-  )
+  codec = rules if isinstance(rules, str) else dict(rules)
+  made = compressor.Compressor(codec, seed)
   for _, text in variable_codes.rules(made.codec):
     if registry.method(text, 1).states(((512, 512),)):
       raise ValueError(

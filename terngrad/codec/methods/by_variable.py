@@ -65,7 +65,9 @@ class ByVariable(wire.CompositePacking, coded.Code):
     key: tf.Tensor,
   ) -> tf.Tensor:
     """Encodes each variable and joins the words; see `coded.Code`."""
-    variables, starts = method.each_of(pieces, sizes), method.starts_of(sizes)
+    is_split = len(pieces) == len(sizes)
+    variables = pieces if is_split else tf.split(pieces[0], sizes)
+    starts = method.starts_of(sizes)
     draws = functools.partial(random_bits.range_bits, key)
     words = [
       self.encode_variable(values, functools.partial(draws, size, start))
