@@ -187,7 +187,7 @@ X86 = platform.machine().lower() in ('x86_64', 'amd64')
 if CHOSEN not in ('all', 'generic', *(X86_FLAGS if X86 else ())):
   sys.exit(
     'TERNGRAD_KERNELS: expected all, generic, or on x86-64 avx2 or avx512, '
-    f'received {CHOSEN!r}. Unset it to compile all.'
+    f'received {CHOSEN!r}. Use TERNGRAD_KERNELS=all to compile all.'
   )
 DEFINES = []
 if X86:

@@ -143,7 +143,6 @@ install() {
     extras=dev,gpu
     : >"$gpu_mark"
   fi
-  printf '%s\n' "$TERNGRAD_KERNELS" >"$kernels_mark"
   local started=$SECONDS quiet=()
   # pip shows downloads and the build on a terminal; into a file, errors only.
   [[ -t 2 ]] || quiet=(-qq)
@@ -153,7 +152,7 @@ install() {
   # pip would download them every time; this way a repeated run needs no network.
   # The pip of Python 3.10 and 3.11 once took 18 minutes to resolve what a pip of
   # 2025 resolves in half a minute.
-  pip=("$venv/bin/python" -m pip --disable-pip-version-check install "${quiet[@]}")
+  pip=("$venv/bin/python" -m pip --disable-pip-version-check install ${quiet[@]+"${quiet[@]}"})
   "${pip[@]}" 'pip>=25' "${build_system[@]}" >&2
   # If the kernels cannot be built, those of older sources must not remain.
   rm -f -- "$root"/terngrad/native/_kernels.*.so
@@ -164,6 +163,7 @@ install() {
     compgen -G "$root/terngrad/native/_kernels.*.so" >/dev/null ||
     printf 'setup.sh: the native kernels are not built (pip install -v shows why); %s\n' \
       'training works without them, slower' >&2
+  printf '%s\n' "$TERNGRAD_KERNELS" >"$kernels_mark"
   mv -f -- "$stamp.new" "$stamp"
   printf 'setup.sh: installed in %d s\n' $((SECONDS - started)) >&2
 }

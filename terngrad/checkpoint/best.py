@@ -36,7 +36,8 @@ def keep(prefix: str) -> str:
   folder = source.with_name(FOLDER)
   disk.make_folder(folder)
   before = _files(folder)
-  for file in source.parent.glob(f'{source.name}.*'):
+  # The data before the index, without which there is no checkpoint.
+  for file in sorted(source.parent.glob(f'{source.name}.*')):
     with disk.replacing(folder / file.name) as hidden:
       try:
         os.link(file, hidden)

@@ -1,6 +1,7 @@
 """The directory of a run: creating, clearing and locking it."""
 
 import contextlib
+import math
 import os
 import pathlib
 import re
@@ -11,9 +12,12 @@ from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.checkpoint import best
 
-# Unfinished files that a killed trainer leaves behind.
+# The step at which a run ended before max_steps.
+_END = 'stopped_early'
+# Files that a trainer deletes at its start: its mark of the end, and unfinished
+# files that a killed trainer leaves behind.
 _UNFINISHED = (
-  r'checkpoint\.tmp.*|metrics\.jsonl\.\d+\.tmp|\.writable\.\d+'
+  rf'{_END}|checkpoint\.tmp.*|metrics\.jsonl\.\d+\.tmp|\.writable\.\d+'
   r'|\.(metrics\.jsonl|checkpoint)\.[0-9a-f]{8}\.tmp'
   r'|model\.ckpt-\d+(_temp|\..*\.tempstate\d+)'
 )
@@ -115,3 +119,16 @@ def clear(path: str | os.PathLike[str], overwrite: bool) -> None:
     best.clear(path)
     # Profiles of --profile_steps, which TensorBoard would show with new ones.
     shutil.rmtree(os.path.join(path, 'plugins', 'profile'), ignore_errors=True)
+
+
+def mark_end(path: str | os.PathLike[str], step: int) -> None:
+  """Records that a run ended at a step before max_steps; `clear` undoes it."""
+  disk.write_text(os.path.join(path, _END), f'{step}\n')
+
+
+def early_end(path: str | os.PathLike[str]) -> float:
+  """Returns the step that `mark_end` recorded; infinity without one."""
+  try:
+    return int(pathlib.Path(path, _END).read_text(encoding='ascii'))
+  except (OSError, ValueError):
+    return math.inf

@@ -59,6 +59,8 @@ _FORMATS = {
   'onnx': _Format('onnx', '.onnx'),
 }
 _ONNX = ('onnx', 'tf2onnx')
+# What Keras writes into the folder of a SavedModel.
+_SAVED_MODEL = {'assets', 'fingerprint.pb', 'saved_model.pb', 'variables'}
 
 option = options.option
 
@@ -120,7 +122,8 @@ def _check(values: Flags) -> None:
       f'--format={values.format}, received {values.output!r}. Rename it, or '
       'give another --format.'
     )
-  is_export = path.joinpath('saved_model.pb').exists()
+  members = set(os.listdir(path)) if path.is_dir() else set()
+  is_export = 'saved_model.pb' in members and members <= _SAVED_MODEL
   is_free = not os.path.lexists(path) or (path.is_file() and bool(ending))
   if not is_free and (ending or not is_export):
     raise flags.UsageError(

@@ -155,7 +155,8 @@ def _wait(running: list[processes.Process], events: processes.Events) -> int:
       for each in running:
         each.forward(number)
         # Each trainer limits its time itself; see `signal_guard.seconds`.
-        end = each.deadline if each.is_program else None
+        if each.is_program:
+          end = max(end or 0.0, each.deadline or 0.0)
       continue
     running.remove(process)
     ended[number] = process

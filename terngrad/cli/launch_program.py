@@ -61,14 +61,16 @@ def is_program(command: Sequence[str]) -> bool:
 def _refuse_own_programs(command: Sequence[str]) -> None:
   """Refuses terngrad's programs, each process of which would train alone."""
   module = _module(command)
-  name = module or os.path.basename(command[0] if command else '')
   programs = _own_programs()
+  # `python /path/terngrad train` too.
+  names = [os.path.basename(word) for word in command[:2]]
+  name = module or next((n for n in names if n in programs), '')
   if module:
     is_own = module.startswith(_PACKAGES) or module in programs.values()
   else:
     is_own = name in programs
   # `terngrad measure fit` reads TF_CONFIG.
-  if not is_own or 'measure' in command:
+  if not is_own or 'measure' in command[:4]:
     return
   raise flags.UsageError(
     f'Expected `-- train DATASET --flag=value ...` or a program of yours after '

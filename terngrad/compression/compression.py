@@ -63,7 +63,8 @@ def compress(
     rules = codec if isinstance(codec, str) else tuple(codec.items())
     codec = _cached_compressor(tf.distribute.get_strategy(), rules, seed)
   numbered = [f'gradient {index}' for index in range(len(gradients))]
-  shapes = shapes or [gradient.shape for gradient in gradients]
+  if shapes is None:
+    shapes = [gradient.shape for gradient in gradients]
   specs = tuple(
     _spec(*each)
     for each in zip(names or numbered, gradients, shapes, strict=True)

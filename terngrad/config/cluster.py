@@ -94,6 +94,7 @@ class Cluster(options.Part):
     2222,
     'Port of the tasks with --cluster=slurm, kubernetes, rendezvous or redis; '
     'with mpi the port of the first task on a host.',
+    shared=options.LOCAL,
   )
   rendezvous_dir: str = options.option(
     '',

@@ -92,9 +92,11 @@ class Process:
         start_new_session=True,
         env={**os.environ, **signals.environment(), **task.variables},
       )
-    except OSError as error:
+    except BaseException as error:
       self._output.read_to_end()
-      raise _refusal(task.words[0], error) from error
+      if isinstance(error, OSError):
+        raise _refusal(task.words[0], error) from error
+      raise
     self._thread = threading.Thread(target=self._watch)
     self._thread.start()
 

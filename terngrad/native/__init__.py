@@ -89,8 +89,9 @@ def _check(chosen: str) -> None:
   wanted = os.environ.get(_SWITCH, '1')
   if wanted in _INSTRUCTION_SETS and wanted != chosen:
     raise ValueError(
-      f'{_SWITCH}: expected an instruction set that this processor supports, '
-      f'received {wanted!r}. Unset it to use the fastest, which is {chosen!r}.'
+      f'{_SWITCH}: expected an instruction set that this processor supports '
+      f'and that was compiled (TERNGRAD_KERNELS), received {wanted!r}. Unset '
+      f'it to use the fastest, which is {chosen!r}.'
     )
 
 

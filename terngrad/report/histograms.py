@@ -69,7 +69,7 @@ def table(
 
   Args:
     gradients: float32, by name, of one worker.
-    decoded: decoded gradients, from `coded`.
+    decoded: decoded gradients, from `encode_and_decode`.
     factor: clipping limit in standard deviations, as in `clipped`.
 
   Returns:
@@ -103,7 +103,7 @@ def chart(
 
   Args:
     gradients: float32, by name, of one worker.
-    decoded: decoded gradients, from `coded`.
+    decoded: decoded gradients, from `encode_and_decode`.
     factor: clipping limit in standard deviations, as in `clipped`.
 
   Returns:

@@ -16,6 +16,7 @@ from slim.datasets.records import disk
 from slim.nets import factory as nets
 from terngrad import errors
 from terngrad.checkpoint import checkpoints
+from terngrad.checkpoint import folder
 from terngrad.checkpoint import trained
 from terngrad.cluster import devices
 from terngrad.config import evaluation as evaluation_options
@@ -89,10 +90,11 @@ def evaluate(
       except (errors.CheckpointError, tf.errors.OpError):
         if checkpoints.newest(run.checkpoint_dir) == path:
           raise
-        # The trainer keeps five checkpoints and deleted this one meanwhile.
+        # The trainer keeps few checkpoints and deleted this one meanwhile.
         report(f'{datetime.now()}: {path} was deleted, looking for a newer one')
         continue
-    if score and (run.run_once or score.step >= scorer.max_steps):
+    end = min(scorer.max_steps, folder.early_end(run.checkpoint_dir))
+    if score and (run.run_once or score.step >= end):
       return score
     wait(run.eval_interval_secs)
 

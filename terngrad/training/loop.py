@@ -123,6 +123,8 @@ def _take_steps(
   step, stop.saved = begin
   saving = run_writer.IntervalTimer(run.hooks.save_secs)
   stream = run.batches(step) if step < run.max_steps else iter(())
+  if writer:
+    writer.keep_best_of_before()
   # A resumed run may have been over before.
   _, over = _judge(config, run, writer)
   while step < run.max_steps and not stop.agreed and not over:
@@ -155,6 +157,8 @@ def _take_steps(
     path = _save(run, writer, step)
     if writer:
       writer.say(f'{datetime.now()}: saved {path}')
+  if writer and over:
+    writer.mark_end(step)
   return step
 
 

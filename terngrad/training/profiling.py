@@ -39,6 +39,7 @@ class Profiler:
     if number not in self._steps:
       yield
       return
+    last = self._steps[-1]
     if not self._runs:
       self._runs = self._try(
         lambda: tf.profiler.experimental.start(self._folder)
@@ -46,14 +47,20 @@ class Profiler:
     # TensorBoard shows the time of each of these.
     with tf.profiler.experimental.Trace('train', step_num=number, _r=1):
       yield
-    if self._runs and number == self._steps[-1]:
+    if self._runs and number == last:
       self.close()
 
   def close(self) -> None:
     """Writes the profile if there is one that is not written yet."""
     if not self._runs:
+      if self._steps:
+        self._say(
+          '--profile_steps: no profile, because none of the steps '
+          f'{self._steps[0]} to {self._steps[-1]} was taken'
+        )
       return
     self._runs = False
+    self._steps = range(0)
     if self._try(tf.profiler.experimental.stop):
       self._say(f'wrote a profile to {self._folder}/plugins/profile')
 

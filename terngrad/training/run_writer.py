@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from terngrad.checkpoint import best
 from terngrad.checkpoint import checkpoints
+from terngrad.checkpoint import folder
 from terngrad.checkpoint import stored_states
 from terngrad.config import run as run_options
 from terngrad.reduce import fragments
@@ -44,55 +45,49 @@ class RunWriter:
     say: Callable[[str], None],
   ) -> None:
     """Opens the records; logs records that are missing or were dropped."""
-    folder = options.train_dir
+    self._folder = train_dir = options.train_dir
     self.say = say
     self._run = run
     self._writer = checkpoints.Writer(
-      folder,
+      train_dir,
       run.layout,
       run.replicas,
       run.names,
       {stored_states.FOLDER: run.store.variables},
       options.keep_checkpoints,
     )
-    self._recorder = records.Recorder(folder, step=begin[0])
+    self._recorder = records.Recorder(train_dir, step=begin[0])
     for line in self._recorder.remarks:
       say(line)
     last = self._recorder.last.get('step', 0)
     if last < begin[1] - begin[1] % run.hooks.log_every:
       say(
-        f'{folder}/{records.FILE_NAME}: ends at step {last}; the lines from '
+        f'{train_dir}/{records.FILE_NAME}: ends at step {last}; the lines from '
         f'there to step {begin[1]} are lost'
       )
     self.gauge = meter.Meter(run.epochs, self._recorder.last, begin[0])
     self.profiler = profiling.Profiler(
-      folder, options.profiled, say, self.gauge.exclude
+      train_dir, options.profiled, say, self.gauge.exclude
     )
-    if options.profiled and begin[0] >= options.profiled[-1]:
-      say(
-        f'--profile_steps: no profile, because the run starts after step '
-        f'{begin[0]}'
-      )
     self.best = None
     if options.keep_best:
       self.best = best_epoch.BestEpoch(
         options.keep_best,
         options.eval_subsets[0],
         options.early_stopping,
-        records.read(folder),
+        records.read(train_dir),
       )
-      self._keep_best_of_before(folder, self.best.step)
     self._logged: dict[str, float] = {}
     self._observing = IntervalTimer(run.hooks.observe_secs)
 
-  def _keep_best_of_before(self, folder: str, step: int) -> None:
+  def keep_best_of_before(self) -> None:
     """Puts the best epoch's checkpoint into its folder if it is not there.
 
     The run was killed between the two, or it had no --keep_best.
     """
-    if not step or best.step_in(folder) == step:
+    if not self.best or self.best.step in (0, best.step_in(self._folder)):
       return
-    path = os.path.join(folder, f'{checkpoints.NAME}-{step}')
+    path = os.path.join(self._folder, f'{checkpoints.NAME}-{self.best.step}')
     if os.path.exists(f'{path}.index'):
       self._say_best(path)
     else:
@@ -100,6 +95,10 @@ class RunWriter:
         f'{path}: the checkpoint of the best epoch so far is gone; the next '
         'better one is kept'
       )
+
+  def mark_end(self, step: int) -> None:
+    """Records for evaluators that the run ended at this step."""
+    folder.mark_end(self._folder, step)
 
   def _say_best(self, path: str) -> None:
     """Puts a checkpoint into the folder of the best one, and logs it."""

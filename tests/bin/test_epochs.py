@@ -125,6 +125,15 @@ def test_a_run_ends_when_no_epoch_is_better(worker, data_dir, tmp_path):
     assert programs.checkpoint_steps(tmp_path / 'train')[-1] == 15
     assert len(scores(tmp_path / 'train')) == 3
     assert best_steps(tmp_path / 'train') == [5]
+  # An evaluator that waits for checkpoints ends with the run.
+  words = [
+    f'--data_dir={data_dir}',
+    f'--checkpoint_dir={tmp_path / "train"}',
+    f'--eval_dir={tmp_path / "eval"}',
+    '--subset=test',
+  ]
+  finished = worker.run('mnist_eval', words)
+  assert finished.code == 0, finished.err
   words = arguments(data_dir, tmp_path / 'train', '--overwrite', '--keep_best=')
   assert worker.run('mnist_train', words).code == 0
   assert not (tmp_path / 'train' / 'best').exists()

@@ -120,3 +120,11 @@ def test_an_empty_path_is_not_the_current_folder(tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   with pytest.raises(errors.ConfigError, match="received ''"):
     folder.find_run('', 'train_dir')
+
+
+def test_the_mark_of_an_early_end_stays_until_the_next_start(tmp_path):
+  assert folder.early_end(tmp_path) == float('inf')
+  folder.mark_end(tmp_path, 15)
+  assert folder.early_end(tmp_path) == 15
+  folder.clear(tmp_path, overwrite=False)
+  assert folder.early_end(tmp_path) == float('inf')

@@ -101,6 +101,9 @@ def test_a_folder_that_is_no_export_is_not_touched(
   assert 'a new name or an earlier export' in capsys.readouterr().err
   assert (path / 'thesis.txt').read_text() == 'years of work'
   assert os.listdir(tmp_path) == [path.name]
+  # Nor one with files that were added, such as warm-up requests.
+  (path / 'saved_model.pb').touch()
+  assert exported(checkpoint, path, format=kind)[0] == command.REFUSED
 
 
 def test_an_export_that_cannot_be_put_in_place_leaves_the_earlier_one(

@@ -90,6 +90,7 @@ def test_options_local_to_a_process_are_not_compared():
   local = options.values(configs.TrainConfig(), 'shared', options.LOCAL)
   assert set(local) == {
     'cluster',
+    'cluster_port',
     'data_dir',
     'job_name',
     'keep_checkpoints',

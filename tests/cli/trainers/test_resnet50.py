@@ -7,6 +7,7 @@ import pytest
 from terngrad import errors
 from terngrad.cli import flags
 from terngrad.cli.trainers import resnet50
+from terngrad.config import options
 from tests.cli import starters
 
 STARTER = 'terngrad.bin.resnet50_trainer'
@@ -108,6 +109,9 @@ def test_shards_of_one_machine_have_ports_of_their_own():
     config_of(*words, f'--shard_id={i}').cluster.cluster_port for i in range(3)
   ]
   assert found == [2222, 2223, 2224]
+  # The port is not compared between the processes of a run.
+  config = config_of(*words)
+  assert 'cluster_port' in options.values(config, 'shared', options.LOCAL)
 
 
 def test_a_run_without_folder_is_in_one_of_its_name():
