@@ -63,8 +63,7 @@ def compress(
     rules = codec if isinstance(codec, str) else tuple(codec.items())
     codec = _cached_compressor(tf.distribute.get_strategy(), rules, seed)
   numbered = [f'gradient {index}' for index in range(len(gradients))]
-  if shapes is None:
-    shapes = [gradient.shape for gradient in gradients]
+  shapes = [g.shape for g in gradients] if shapes is None else shapes
   specs = tuple(
     _spec(*each)
     for each in zip(names or numbered, gradients, shapes, strict=True)
