@@ -123,11 +123,6 @@ def test_the_old_name_of_average_gives_a_warning():
   assert found[0].filename == __file__
 
 
-def test_merged_has_one_name_for_the_gradients():
-  with pytest.raises(TypeError, match='expected gradients, received both'):
-    terngrad.Compressor('ternary').merged(own=[], gradients=[])
-
-
 def test_a_trainer_without_an_optimizer_is_refused():
   with pytest.raises(ValueError, match='optimizer: expected a text'):
     terngrad.Trainer(small_model(), optimizer=None)

@@ -14,7 +14,6 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from terngrad import aliases
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.compression import codec_states
@@ -144,7 +143,6 @@ class Compressor:
     known = [finite[i] for i in range(len(gradients))]
     return reduced_lib.Sums(values, tf.convert_to_tensor(known, tf.bool))
 
-  @aliases.renamed_arguments(own='gradients')
   def merged(
     self,
     variables: policy.Variables,

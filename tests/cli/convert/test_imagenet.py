@@ -225,7 +225,7 @@ def test_images_are_unpacked_on_demand(tmp_path):
 
 def test_resizing_without_raw_pixels_is_refused(tmp_path):
   folder = imagenet_made.write(tmp_path)
-  with pytest.raises(errors.DataError, match='received 64 without it'):
+  with pytest.raises(errors.DataError, match='received 64 without --raw_pixel'):
     preprocess(folder, verify_checksums=False, resize_dimen=64)
 
 

@@ -266,7 +266,7 @@ def test_a_changed_image_is_not_silently_ignored(tmp_path):
   image_files.write_folders(tmp_path / 'train', {'a': 3})
   build(tmp_path)
   (tmp_path / 'train' / 'a' / '0.jpg').write_bytes(image_files.jpeg(seed=7))
-  with pytest.raises(errors.DataError, match='others.*--overwrite'):
+  with pytest.raises(errors.DataError, match='another source.*--overwrite'):
     build(tmp_path)
   build(tmp_path, overwrite=True)
   found = by_name(tmp_path / 'out')
