@@ -7,7 +7,6 @@ holds the hosts of all processes and its index among them.
 import dataclasses
 import queue
 import signal
-import sys
 import time
 from collections.abc import Sequence
 
@@ -43,7 +42,7 @@ parameter servers on separate GPUs, or several machines, see below.
 """
 
 # Command line of `terngrad`, without its arguments.
-TRAINER = (sys.executable, '-m', 'terngrad.cli.main')
+TRAINER = tuple(command.line_of())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -110,7 +110,7 @@ def _launch() -> list[str]:
   installed = pathlib.Path(sys.executable).with_name('terngrad')
   if installed.exists():
     return [str(installed), 'launch']
-  return [sys.executable, '-m', 'terngrad.cli.main', 'launch']
+  return command.line_of('launch')
 
 
 def _network(config: configuration.Configuration) -> list[str]:

@@ -89,7 +89,7 @@ class RunWriter:
       return
     path = os.path.join(self._folder, f'{checkpoints.NAME}-{self.best.step}')
     if os.path.exists(f'{path}.index'):
-      self._say_best(path)
+      self._keep_best(path)
     else:
       self.say(
         f'{path}: the checkpoint of the best epoch so far is gone; the next '
@@ -100,8 +100,8 @@ class RunWriter:
     """Records for evaluators that the run ended at this step."""
     folder.mark_end(self._folder, step)
 
-  def _say_best(self, path: str) -> None:
-    """Puts a checkpoint into the folder of the best one, and logs it."""
+  def _keep_best(self, path: str) -> None:
+    """Puts a checkpoint into the folder of the best one, and logs its path."""
     self.say(
       f'{datetime.now()}: best epoch so far: {best.keep(path)} (scored without '
       'moving averages: read it with --restore_avg_var=false)'
@@ -179,7 +179,7 @@ class RunWriter:
     with self._run.store.hold(states):
       path = self._writer.save(step)
     if is_best:
-      self._say_best(path)
+      self._keep_best(path)
     return path
 
 
