@@ -39,8 +39,8 @@ float32 [n, classes]. Keras writes all three formats:
   saved_model  for TensorFlow Serving and tf.saved_model.load
   onnx         for other runtimes (pip install 'terngrad[onnx]')
 
-An earlier export of the same format is replaced once the new one is complete;
-nothing else is overwritten. For a checkpoint of --keep_best use
+A file of that name, or the folder of an earlier SavedModel without other files,
+is replaced once the new one is complete. For a checkpoint of --keep_best use
 --restore_avg_var=false: its score is that of the parameters, not of their
 averages.
 """
