@@ -68,7 +68,7 @@ def command_list():
   def add(members, above):
     for name, found in members.items():
       path = f'{above} {name}'
-      if isinstance(found, commands.Group):
+      if isinstance(found, commands.CommandGroup):
         add(found.members, path)
       else:
         lines.append(f'| `{path}` | {found.summary.replace("|", "/")} |')

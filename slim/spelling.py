@@ -68,7 +68,7 @@ def make(
   """
   name, items = split(text)
   check_name(kind, name, makers)
-  maker = resolved(makers[name])
+  maker = resolve(makers[name])
   known = {
     name: parameter
     for name, parameter in inspect.signature(maker).parameters.items()
@@ -129,7 +129,7 @@ _READ: dict[type, Callable[[str], Any]] = {
 }
 
 
-def resolved(entry: Callable[..., Any] | str) -> Callable[..., Any]:
+def resolve(entry: Callable[..., Any] | str) -> Callable[..., Any]:
   """Returns the function of an entry, which may be 'module:function'."""
   return pkgutil.resolve_name(entry) if isinstance(entry, str) else entry
 

@@ -79,7 +79,7 @@ class Requests:
       self.second = self.second or number
 
 
-class Guard:
+class SignalGuard:
   """Reads this process's signals in a thread, and ends the process in time.
 
   Attributes:
@@ -249,7 +249,7 @@ def _sockets(process: int) -> tuple[int, int]:
 
 
 def unread(reader: int) -> list[int]:
-  """Returns the unread numbers of a `Guard.reader` without removing them."""
+  """Returns the unread numbers of a guard's `reader` without removing them."""
   with (
     contextlib.suppress(OSError),
     socket.socket(fileno=os.dup(reader)) as duplicate,

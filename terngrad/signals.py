@@ -81,11 +81,11 @@ class Stop:
     return self.signal if self._alone else self._agreed or None
 
 
-_guards: list[signal_guard.Guard] = []
+_guards: list[signal_guard.SignalGuard] = []
 
 
-def guard() -> signal_guard.Guard | None:
-  """Returns this process's `signal_guard.Guard`; None outside of `obey`."""
+def guard() -> signal_guard.SignalGuard | None:
+  """Returns this process's guard of signals; None outside of `obey`."""
   return _guards[-1] if _guards else None
 
 
@@ -105,7 +105,7 @@ def obey() -> Iterator[None]:
   if threading.current_thread() is not threading.main_thread() or _guards:
     yield
     return
-  watch = signal_guard.Guard()
+  watch = signal_guard.SignalGuard()
   _guards.append(watch)
   before = signal.set_wakeup_fd(watch.writer, warn_on_full_buffer=False)
   interrupted: list[int] = []

@@ -1,5 +1,6 @@
 """Old names work for one release, with a warning."""
 
+import importlib
 from typing import NamedTuple
 
 import keras
@@ -62,8 +63,39 @@ def test_an_old_name_in_a_module_is_accepted_with_a_warning():
     options.LOST  # noqa: B018
 
 
+@pytest.mark.parametrize(
+  ('module', 'old', 'new'),
+  [
+    ('config.cluster', 'Cluster', 'ClusterOptions'),
+    ('config.codes', 'Codes', 'CodeOptions'),
+    ('config.devices', 'Devices', 'DeviceOptions'),
+    ('config.model', 'Data', 'DataOptions'),
+    ('config.model', 'TrainModel', 'TrainModelOptions'),
+    ('config.optimizer', 'Optimizer', 'OptimizerOptions'),
+    ('config.options', 'Part', 'ConfigPart'),
+    ('config.run', 'Run', 'RunOptions'),
+    ('config.run', 'Start', 'StartOptions'),
+    ('exchange.algorithms', 'Network', 'Link'),
+  ],
+)
+def test_old_names_of_classes_are_accepted_with_a_warning(module, old, new):
+  loaded = importlib.import_module(f'terngrad.{module}')
+  with pytest.warns(DeprecationWarning, match=f'{old} is an old name.*{new}'):
+    assert getattr(loaded, old) is getattr(loaded, new)
+
+
+def test_old_methods_are_accepted_with_a_warning():
+  compressor = terngrad.Compressor('ternary')
+  with pytest.warns(DeprecationWarning, match='saved is .* Use get_states'):
+    assert compressor.saved() == {}
+  wrapped = terngrad.keras.CompressedOptimizer('sgd', 'ternary')
+  inner = wrapped.inner_optimizer
+  with pytest.warns(DeprecationWarning, match='unwrapped is .* Use unwrap'):
+    assert wrapped.unwrapped() is inner
+
+
 def test_an_old_attribute_is_accepted_with_a_warning():
-  codes = codes_lib.Codes(codec_warm_up='2 -> fp16')
+  codes = codes_lib.CodeOptions(codec_warm_up='2 -> fp16')
   with pytest.warns(DeprecationWarning, match=r'Codes.named .* Use methods'):
     old = codes.named(1)
   with pytest.warns(DeprecationWarning, match=r'RunMethods.first .* warm_up'):

@@ -171,7 +171,7 @@ def test_b12_flowers_is_a_separate_data_set_with_six_logits():
   # Photographs all the same: a net chooses as it does for ImageNet.
   for net in ('alexnet', 'vgg_a', 'inception_v3'):
     flowers, imagenet = (
-      preprocessing.name_for(catalog.DATASETS[name].preprocessing, net)
+      preprocessing.default_name(catalog.DATASETS[name].preprocessing, net)
       for name in ('flowers', 'imagenet')
     )
     assert flowers == imagenet

@@ -32,4 +32,6 @@ def test_the_program_learns_and_sends_little(blocks, capsys):
 def test_the_cluster_of_the_document_has_valid_options(blocks):
   names = {}
   exec(blocks[1], names)
-  options.build(cluster.Cluster, exchange='collective', **names['meeting'])
+  options.build(
+    cluster.ClusterOptions, exchange='collective', **names['meeting']
+  )

@@ -5,6 +5,7 @@ understood at the first reading. CONTRIBUTING.md explains how.
 """
 
 import ast
+import collections
 import io
 import pathlib
 import re
@@ -148,3 +149,13 @@ def test_banned_words_in_names_and_messages_are_found():
   source = "def tell(dealt):\n  raise ValueError(f'who was told {dealt}')\n"
   assert {*names(source)} == {'tell', 'dealt'}
   assert found(' '.join(messages(source))) == ['told']
+
+
+def test_classes_of_different_modules_have_different_names():
+  modules = collections.defaultdict(set)
+  for path in MODULES:
+    for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+      if isinstance(node, ast.ClassDef):
+        modules[node.name].add(name_of(path))
+  assert modules
+  assert {k: sorted(v) for k, v in modules.items() if len(v) > 1} == {}

@@ -122,7 +122,7 @@ def _run(method, mode, work, commit):
     'seconds': round(seconds),
     'commit': commit,
   }
-  with disk.replacing(work / 'row.csv') as hidden:
+  with disk.replace_file(work / 'row.csv') as hidden:
     with open(hidden, 'w', encoding='utf-8', newline='') as file:
       writer = csv.DictWriter(file, row)
       writer.writeheader()

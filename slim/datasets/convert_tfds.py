@@ -51,7 +51,7 @@ def convert(
   name: str,
   data_dir: str,
   layout: convert_arrays.FileLayout,
-  options: sharding.Options,
+  options: sharding.ConversionOptions,
 ) -> sharding.Report:
   """Writes all splits.
 
@@ -117,7 +117,7 @@ def find(name: str, data_dir: str) -> Source:
 
 def plan(
   name: str, source: Source, layout: convert_arrays.FileLayout
-) -> sharding.Plan:
+) -> sharding.ConversionPlan:
   """Plans the shards of all splits.
 
   Args:
@@ -129,7 +129,7 @@ def plan(
   # The training split comes first.
   known = sorted(splits, key=lambda split: (split != 'train', split))
   names = convert_arrays.split_names('tfds', known, layout)
-  return sharding.Plan(
+  return sharding.ConversionPlan(
     dataset=name,
     class_names=(image_folders.BACKGROUND, *source.class_names),
     splits=tuple(

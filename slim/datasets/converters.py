@@ -36,9 +36,9 @@ class ConversionRequest(NamedTuple):
 
   dataset_dir: str
   source: str
-  request: arrays.Request
+  request: arrays.SourceOptions
   layout: convert_arrays.FileLayout
-  options: sharding.Options
+  options: sharding.ConversionOptions
   validation_images: int
 
 

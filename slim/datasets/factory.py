@@ -73,7 +73,7 @@ def load(
     errors.lookup(dict.fromkeys(dataset.splits), split, f'split of {name}')
   chosen = preprocessing.get(
     options.preprocessing
-    or preprocessing.name_for(dataset.preprocessing, options.net)
+    or preprocessing.default_name(dataset.preprocessing, options.net)
   )
   # Images of equal size are preprocessed in batches.
   size = dataset.image_size if isinstance(chosen, contract.Batched) else None
@@ -173,7 +173,7 @@ def _photograph_batches(
     position: tf.Tensor, element: Any
   ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     stored = stream.read(element)
-    photograph = photographs.of_encoded(
+    photograph = photographs.from_encoded(
       stored.encoded,
       image_format=stored.image_format,
       size=stored.size,

@@ -53,7 +53,7 @@ def load(path: str | os.PathLike[str], target: Target) -> tf.Tensor:
   chosen = contract.single(
     preprocessing.get(
       target.preprocessing
-      or preprocessing.name_for(dataset.preprocessing, target.net)
+      or preprocessing.default_name(dataset.preprocessing, target.net)
     )
   )
   unused_seed = tf.zeros([2], tf.int64)
@@ -72,7 +72,7 @@ def _photograph(
 ) -> photographs.Photograph:
   if not dataset.image_size:
     stored = image_files.read(path, images.to_decodable)
-    return photographs.of_encoded(
+    return photographs.from_encoded(
       tf.constant(stored.content),
       image_format=tf.constant(stored.image_format),
       size=tf.constant(stored.size),
@@ -85,4 +85,4 @@ def _photograph(
   pixels = tf.reshape(pixels, [image.height, image.width, 3])
   if dataset.channels == 1:
     pixels = tf.image.rgb_to_grayscale(pixels)
-  return photographs.of_pixels(pixels)
+  return photographs.from_pixels(pixels)

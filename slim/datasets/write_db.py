@@ -56,7 +56,7 @@ class Images:
   skipped: tuple[str, ...] = ()
 
 
-def images_of(
+def open_images(
   dataset: catalog.Dataset,
   data_dir: str | os.PathLike[str],
   split: str,
@@ -113,7 +113,7 @@ def _folder_images(
   return Images(len(readable), files.classes, stream, reasons)
 
 
-def of_classes(
+def select_classes(
   images: Images, classes: abc.Sequence[str], most: int = 0
 ) -> Images:
   """Selects the images of some classes and renumbers their labels from 0.
@@ -245,7 +245,7 @@ def write(
       'one. Remove it, or choose another --output_db.'
     )
   try:
-    with disk.making_folder(target) as made:
+    with disk.create_folder(target) as made:
       _fill(writer(package, made), images, shuffle_seed)
   except records.FAILURES as error:
     raise errors.DataError(

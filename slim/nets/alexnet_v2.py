@@ -47,7 +47,7 @@ def build(
   images = keras.Input((image_size, image_size, channels), name='images')
   begin: dict[str, Any] = {'initializer': layers.truncated_normal(0.005)}
   x = (
-    layers.Chain(images)
+    layers.LayerChain(images)
     .then(make.conv, 'conv1', 64, 11, strides=4, padding='valid')
     .then(layers.max_pool, 'pool1', 3, 2, 'valid')
     .then(make.conv, 'conv2', 192, 5)

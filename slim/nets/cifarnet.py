@@ -49,7 +49,7 @@ def build(
     'bias': 0.1,
   }
   x = (
-    layers.Chain(images)
+    layers.LayerChain(images)
     .then(make.conv, 'conv1', 64, 5)
     .then(layers.max_pool, 'pool1', 2, 2, 'valid')
     .then(_normalize, 'norm1')

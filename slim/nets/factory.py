@@ -2,7 +2,7 @@
 
 A name without prefix is the net that the 2017 trainers built under this name.
 If TF-Slim has a different net of the same name, TF-Slim's has the prefix
-`slim_`. `of_slim` maps a name of TF-Slim to a name here.
+`slim_`. `slim_name` maps a name of TF-Slim to a name here.
 
 A name may have options, the parameters of the net's `build` that not every net
 has: 'resnet_v1_50:first_kernel=3,first_stride=1'.
@@ -45,8 +45,8 @@ class Net(NamedTuple):
     build: takes num_classes, image_size, channels, weight_decay,
       dropout_keep_prob and seed by name; returns a keras.Model that returns
       logits. If `auxiliary_weight` > 0, the model returns the list [logits,
-      auxiliary logits], in training and in inference; `logits_of` selects the
-      logits.
+      auxiliary logits], in training and in inference; `select_logits`
+      selects the logits.
     default_image_size: height and width in pixels the net was designed for.
     default_channels: number of channels of the images it was designed for.
     weight_decay: factor of sum(w**2) / 2.
@@ -150,7 +150,7 @@ NETS: dict[str, Net] = {
   },
   # Nets for small images.
   'small_resnet_18': Net(
-    functools.partial(small_resnet.build, small_resnet.EIGHTEEN),
+    functools.partial(small_resnet.build, small_resnet.RESNET_18),
     28,
     default_channels=1,
     weight_decay=0.0,
@@ -203,7 +203,7 @@ SLIM_NAMES: dict[str, str] = {
 }
 
 
-def of_slim(model_name: str) -> str:
+def slim_name(model_name: str) -> str:
   """Returns the key of `NETS` of a net of TF-Slim.
 
   Args:
@@ -215,7 +215,7 @@ def of_slim(model_name: str) -> str:
   return errors.lookup(SLIM_NAMES, model_name, 'net of TF-Slim')
 
 
-def of(text: str) -> Net:
+def find_net(text: str) -> Net:
   """Returns the net named in a text, with its options bound to `build`.
 
   Args:
@@ -288,7 +288,7 @@ def build(
       unknown, or a value is invalid.
     ValueError: the initializer is unknown or invalid.
   """
-  net = of(name)
+  net = find_net(name)
   image_size = net.default_image_size if image_size is None else image_size
   if image_size < net.least_image_size:
     raise errors.DataError(
@@ -311,6 +311,6 @@ def build(
   return model
 
 
-def logits_of(outputs: Any) -> Any:
+def select_logits(outputs: Any) -> Any:
   """Returns the logits of a net's outputs, without auxiliary logits."""
   return outputs[0] if isinstance(outputs, list) else outputs

@@ -70,7 +70,7 @@ def build(
   )
   images = keras.Input((image_size, image_size, channels), name='images')
   x = (
-    layers.Chain(images)
+    layers.LayerChain(images)
     .then(make.conv, 'conv2d_1a_7x7', 64, 7, strides=2)
     .then(layers.max_pool, 'maxpool_2a_3x3', 3, 2)
     .then(make.conv, 'conv2d_2b_1x1', 64, 1)

@@ -100,7 +100,7 @@ def _stem(
   )
   begin = layers.truncated_normal(0.1)
   return (
-    layers.Chain(separable(x))
+    layers.LayerChain(separable(x))
     .then(layers.max_pool, 'maxpool_2a_3x3', 3, 2)
     .then(make.conv, 'conv2d_2b_1x1', 64, 1, initializer=begin)
     .then(make.conv, 'conv2d_2c_3x3', 192, 3)

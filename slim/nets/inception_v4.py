@@ -106,7 +106,7 @@ def build(
   )
   images = keras.Input((image_size, image_size, channels), name='images')
   x = (
-    layers.Chain(images)
+    layers.LayerChain(images)
     .then(make.conv, 'conv2d_1a_3x3', 32, 3, strides=2, padding='valid')
     .then(make.conv, 'conv2d_2a_3x3', 32, 3, padding='valid')
     .then(make.conv, 'conv2d_2b_3x3', 64, 3)

@@ -103,7 +103,7 @@ def build_slim(
   make = layers.Layers(style, seed)
   images = keras.Input((image_size, image_size, channels), name='images')
   x = (
-    layers.Chain(images)
+    layers.LayerChain(images)
     .then(make.conv, 'conv1', 32, 5)
     .then(layers.max_pool, 'pool1', 2, 2, 'valid')
     .then(make.conv, 'conv2', 64, 5)

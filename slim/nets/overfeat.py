@@ -46,7 +46,7 @@ def build(
   begin: dict[str, Any] = {'initializer': layers.truncated_normal(0.005)}
   hidden = {**begin, 'bias': 0.1}
   x = (
-    layers.Chain(images)
+    layers.LayerChain(images)
     .then(make.conv, 'conv1', 64, 11, strides=4, padding='valid')
     .then(layers.max_pool, 'pool1', 2, 2, 'valid')
     .then(make.conv, 'conv2', 256, 5, padding='valid')

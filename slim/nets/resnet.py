@@ -145,7 +145,7 @@ def _unit_v1(
   name, width, strides = unit
   shortcut = _shortcut(make, x, x, unit, {'activation': None})
   x = (
-    layers.Chain(x)
+    layers.LayerChain(x)
     .then(make.conv, f'{name}_conv1', width, 1)
     .then(make.conv_same, f'{name}_conv2', width, 3, strides)
     .then(make.conv, f'{name}_conv3', 4 * width, 1, activation=None)
@@ -163,7 +163,7 @@ def _unit_v2(
   before = make.normalize(x, f'{name}_preact')
   shortcut = _shortcut(make, x, before, unit, _PLAIN)
   x = (
-    layers.Chain(before)
+    layers.LayerChain(before)
     .then(make.conv, f'{name}_conv1', width, 1)
     .then(make.conv_same, f'{name}_conv2', width, 3, strides)
     .then(make.conv, f'{name}_conv3', 4 * width, 1, **_PLAIN)

@@ -45,7 +45,7 @@ class Architecture(NamedTuple):
   normalized_shortcuts: bool
 
 
-EIGHTEEN = Architecture(
+RESNET_18 = Architecture(
   'small_resnet_18', 2, (64, 128, 256, 512), layers.normal(0.01), False
 )
 
@@ -78,7 +78,7 @@ def build(
   855,770 for 56.
 
   Args:
-    architecture: `EIGHTEEN` or from `cifar_architecture`.
+    architecture: `RESNET_18` or from `cifar_architecture`.
     num_classes: number of logits, >= 1.
     image_size: height and width of the input in pixels, >= 1.
     channels: channels of the input, >= 1.
@@ -127,7 +127,7 @@ def _unit(
       **changes,
     )
   x = (
-    layers.Chain(x)
+    layers.LayerChain(x)
     .then(make.conv, f'{name}_conv1', width, 3, strides=strides)
     .then(make.conv, f'{name}_conv2', width, 3, activation=None)
     .x

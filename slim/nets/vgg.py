@@ -60,7 +60,7 @@ def build(
   )
   images = keras.Input((image_size, image_size, channels), name='images')
   x = (
-    layers.Chain(_convolutions(make, images, name))
+    layers.LayerChain(_convolutions(make, images, name))
     .then(keras.layers.Flatten(name='flatten'))
     .then(make.dense, 'fc6', 4096)
     .then(make.dropout, 'dropout6', dropout_keep_prob)
@@ -90,7 +90,7 @@ def build_slim(
   make = layers.Layers(layers.Style(layers.xavier, weight_decay), seed)
   images = keras.Input((image_size, image_size, channels), name='images')
   x = (
-    layers.Chain(_convolutions(make, images, name))
+    layers.LayerChain(_convolutions(make, images, name))
     # For images below 224 pixels, the input here is smaller than 7 x 7.
     .then(make.conv_full, 'fc6', 4096, 7)
     .then(make.dropout, 'dropout6', dropout_keep_prob)

@@ -54,7 +54,7 @@ def get(text: str) -> Preprocessing:
     raise errors.DataError(str(error)) from error
 
 
-def name_for(preferred: str, net: str) -> str:
+def default_name(preferred: str, net: str) -> str:
   """Chooses by data set and net, as the trainer of 2017 did.
 
   Args:

@@ -36,7 +36,9 @@ class Photograph(NamedTuple):
     return self.crop(tf.concat([[0, 0], self.size], 0))
 
 
-def of_pixels(pixels: tf.Tensor, boxes: tf.Tensor | None = None) -> Photograph:
+def from_pixels(
+  pixels: tf.Tensor, boxes: tf.Tensor | None = None
+) -> Photograph:
   """Makes a photograph of decoded pixels.
 
   Args:
@@ -57,7 +59,7 @@ def _cut(pixels: tf.Tensor, window: tf.Tensor) -> tf.Tensor:
   return tf.slice(pixels, tf.concat([window[:2], [0]], 0), size)
 
 
-def of_encoded(
+def from_encoded(
   encoded: tf.Tensor,
   *,
   image_format: tf.Tensor,

@@ -38,7 +38,7 @@ def keep(prefix: str) -> str:
   before = _files(folder)
   # The data before the index, without which there is no checkpoint.
   for file in sorted(source.parent.glob(f'{source.name}.*')):
-    with disk.replacing(folder / file.name) as hidden:
+    with disk.replace_file(folder / file.name) as hidden:
       try:
         os.link(file, hidden)
       except OSError:

@@ -21,7 +21,9 @@ _SHOWN = 20  # maximum number of names in a report line
 
 
 def start(
-  options: protocol.Start, run: protocol.Run, report: Callable[[str], object]
+  options: protocol.Start,
+  run: protocol.RestorableRun,
+  report: Callable[[str], object],
 ) -> int:
   """Restores the weights that the configuration starts from, and reports it.
 
@@ -72,7 +74,7 @@ def start(
 
 
 def _source(
-  options: protocol.Start, run: protocol.Run
+  options: protocol.Start, run: protocol.RestorableRun
 ) -> sources.WeightSource | None:
   if options.pretrained_weights:
     return keras_weights.open_file(options.pretrained_weights, run.order)
@@ -81,7 +83,7 @@ def _source(
 
 
 def _find_excluded(
-  options: protocol.Start, run: protocol.Run, net: list[str]
+  options: protocol.Start, run: protocol.RestorableRun, net: list[str]
 ) -> list[str]:
   flag = 'checkpoint_exclude_scopes'
   excluded = scopes.members(flag, getattr(options, flag), run.layout.net, net)

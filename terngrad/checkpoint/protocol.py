@@ -9,7 +9,7 @@ from terngrad.checkpoint import stored_states
 from terngrad.step import replicas as replica_lib
 
 
-class Run(Protocol):
+class RestorableRun(Protocol):
   """The part of `training.run.Run` that restoring uses."""
 
   @property
@@ -42,7 +42,7 @@ class Run(Protocol):
 
 
 class Start(Protocol):
-  """The part of `config.run.Start`, which describes each option."""
+  """The part of `config.run.StartOptions`, which describes each option."""
 
   @property
   def pretrained_model_checkpoint_path(self) -> str:

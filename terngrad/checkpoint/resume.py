@@ -31,7 +31,7 @@ NOT_RESUMED = Restored(0, {})
 
 
 def continue_run(
-  train_dir: str, run: protocol.Run, report: Callable[[str], object]
+  train_dir: str, run: protocol.RestorableRun, report: Callable[[str], object]
 ) -> Restored:
   """Restores the newest checkpoint of a directory.
 
@@ -43,8 +43,7 @@ def continue_run(
   if path is None:
     checkpoints.check_empty(train_dir)
     return NOT_RESUMED
-  layout = checkpoints.read_layout(path)
-  now = run.layout
+  layout, now = checkpoints.read_layout(path), run.layout
   for name, (before, value) in _changed(layout, 'must_keep', now).items():
     raise checkpoints.mismatch(path, name, value, before)
   stored = _load(run, path, layout)
@@ -89,11 +88,12 @@ def _changed(
   }
 
 
-def _load(run: protocol.Run, path: str, layout: checkpoints.Layout) -> set[str]:
+def _load(
+  run: protocol.RestorableRun, path: str, layout: checkpoints.Layout
+) -> set[str]:
   """Restores all replicas from one device, and local variables per device.
 
-  Returns:
-    The names of the variables that the checkpoint holds of one device.
+  Returns the names of the variables that the checkpoint holds of one device.
   """
   first, device_index = run.replicas[0], layout.places[0]
   stored = checkpoints.names_of(path, device_index)
@@ -112,8 +112,8 @@ def _load(run: protocol.Run, path: str, layout: checkpoints.Layout) -> set[str]:
 
 
 def _named(
-  run: protocol.Run, replica: replicas.Replica, chosen: Collection[str]
+  run: protocol.RestorableRun, replica: replicas.Replica, names: Collection[str]
 ) -> dict[str, tf.Variable]:
-  """Returns the variables of a replica with the chosen names."""
+  """Returns the variables of a replica with these names."""
   pairs = zip(run.names, replica.variables(), strict=True)
-  return {name: variable for name, variable in pairs if name in chosen}
+  return {name: variable for name, variable in pairs if name in names}

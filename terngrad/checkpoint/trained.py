@@ -13,7 +13,7 @@ from terngrad.step import model_variables
 from terngrad.step import replicas
 
 
-class Options(NamedTuple):
+class LoadOptions(NamedTuple):
   """Which parameters to load, and for which image size.
 
   Attributes:
@@ -47,7 +47,7 @@ class Trained(NamedTuple):
   step: int
 
 
-def load(options: Options, channels: int) -> Trained:
+def load(options: LoadOptions, channels: int) -> Trained:
   """Builds the net of a checkpoint and restores its parameters.
 
   Raises:
@@ -56,7 +56,7 @@ def load(options: Options, channels: int) -> Trained:
   """
   path = checkpoints.find(options.checkpoint_dir)
   layout = checkpoints.read_layout(path)
-  net = nets.of(layout.net)
+  net = nets.find_net(layout.net)
   size = options.image_size or net.default_image_size
   with tf.device(devices.evaluation_device(options.device)):
     model = nets.build(
@@ -111,7 +111,7 @@ def probabilities(model: keras.Model, images: tf.Tensor) -> tf.Tensor:
   Returns:
     float32 [n, classes]; each row sums to 1.
   """
-  return tf.nn.softmax(nets.logits_of(model(images, training=False)))
+  return tf.nn.softmax(nets.select_logits(model(images, training=False)))
 
 
 def classifier(model: keras.Model) -> keras.Model:
@@ -124,7 +124,9 @@ def classifier(model: keras.Model) -> keras.Model:
     A model from the same inputs to float32 [n, classes]; each row sums to 1.
   """
   softmax = keras.layers.Softmax(dtype='float32', name='probabilities')
-  return keras.Model(model.inputs[0], softmax(nets.logits_of(model.outputs)))
+  return keras.Model(
+    model.inputs[0], softmax(nets.select_logits(model.outputs))
+  )
 
 
 def _device_index(tower: int, path: str, layout: checkpoints.Layout) -> int:

@@ -30,7 +30,7 @@ class Entry(NamedTuple):
   preset: str = ''
 
 
-class Group(NamedTuple):
+class CommandGroup(NamedTuple):
   """A group of commands.
 
   Attributes:
@@ -50,8 +50,8 @@ def _data_set_entries(location: str) -> dict[str, Entry]:
   }
 
 
-COMMANDS: Mapping[str, Entry | Group] = {
-  'convert': Group(
+COMMANDS: Mapping[str, Entry | CommandGroup] = {
+  'convert': CommandGroup(
     'Write a data set in the form that the trainers read.',
     {
       'dataset': Entry(
@@ -92,7 +92,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
       ),
     },
   ),
-  'train': Group(
+  'train': CommandGroup(
     'Train a net with compressed gradients, in one process or several.',
     {
       **_data_set_entries('terngrad.cli.train:trainer'),
@@ -110,11 +110,11 @@ COMMANDS: Mapping[str, Entry | Group] = {
       ),
     },
   ),
-  'distributed_train': Group(
+  'distributed_train': CommandGroup(
     'Run one task of a training run with parameter servers.',
     _data_set_entries('terngrad.cli.train:server_trainer'),
   ),
-  'eval': Group(
+  'eval': CommandGroup(
     'Score the checkpoints of a training run.',
     {
       **_data_set_entries('terngrad.cli.evaluate:scorer'),
@@ -144,7 +144,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
     'Start all processes of a run or program, on one or several machines.',
     'terngrad.cli.launch:COMMAND',
   ),
-  'report': Group(
+  'report': CommandGroup(
     'Report on training runs.',
     {
       'compare': Entry(
@@ -181,7 +181,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
       ),
     },
   ),
-  'measure': Group(
+  'measure': CommandGroup(
     'Measure speed, bytes and quality, as ratios within one run.',
     {
       'bytes': Entry(
@@ -230,7 +230,7 @@ def load(entry: Entry) -> command.Command:
   return found(presets.PRESETS[entry.preset]) if entry.preset else found
 
 
-def find(path: Sequence[str]) -> Entry | Group:
+def find(path: Sequence[str]) -> Entry | CommandGroup:
   """Finds the entry or group at a path.
 
   Args:
@@ -242,14 +242,14 @@ def find(path: Sequence[str]) -> Entry | Group:
   members = COMMANDS
   for name in path:
     found = members[name]
-    members = found.members if isinstance(found, Group) else {}
+    members = found.members if isinstance(found, CommandGroup) else {}
   return found
 
 
 def command_at(path: Sequence[str]) -> command.Command:
   """Loads the command at a path; raises `KeyError` for groups."""
   entry = find(path)
-  if isinstance(entry, Group):
+  if isinstance(entry, CommandGroup):
     raise KeyError(path)
   return load(entry)
 

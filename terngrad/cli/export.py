@@ -66,7 +66,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class ExportFlags:
   """The flags of `terngrad export`."""
 
   checkpoint_dir: str = option(
@@ -88,13 +88,13 @@ class Flags:
   )
 
 
-def act(values: Flags) -> None:
+def act(values: ExportFlags) -> None:
   """Writes the net, and prints what it takes and returns."""
   _check(values)
   name = values.dataset_name or _data_set(values.checkpoint_dir)
   devices.grow_memory()
   net = trained.load(
-    trained.Options(
+    trained.LoadOptions(
       checkpoint_dir=values.checkpoint_dir,
       image_size=values.image_size,
       tower=values.tower,
@@ -111,7 +111,7 @@ def act(values: Flags) -> None:
   )
 
 
-def _check(values: Flags) -> None:
+def _check(values: ExportFlags) -> None:
   """Refuses flags that do not fit, before anything is loaded."""
   options.choice('format', values.format, _FORMATS)
   ending = _FORMATS[values.format].ending
@@ -205,5 +205,5 @@ def _replace(part: str, target: pathlib.Path, before: str) -> None:
 
 
 COMMAND = command.Command(
-  USAGE, Flags, act, required=('checkpoint_dir', 'output')
+  USAGE, ExportFlags, act, required=('checkpoint_dir', 'output')
 )

@@ -46,7 +46,7 @@ TRAINER = tuple(command.line_of())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags(launch_flags.Hosts):
+class LaunchFlags(launch_flags.HostFlags):
   """The flags, and the training command after `--`."""
 
   num_workers: int = options.option(
@@ -60,7 +60,7 @@ class Flags(launch_flags.Hosts):
   command: tuple[str, ...] = ()
 
 
-def launch(values: Flags) -> int:
+def launch(values: LaunchFlags) -> int:
   """Runs all processes; returns the exit code of the run.
 
   Raises:
@@ -86,7 +86,7 @@ def launch(values: Flags) -> int:
   return _run(found)
 
 
-def _run(found: Sequence[processes.Task]) -> int:
+def _run(found: Sequence[processes.ProcessCommand]) -> int:
   """Starts all tasks and waits for the end of the run."""
   events: processes.Events = queue.SimpleQueue()
   started: list[processes.Process] = []
@@ -102,7 +102,7 @@ def _run(found: Sequence[processes.Task]) -> int:
       processes.end_all(started)
 
 
-def tasks(values: Flags) -> list[processes.Task]:
+def tasks(values: LaunchFlags) -> list[processes.ProcessCommand]:
   """Returns the processes to start on this machine; the chief is the last.
 
   Raises:
@@ -124,15 +124,15 @@ def tasks(values: Flags) -> list[processes.Task]:
 
 
 def _trainers(
-  values: Flags, workers: Sequence[str], servers: Sequence[str]
-) -> list[processes.Task]:
+  values: LaunchFlags, workers: Sequence[str], servers: Sequence[str]
+) -> list[processes.ProcessCommand]:
   """Returns the processes that train with the command."""
   given = ['--allow_insecure_network'] if values.allow_insecure_network else []
   found = launch_hosts.assign(
     values.command, ','.join(workers), ','.join(servers)
   )
   return [
-    processes.Task(f'{job} {index}', (*TRAINER, *words, *given))
+    processes.ProcessCommand(f'{job} {index}', (*TRAINER, *words, *given))
     # Servers first; within each job, task 0 is the last.
     for job, index, words in sorted(found, key=lambda one: (one[0], -one[1]))
   ]
@@ -182,7 +182,7 @@ def _wait(running: list[processes.Process], events: processes.Events) -> int:
 
 COMMAND = command.Command(
   USAGE + launch_program.USAGE + launch_flags.USAGE,
-  Flags,
+  LaunchFlags,
   launch,
   rest='command',
   needs_tensorflow=False,

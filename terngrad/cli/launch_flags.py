@@ -49,7 +49,7 @@ WORKER_PORT, PS_PORT = 2224, 2222
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Hosts:
+class HostFlags:
   """The flags for several machines."""
 
   config: str = options.option(
@@ -147,7 +147,7 @@ class Hosts:
   )
 
 
-def uses_hosts(values: Hosts) -> bool:
+def uses_hosts(values: HostFlags) -> bool:
   """Returns whether the flags ask for a run on several machines.
 
   Raises:
@@ -160,7 +160,7 @@ def uses_hosts(values: Hosts) -> bool:
       'Expected --config or --hosts, received both. Leave one out.'
     )
   is_remote = from_file or bool(values.hosts)
-  changed = _changed(values, Hosts)
+  changed = _changed(values, HostFlags)
   if changed and not is_remote:
     raise flags.UsageError(
       f'--{changed[0]}: expected --config=FILE or --hosts=A,B beside it, '
@@ -183,7 +183,7 @@ def uses_hosts(values: Hosts) -> bool:
   return is_remote
 
 
-def _check_rank(values: Hosts, changed: Sequence[str]) -> None:
+def _check_rank(values: HostFlags, changed: Sequence[str]) -> None:
   """Refuses an invalid --rank, and flags that would be ignored with it."""
   if values.rank == EVERY_RANK:
     return
@@ -201,7 +201,7 @@ def _check_rank(values: Hosts, changed: Sequence[str]) -> None:
       )
 
 
-def _check_split(values: Hosts, changed: Sequence[str]) -> None:
+def _check_split(values: HostFlags, changed: Sequence[str]) -> None:
   """Refuses flags that would be ignored with or without --split_dataset."""
   if values.split_dataset and values.config == NO_FILE:
     raise flags.UsageError(
@@ -217,7 +217,7 @@ def _check_split(values: Hosts, changed: Sequence[str]) -> None:
       )
 
 
-def _changed(values: Hosts, flags_class: type[Hosts]) -> list[str]:
+def _changed(values: HostFlags, flags_class: type[HostFlags]) -> list[str]:
   """Returns the names of a class's flags that differ from their defaults."""
   return [
     o.name

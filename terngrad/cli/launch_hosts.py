@@ -16,7 +16,7 @@ from terngrad.launching import tasks as tasks_lib
 
 
 def launch(
-  values: launch_flags.Hosts, command: tuple[str, ...], servers: int
+  values: launch_flags.HostFlags, command: tuple[str, ...], servers: int
 ) -> int:
   """Runs the requested action on all hosts; returns the exit code.
 
@@ -44,7 +44,7 @@ def launch(
   starts = action not in (launcher.STATUS, launcher.STOP)
   config = _configuration(values, command, servers, starts)
 
-  def tasks(name: str) -> list[tasks_lib.Task]:
+  def tasks(name: str) -> list[tasks_lib.LaunchTask]:
     if starts and values.config == launch_flags.NO_FILE:
       return _build_tasks(config, values.tunnel, command)
     return tasks_lib.script_tasks(config, name, values.tunnel, command)
@@ -54,7 +54,7 @@ def launch(
     if code or action == launcher.START:
       return code or launch_local.start(values, config, command)
   return launcher.run(
-    launcher.Request(
+    launcher.LaunchRequest(
       config=config,
       tasks=tasks,
       scripts=values.scripts,
@@ -68,7 +68,7 @@ def launch(
 
 
 def _configuration(
-  values: launch_flags.Hosts,
+  values: launch_flags.HostFlags,
   command: Sequence[str],
   servers: int,
   starts: bool,
@@ -104,7 +104,7 @@ def _refuse_program(command: Sequence[str]) -> None:
     )
 
 
-def _action(values: launch_flags.Hosts) -> str:
+def _action(values: launch_flags.HostFlags) -> str:
   asked = [name for name in launcher.ACTIONS if getattr(values, name, False)]
   if len(asked) > 1:
     raise flags.UsageError(
@@ -115,7 +115,7 @@ def _action(values: launch_flags.Hosts) -> str:
 
 
 def _build_configuration(
-  values: launch_flags.Hosts, servers: int
+  values: launch_flags.HostFlags, servers: int
 ) -> configuration.Configuration:
   """Builds the configuration that --hosts and --num_ps describe."""
   if not 0 <= servers <= len(values.hosts):
@@ -147,7 +147,7 @@ def _build_configuration(
   )
 
 
-def check_network(values: launch_flags.Hosts, hosts: Sequence[str]) -> None:
+def check_network(values: launch_flags.HostFlags, hosts: Sequence[str]) -> None:
   """Refuses hosts on a network that others may reach, naming the flags."""
   outside = [each for each in hosts if not addresses.is_loopback(each)]
   if outside and not (values.allow_insecure_network or values.tunnel):
@@ -162,7 +162,7 @@ def check_network(values: launch_flags.Hosts, hosts: Sequence[str]) -> None:
     )
 
 
-def check_rank_hosts(values: launch_flags.Hosts) -> tuple[str, ...]:
+def check_rank_hosts(values: launch_flags.HostFlags) -> tuple[str, ...]:
   """Returns the workers' addresses of --hosts beside --rank.
 
   Raises:
@@ -223,7 +223,7 @@ def assign(
 
 def _build_tasks(
   config: configuration.Configuration, tunnel: bool, command: tuple[str, ...]
-) -> list[tasks_lib.Task]:
+) -> list[tasks_lib.LaunchTask]:
   """Returns the tasks of the command after `--`, one per host."""
   is_insecure = config.allow_insecure_network == 'true' and not tunnel
   assigned = assign(
@@ -234,7 +234,7 @@ def _build_tasks(
   program = (config.worker_script, '-m', 'terngrad.cli.main')
   hosts = {'ps': config.ps_hosts, 'worker': config.worker_hosts}
   return [
-    tasks_lib.Task(
+    tasks_lib.LaunchTask(
       f'{job}_{index}',
       hosts[job][index],
       '',

@@ -22,7 +22,7 @@ _NETWORK = ('unshare', '--map-root-user', '--net')
 
 
 def apply_flags(
-  values: launch_flags.Hosts, config: configuration.Configuration
+  values: launch_flags.HostFlags, config: configuration.Configuration
 ) -> configuration.Configuration:
   """Applies the flags for data, workspace and GPUs to a configuration.
 
@@ -50,7 +50,7 @@ def apply_flags(
   return configuration.validate(changed, values.scripts)
 
 
-def split(values: launch_flags.Hosts, workers: int) -> int:
+def split(values: launch_flags.HostFlags, workers: int) -> int:
   """Links each worker's part of the data; returns the exit code."""
   program = os.path.join(values.scripts, 'split_dataset.sh')
   data = _absolute(values.split_dataset)
@@ -64,7 +64,7 @@ def _absolute(path: str) -> str:
 
 
 def start(
-  values: launch_flags.Hosts,
+  values: launch_flags.HostFlags,
   config: configuration.Configuration,
   words: Sequence[str],
 ) -> int:

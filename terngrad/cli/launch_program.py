@@ -107,7 +107,7 @@ def _own_programs() -> dict[str, str]:
   }
 
 
-def network_warning(task: processes.Task) -> str:
+def network_warning(task: processes.ProcessCommand) -> str:
   """Returns the line of warning for a task's cluster, which was checked."""
   config = json.loads(task.variables['TF_CONFIG'])
   addresses = config['cluster']['worker']
@@ -119,7 +119,7 @@ def network_warning(task: processes.Task) -> str:
 
 def tasks(
   command: Sequence[str], addresses: Sequence[str], servers: int
-) -> list[processes.Task]:
+) -> list[processes.ProcessCommand]:
   """Returns a process per worker; the chief is the last.
 
   Args:
@@ -136,7 +136,7 @@ def tasks(
       'Only `-- train` and `-- distributed_train` have parameter servers.'
     )
   return [
-    processes.Task(
+    processes.ProcessCommand(
       f'worker {index}',
       command,
       {

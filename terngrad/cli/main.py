@@ -78,7 +78,8 @@ def _start(path: tuple[str, ...], name: str) -> int:
 
 
 def _listing(
-  path: Sequence[str], members: Mapping[str, commands.Entry | commands.Group]
+  path: Sequence[str],
+  members: Mapping[str, commands.Entry | commands.CommandGroup],
 ) -> str:
   if not path:
     lines = [_USAGE]

@@ -48,7 +48,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class PlanFlags:
   """The flags of `terngrad plan`."""
 
   net: str = option('', 'Net whose variables are coded.', 'model')
@@ -120,7 +120,7 @@ class Flags:
   output: str = option('', 'Folder for plan.csv and plan.png.', 'run')
 
 
-def act(values: Flags) -> None:
+def act(values: PlanFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
   _check(values)
   if values.net:
@@ -169,9 +169,9 @@ def act(values: Flags) -> None:
 
 def _read_steps(
   texts: Sequence[str], shapes: Sequence[Sequence[int]]
-) -> 'list[parameter_types.Measured]':
+) -> 'list[parameter_types.MeasuredSeconds]':
   """Returns the measured steps in some files; logs the cases it excludes."""
-  found: list[parameter_types.Measured] = []
+  found: list[parameter_types.MeasuredSeconds] = []
   for text in texts:
     steps, excluded = parameters_lib.read_measured(text, shapes)
     found += steps
@@ -181,7 +181,7 @@ def _read_steps(
 
 
 def _parameters(
-  values: Flags, more: Sequence[str]
+  values: PlanFlags, more: Sequence[str]
 ) -> 'parameter_types.Parameters':
   """Returns parameters with the costs of --codecs and of further codecs."""
   if values.parameters:
@@ -209,7 +209,7 @@ def _parameters(
 def _report_errors(
   name: str,
   parameters: 'parameter_types.Parameters',
-  measured: 'Sequence[parameter_types.Measured]',
+  measured: 'Sequence[parameter_types.MeasuredSeconds]',
   shapes: Sequence[Sequence[int]],
 ) -> None:
   if not measured:
@@ -225,7 +225,7 @@ def _report_errors(
   )
 
 
-def _check(values: Flags) -> None:
+def _check(values: PlanFlags) -> None:
   if bool(values.net) == bool(values.elements):
     raise errors.ConfigError(
       f'net: expected either --net or --elements, received {values.net!r} and '
@@ -243,4 +243,4 @@ def _check(values: Flags) -> None:
     )
 
 
-COMMAND = command.Command(USAGE, Flags, act)
+COMMAND = command.Command(USAGE, PlanFlags, act)

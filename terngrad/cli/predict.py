@@ -34,7 +34,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class PredictFlags:
   """The flags of `terngrad predict`."""
 
   images: str = option(
@@ -64,7 +64,7 @@ class Flags:
   )
 
 
-def act(values: Flags) -> None:
+def act(values: PredictFlags) -> None:
   """Prints a line with the predicted classes for each image."""
   paths = [path for path in values.images.split(',') if path]
   command.require(
@@ -74,7 +74,7 @@ def act(values: Flags) -> None:
   )
   dataset = catalog.find(values.dataset_name)
   devices.grow_memory()
-  load_options = trained.Options(
+  load_options = trained.LoadOptions(
     checkpoint_dir=values.checkpoint_dir,
     image_size=values.image_size,
     tower=values.tower,
@@ -99,7 +99,7 @@ def act(values: Flags) -> None:
 
 
 def class_names(
-  values: Flags, dataset: 'catalog_types.Dataset'
+  values: PredictFlags, dataset: 'catalog_types.Dataset'
 ) -> dict[int, str] | None:
   """Returns class names by logit, or None if the names are unknown."""
   if not values.data_dir:
@@ -111,4 +111,4 @@ def class_names(
   return {label - values.labels_offset: name for label, name in names.items()}
 
 
-COMMAND = command.Command(USAGE, Flags, act)
+COMMAND = command.Command(USAGE, PredictFlags, act)

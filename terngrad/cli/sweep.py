@@ -62,7 +62,7 @@ _TABLE = 'results.csv'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class SweepFlags:
   """The flags of `terngrad sweep`; `more` holds flags of the trainer."""
 
   definition: str = option('', 'sweep.ini, or the folder that holds it.', 'run')
@@ -94,7 +94,7 @@ class Flags:
   more: tuple[str, ...] = ()
 
 
-def act(values: Flags) -> int:
+def act(values: SweepFlags) -> int:
   """Runs the missing runs, then reports; returns the exit code."""
   command.at_least(1, values, 'jobs')
   command.at_least(0, values, 'steps')
@@ -147,7 +147,7 @@ def _run(
 def _report(
   table: pathlib.Path,
   found: definitions.Definition,
-  values: Flags,
+  values: SweepFlags,
   configs: 'Mapping[str, training.TrainConfig]',
 ) -> None:
   """Prints the table and writes the report."""
@@ -200,7 +200,7 @@ def page(folder: pathlib.Path) -> str:
   return report.page(folder.resolve().name, table, rows, by_step, failures)
 
 
-def _model_seconds(config: 'training.TrainConfig', values: Flags) -> float:
+def _model_seconds(config: 'training.TrainConfig', values: SweepFlags) -> float:
   """Predicts the seconds of a step with every worker on a separate machine."""
   workers = config.num_workers
   text = config.codes.text(workers)
@@ -274,7 +274,7 @@ def _seed(text: str) -> int:
 
 COMMAND = command.Command(
   USAGE,
-  Flags,
+  SweepFlags,
   act,
   words=('definition',),
   required=('definition', 'data_dir', 'work_dir'),

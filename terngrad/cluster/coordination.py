@@ -35,7 +35,7 @@ _FINGERPRINT_BYTES = 2**14
 GRACE_SECONDS = 10.0
 
 
-class Replica(Protocol):
+class ReplicaVariables(Protocol):
   """The part of a `step.replicas.Replica` that is compared."""
 
   def variables(self) -> Sequence[tf.Variable]:
@@ -46,7 +46,7 @@ class Replica(Protocol):
 
 
 class JoinOptions(Protocol):
-  """The part of a `config.cluster.Cluster` that `join` needs."""
+  """The part of a `config.cluster.ClusterOptions` that `join` needs."""
 
   @property
   def tasks(self) -> cluster_lib.Cluster | None:
@@ -84,7 +84,7 @@ def join(
   TensorFlow must not be in use before.
 
   Args:
-    cluster: a `config.cluster.Cluster`, or an object with these options.
+    cluster: a `config.cluster.ClusterOptions`, or an object with these options.
     num_gpus: number of devices of this process.
     num_workers: number of nodes of all processes; a device without node is left
       out.
@@ -112,7 +112,7 @@ def join(
   group = groups.Group(tasks, cluster.step_timeout, cluster.communication)
   names = names or devices.tower_devices(count)
   devices.check_exist(names)
-  network = algorithms.Network(cluster.bandwidth, cluster.latency)
+  network = algorithms.Link(cluster.bandwidth, cluster.latency)
   return collective.Collective(
     group, names, num_workers, cluster.collective, network
   )
@@ -165,7 +165,7 @@ def _shorten(value: Any) -> str:
 
 def broadcast_start(
   exchange: protocol.Exchange,
-  copies: Sequence[Replica],
+  copies: Sequence[ReplicaVariables],
   numbers: tuple[int, ...],
 ) -> tuple[int, ...]:
   """Broadcasts the chief's variables and numbers to all processes.
@@ -196,7 +196,7 @@ def chief_decides(exchange: protocol.Exchange, *decisions: bool) -> list[bool]:
 
 
 def assert_equal(
-  exchange: protocol.Exchange, replica: Replica, names: Sequence[str]
+  exchange: protocol.Exchange, replica: ReplicaVariables, names: Sequence[str]
 ) -> None:
   """Verifies that the processes' replicas are equal, except local variables.
 

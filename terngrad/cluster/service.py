@@ -45,7 +45,7 @@ class TaskServer:
       tasks.LostError: the port is in use.
     """
     self.task = task
-    self._state = tasks.State(uuid.uuid4().hex, fingerprint)
+    self._state = tasks.TaskState(uuid.uuid4().hex, fingerprint)
     config = tf.compat.v1.ConfigProto(
       device_count=device_count or {},
       # Only this task: it must answer before the others have started.

@@ -31,7 +31,7 @@ _POLL_SECONDS = 0.2
 THREAD = 2  # SIGEV_THREAD
 
 
-class Value(ctypes.Union):
+class SignalValue(ctypes.Union):
   """`union sigval`."""
 
   _fields_ = [('number', ctypes.c_int), ('pointer', ctypes.c_void_p)]
@@ -41,7 +41,7 @@ class Event(ctypes.Structure):
   """`struct sigevent` of Linux, 64 bytes."""
 
   _fields_ = [
-    ('value', Value),
+    ('value', SignalValue),
     ('signal', ctypes.c_int),
     ('notify', ctypes.c_int),
     ('function', ctypes.c_void_p),
@@ -78,7 +78,7 @@ def library(*functions: str) -> ctypes.CDLL | None:
 
 def exit_event(code: int) -> Event:
   """Returns an event whose C thread ends this process with a code."""
-  event = Event(value=Value(number=code), notify=THREAD)
+  event = Event(value=SignalValue(number=code), notify=THREAD)
   event.function = ctypes.cast(ctypes.CDLL(None)._exit, ctypes.c_void_p)
   return event
 
@@ -135,7 +135,7 @@ class SignalWatcher:
 
     Args:
       process: number of the process.
-      reader: descriptor of `signal_guard.Guard.reader`.
+      reader: descriptor of `signal_guard.SignalGuard.reader`.
       seconds: from the first signal to the end.
       exits: for the number of each signal the result of `exit_pipe` there.
     """

@@ -55,7 +55,7 @@ class Task(NamedTuple):
     return f'/job:{self.job}/replica:0/task:{self.index}/device:{name}'
 
 
-class State(NamedTuple):
+class TaskState(NamedTuple):
   """The state that a task publishes.
 
   Attributes:
@@ -101,8 +101,8 @@ def answers(task: Task, timeout: float = CALL_TIMEOUT) -> bool:
     return False
 
 
-def state_of(task: Task, timeout: float = CALL_TIMEOUT) -> State:
-  """Reads the `State` of a task.
+def state_of(task: Task, timeout: float = CALL_TIMEOUT) -> TaskState:
+  """Reads the `TaskState` of a task.
 
   Raises:
     LostError: the task does not answer, or is not ready yet.
@@ -112,7 +112,7 @@ def state_of(task: Task, timeout: float = CALL_TIMEOUT) -> State:
       variable = state_variable(tf.constant(''))
       with session(task, timeout) as opened:
         text = opened.run(variable.read_value())
-    state = State(**json.loads(text))
+    state = TaskState(**json.loads(text))
     if all(isinstance(value, str) for value in state.fingerprint.values()):
       return state
   except (tf.errors.OpError, AttributeError, TypeError, ValueError) as error:
@@ -124,7 +124,7 @@ def wait_for_states(
   others: Sequence[Task],
   seconds: float,
   waiting: Callable[[Task], None] = lambda task: None,
-) -> dict[Task, State]:
+) -> dict[Task, TaskState]:
   """Waits for the first states of tasks.
 
   Args:
@@ -136,7 +136,7 @@ def wait_for_states(
     The states of the tasks that answered in time.
   """
   end = time.monotonic() + seconds
-  states: dict[Task, State] = {}
+  states: dict[Task, TaskState] = {}
   has_reported = False
   while True:
     for task in [task for task in others if task not in states]:
@@ -268,7 +268,7 @@ def session(task: Task, timeout: float) -> Iterator[tf.compat.v1.Session]:
 
 
 def state_variable(initial: tf.Tensor) -> tf.compat.v1.Variable:
-  """Creates the variable of a task's `State`, JSON, on the current device."""
+  """Creates the variable of a task's `TaskState`, JSON, on this device."""
   # Unlike queues' element shapes, shapes of variables need not agree.
   return tf.compat.v1.Variable(
     initial, name=_STATE, use_resource=True, trainable=False, collections=[]

@@ -255,7 +255,7 @@ class _Probed(Chain):
     if several or factors[0] is None:
       stats = statistics.Statistics(*ops.statistics(gradients))
       return chains.local_scaler(self.stages, stats)
-    return ops.clipped(gradients, factors[0])
+    return ops.max_clipped(gradients, factors[0])
 
 
 class _Encoded(_Probed):

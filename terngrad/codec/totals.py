@@ -26,7 +26,7 @@ from terngrad.codec.stages import wire
 _compiled = functools.partial(tf.function, jit_compile=True)
 
 
-class Piece(NamedTuple):
+class MessageRange(NamedTuple):
   """A range of words of one message, and the size of its sum.
 
   Attributes:
@@ -130,7 +130,9 @@ class Totals:
     Returns:
       One `method.Payloads`, `Sum` or `Scattered` per message.
     """
-    found: list[list[tuple[Piece, tf.Tensor]]] = [[] for _ in self._messages]
+    found: list[list[tuple[MessageRange, tf.Tensor]]] = [
+      [] for _ in self._messages
+    ]
     for pieces, words in zip(filter(None, self._pieces), pulled, strict=True):
       parts = tf.split(words, [piece.num_words for piece in pieces])
       for piece, part in zip(pieces, parts, strict=True):
@@ -165,7 +167,7 @@ def _ranges(
 
 def _pieces(
   messages: Sequence[methods.Message], num_workers: int, begin: int, end: int
-) -> list[Piece]:
+) -> list[MessageRange]:
   """Returns the pieces of a range, in the order of the words."""
   found = []
   offsets = methods.starts_of([message.num_words for message in messages])
@@ -176,14 +178,14 @@ def _pieces(
     stop = min(end - offset, message.num_words)
     if start < stop:
       sizes = _sizes(message, stop - start, num_workers)
-      found.append(Piece(message, index, start, stop, *sizes))
+      found.append(MessageRange(message, index, start, stop, *sizes))
   return found
 
 
 def _sizes(
   message: methods.Message, count: int, num_workers: int
 ) -> tuple[int, int, int]:
-  """Returns (num_planes, width, num_words) of a `Piece` of `count` words."""
+  """Returns (num_planes, width, num_words) of a range of `count` words."""
   if message.combine != methods.SUM:
     return num_workers, count, num_workers * count
   packing = message.sum_packing
@@ -199,7 +201,7 @@ def _sizes(
 
 
 def _words_of(
-  pieces: Sequence[Piece], pushed: Sequence[tf.Tensor]
+  pieces: Sequence[MessageRange], pushed: Sequence[tf.Tensor]
 ) -> list[tf.Tensor]:
   """Returns the words of each piece, int32 [n, words], from `select_words`."""
   sizes = [piece.stop - piece.start for piece in pieces]
@@ -215,7 +217,9 @@ def _words_of(
   ]
 
 
-def _add(piece: Piece, parts: list[tf.Tensor], num_workers: int) -> tf.Tensor:
+def _add(
+  piece: MessageRange, parts: list[tf.Tensor], num_workers: int
+) -> tf.Tensor:
   """Returns the words that are pulled for a piece.
 
   Args:
@@ -252,7 +256,7 @@ def _add(piece: Piece, parts: list[tf.Tensor], num_workers: int) -> tf.Tensor:
 
 def _unpack_message(
   message: methods.Message,
-  some: Sequence[tuple[Piece, tf.Tensor]],
+  some: Sequence[tuple[MessageRange, tf.Tensor]],
   num_workers: int,
 ) -> methods.Received:
   """Returns a message from its pieces and their pulled words."""
@@ -267,7 +271,9 @@ def _unpack_message(
   return methods.Sum([tf.reshape(wire.concat(rows, axis=1), [-1])])
 
 
-def _unpack(piece: Piece, words: tf.Tensor, num_workers: int) -> tf.Tensor:
+def _unpack(
+  piece: MessageRange, words: tf.Tensor, num_workers: int
+) -> tf.Tensor:
   """Returns the sum of a piece, int8, int32 or float32 [num_planes, width]."""
   message = piece.message
   shape = [piece.num_planes, piece.width]

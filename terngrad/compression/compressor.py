@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from terngrad import aliases
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.compression import codec_states
@@ -122,13 +123,15 @@ class Compressor:
     dense = [i for i in range(len(gradients)) if i not in rows]
     if dense:
       others = tf.reduce_all(tf.stack([True, *finite.values()]))
-      # Copies: a tensor shared by all replicas would reach `merged` only once.
+      # Copies: a tensor shared by all replicas would reach the merge only once.
       local = [
         tf.identity(float_gradients.cast(gradients[i], variables.specs[i]))
         for i in dense
       ]
       reduced = context.merge_call(
-        functools.partial(self.merged, variables.only(dense), mean),
+        functools.partial(
+          self.reduce_across_replicas, variables.only(dense), mean
+        ),
         args=(local, tf.cast(tf.identity(step), tf.int64), tf.identity(others)),
       )
       number = tf.get_static_value(context.replica_id_in_sync_group)
@@ -143,7 +146,7 @@ class Compressor:
     known = [finite[i] for i in range(len(gradients))]
     return reduced_lib.Sums(values, tf.convert_to_tensor(known, tf.bool))
 
-  def merged(
+  def reduce_across_replicas(
     self,
     variables: policy.Variables,
     mean: bool,
@@ -236,15 +239,18 @@ class Compressor:
       )
     return reduced
 
-  def saved(self) -> dict[str, np.ndarray]:
+  def get_states(self) -> dict[str, np.ndarray]:
     """Returns the states by name, as `CodecStates.arrays` does."""
     return self._states.arrays() if self._states else self._loaded
 
   def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-    """Loads states that `saved` returned, here or in another process."""
+    """Loads states that `get_states` returned, here or in another process."""
     self._loaded = dict(arrays)
     if self._states:
       self._states.load(arrays)
+
+  merged = aliases.renamed_attribute('merged', 'reduce_across_replicas')
+  saved = aliases.renamed_attribute('saved', 'get_states')
 
   def _sum_rows(
     self,
@@ -308,7 +314,7 @@ class Compressor:
         states.exchange,
         states.devices,
         self.seed,
-        reducers.Options(variables=variables.indices),
+        reducers.ReducerOptions(variables=variables.indices),
       )
     return self._reducers[key]
 

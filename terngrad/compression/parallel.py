@@ -47,7 +47,7 @@ def parallelize(
   devices: Sequence[int | str] = ('/CPU:0',),
   codec: str | method.Method = 'identity',
   codec_rules: str = '',
-  rendezvous: dict[str, Any] | cluster.Cluster | None = None,
+  rendezvous: dict[str, Any] | cluster.ClusterOptions | None = None,
   broadcast_computed_params: bool = True,
   optimize_gradient_memory: bool = False,
   seed: int = 1,
@@ -72,7 +72,8 @@ def parallelize(
     codec: a method, or a text as for `--codec`.
     codec_rules: codecs for some variables, as for `--codec_rules`.
     rendezvous: None for one process; else a dict of cluster options by name, or
-      a `config.cluster.Cluster`. TensorFlow must not be in use before the call.
+      a `config.cluster.ClusterOptions`. TensorFlow must not be in use before
+      the call.
     broadcast_computed_params: False keeps moving statistics local to each
       device; True averages them in each step.
     optimize_gradient_memory: True computes activations again in the backward

@@ -13,7 +13,7 @@ from terngrad.exchange import towers
 
 def join(
   devices: Sequence[int | str],
-  rendezvous: dict[str, Any] | clusters.Cluster | None = None,
+  rendezvous: dict[str, Any] | clusters.ClusterOptions | None = None,
 ) -> towers.Towers | collective.Collective:
   """Creates the exchange, one worker per device; blocks until all join.
 
@@ -29,13 +29,13 @@ def join(
       to each other.
   """
   if rendezvous is None:
-    cluster = clusters.Cluster()
-  elif isinstance(rendezvous, clusters.Cluster):
+    cluster = clusters.ClusterOptions()
+  elif isinstance(rendezvous, clusters.ClusterOptions):
     cluster = rendezvous
   elif isinstance(rendezvous, dict):
     # Processes use collectives, unless the options say otherwise.
     chosen = {'exchange': clusters.COLLECTIVE} | rendezvous
-    cluster = options.build(clusters.Cluster, **chosen)
+    cluster = options.build(clusters.ClusterOptions, **chosen)
   else:
     raise ValueError(
       'rendezvous: expected None, a dict of options or a cluster, received '

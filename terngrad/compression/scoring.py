@@ -88,7 +88,7 @@ def count_correct(outputs: passes.Outputs, labels: tf.Tensor) -> tf.Tensor:
 
 def _check_logits(outputs: passes.Outputs) -> None:
   """Raises ValueError if the outputs do not begin with logits."""
-  logits = nets.logits_of(outputs)
+  logits = nets.select_logits(outputs)
   if not tf.is_tensor(logits) or logits.shape.rank != 2:
     shape = list(getattr(logits, 'shape', ()))
     raise ValueError(

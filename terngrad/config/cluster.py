@@ -26,9 +26,11 @@ redis_rendezvous = lazy.module('terngrad.cluster.redis_rendezvous')
 resolvers = lazy.module('terngrad.cluster.resolvers')
 algorithms = lazy.module('terngrad.exchange.algorithms')
 
+__getattr__ = aliases.renamed_names(__name__, Cluster='ClusterOptions')
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Cluster(options.Part):
+class ClusterOptions(options.ConfigPart):
   """Options of the processes of a run and of their communication."""
 
   exchange: str = options.option(
@@ -201,13 +203,13 @@ class Cluster(options.Part):
     return cluster
 
 
-def _from_flags(config: Cluster) -> clusters.Cluster:
+def _from_flags(config: ClusterOptions) -> clusters.Cluster:
   return clusters.from_flags(
     config.ps_hosts, config.worker_hosts, config.job_name, config.task_id
   )
 
 
-def _from_slurm(config: Cluster) -> clusters.Cluster:
+def _from_slurm(config: ClusterOptions) -> clusters.Cluster:
   count = config.cluster.partition(':')[2] or '0'
   options.refuse(
     not (count.isdecimal() and len(count) < 6),
@@ -217,7 +219,7 @@ def _from_slurm(config: Cluster) -> clusters.Cluster:
   return resolvers.from_slurm(int(count), config.cluster_port)
 
 
-def _from_kubernetes(config: Cluster) -> clusters.Cluster:
+def _from_kubernetes(config: ClusterOptions) -> clusters.Cluster:
   return resolvers.from_kubernetes(
     {'worker': config.cluster.partition(':')[2]},
     config.cluster_port,
@@ -225,26 +227,26 @@ def _from_kubernetes(config: Cluster) -> clusters.Cluster:
   )
 
 
-def _from_rendezvous(config: Cluster) -> clusters.Cluster:
+def _from_rendezvous(config: ClusterOptions) -> clusters.Cluster:
   location = file_rendezvous.Folder(config.rendezvous_dir)
   return _join(config, location, config.task_id, config.rendezvous_processes)
 
 
-def _from_redis(config: Cluster) -> clusters.Cluster:
+def _from_redis(config: ClusterOptions) -> clusters.Cluster:
   url = config.cluster.partition(':')[2]
   password = os.environ.get('REDIS_PASSWORD')
   location = redis_rendezvous.Server(url, config.run_id, password)
   return _join(config, location, config.task_id, config.rendezvous_processes)
 
 
-def _from_mpi(config: Cluster) -> clusters.Cluster:
+def _from_mpi(config: ClusterOptions) -> clusters.Cluster:
   rank, count, local_rank = resolvers.mpi_ranks(os.environ)
   location = file_rendezvous.Folder(config.rendezvous_dir)
   return _join(config, location, rank, count, local_rank)
 
 
 def _join(
-  config: Cluster,
+  config: ClusterOptions,
   location: 'file_rendezvous.Folder | redis_lib.Server',
   index: int,
   count: int,
@@ -268,7 +270,7 @@ def _join(
   return rendezvous.join(location, index, count, address, config.start_timeout)
 
 
-def _from_file(config: Cluster) -> clusters.Cluster:
+def _from_file(config: ClusterOptions) -> clusters.Cluster:
   try:
     with open(config.cluster, encoding='utf-8-sig') as file:
       text = file.read(2**20)
@@ -282,7 +284,7 @@ def _from_file(config: Cluster) -> clusters.Cluster:
 
 
 # Resolvers by the text of --cluster before ':'. Any other text names a file.
-RESOLVERS: dict[str, Callable[[Cluster], clusters.Cluster]] = {
+RESOLVERS: dict[str, Callable[[ClusterOptions], clusters.Cluster]] = {
   'flags': _from_flags,
   'tf_config': lambda _: resolvers.from_tf_config(
     os.environ.get('TF_CONFIG', '')

@@ -14,7 +14,9 @@ from terngrad.config import options
 if TYPE_CHECKING:
   from terngrad.codec import method
 
-__getattr__ = aliases.renamed_names(__name__, Named='RunMethods')
+__getattr__ = aliases.renamed_names(
+  __name__, Named='RunMethods', Codes='CodeOptions'
+)
 
 
 class RunMethods(NamedTuple):
@@ -44,7 +46,7 @@ class RunMethods(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Codes(options.Part):
+class CodeOptions(options.ConfigPart):
   """Options of gradient compression.
 
   A resumed run compares the name of the method, so the flags that choose it may

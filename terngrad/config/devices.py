@@ -9,9 +9,11 @@ from terngrad.config import options
 AUTO = 'auto'
 STATISTICS = ('averaged', 'per_device', 'synchronized')
 
+__getattr__ = aliases.renamed_names(__name__, Devices='DeviceOptions')
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Devices(options.Part):
+class DeviceOptions(options.ConfigPart):
   """Options of the devices, of the nodes and of the parts of a batch."""
 
   bn_statistics: str = options.option(

@@ -8,14 +8,14 @@ from terngrad.config import options
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EvalData(model_lib.Data):
+class EvalDataOptions(model_lib.DataOptions):
   """Options of the data that an evaluation scores."""
 
   subset: str = options.option('validation', 'Prefix of the files to read.')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EvalRun(options.Part):
+class EvalRunOptions(options.ConfigPart):
   """Options of the checkpoints, of the scoring and of the records."""
 
   max_steps: int = options.option(
@@ -73,9 +73,9 @@ class EvalRun(options.Part):
 class EvalConfig:
   """Configuration of an evaluation of a training run's checkpoints."""
 
-  data: EvalData = options.part(EvalData)
-  model: model_lib.Model = options.part(model_lib.Model)
-  run: EvalRun = options.part(EvalRun)
+  data: EvalDataOptions = options.part(EvalDataOptions)
+  model: model_lib.ModelOptions = options.part(model_lib.ModelOptions)
+  run: EvalRunOptions = options.part(EvalRunOptions)
 
   def validate(self) -> None:
     """Raises `errors.ConfigError` for the first invalid option."""

@@ -5,6 +5,7 @@ import os
 import tempfile
 
 from slim import spelling
+from terngrad import aliases
 from terngrad import errors
 from terngrad import lazy
 from terngrad.config import options
@@ -12,9 +13,16 @@ from terngrad.config import options
 nets = lazy.module('slim.nets.factory')
 initializers = lazy.module('slim.nets.blocks.initializers')
 
+__getattr__ = aliases.renamed_names(
+  __name__,
+  Data='DataOptions',
+  Model='ModelOptions',
+  TrainModel='TrainModelOptions',
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Data(options.Part):
+class DataOptions(options.ConfigPart):
   """Options of the data set and of the batches."""
 
   dataset_name: str = options.option(
@@ -84,7 +92,7 @@ class Data(options.Part):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Model(options.Part):
+class ModelOptions(options.ConfigPart):
   """Options of the network that training and evaluation share."""
 
   net: str = options.option(
@@ -114,7 +122,7 @@ class Model(options.Part):
     super().validate()
     options.choice('net', spelling.split(self.net)[0], nets.NETS)
     with errors.as_config_error():
-      nets.of(self.net)
+      nets.find_net(self.net)
     options.refuse(
       self.dropout_keep_prob == 0,
       'dropout_keep_prob: expected a share above 0, received 0, which keeps '
@@ -123,7 +131,7 @@ class Model(options.Part):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainModel(Model):
+class TrainModelOptions(ModelOptions):
   """Options of the network in training: loss, precision, statistics."""
 
   label_smoothing: float = options.option(

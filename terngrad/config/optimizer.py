@@ -3,15 +3,18 @@
 import dataclasses
 
 from slim import spelling
+from terngrad import aliases
 from terngrad import errors
 from terngrad.config import options
 from terngrad.passes import inner_optimizers
 from terngrad.step import optimizers
 from terngrad.step import schedules
 
+__getattr__ = aliases.renamed_names(__name__, Optimizer='OptimizerOptions')
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Optimizer(options.Part):
+class OptimizerOptions(options.ConfigPart):
   """Options of the optimizer, of local steps and of the learning rate."""
 
   inner_optimizer: str = options.option(

@@ -32,7 +32,12 @@ LOCAL, RUN, WORKERS = 'local', 'run', 'workers'
 # What happens when a run resumes with another value; see `option`.
 REFUSED, LOGGED, IGNORED = 'refused', 'logged', 'ignored'
 __getattr__ = aliases.renamed_names(
-  __name__, KEPT='REFUSED', TOLD='LOGGED', FREE='IGNORED', OWN='LOCAL'
+  __name__,
+  KEPT='REFUSED',
+  TOLD='LOGGED',
+  FREE='IGNORED',
+  OWN='LOCAL',
+  Part='ConfigPart',
 )
 
 # Headings of `--help`, in its order. The name of a part is the default group of
@@ -106,8 +111,8 @@ def option(
       `IGNORED`: nothing. '' means the default of the group.
     repeated: True if a list is given by repeating the flag instead of by
       commas.
-    least: smallest valid number. `Part.validate` checks this and `most`, except
-      for the default, which is always valid.
+    least: smallest valid number. `ConfigPart.validate` checks this and `most`,
+      except for the default, which is always valid.
     most: largest valid number.
     short: one letter, a second name of the flag; '' for none.
 
@@ -121,7 +126,7 @@ def option(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Part:
+class ConfigPart:
   """Base class of the parts of a configuration: related options."""
 
   def validate(self) -> None:
@@ -140,7 +145,7 @@ class Part:
         at_least(declared.name, value, declared.least)
 
 
-def part(kind: type[Part]) -> Any:
+def part(kind: type[ConfigPart]) -> Any:
   """Declares a configuration field that holds a part.
 
   The field's name is the default group of the part's options; see `GROUPS`.

@@ -5,9 +5,13 @@ import dataclasses
 from terngrad import aliases
 from terngrad.config import options
 
+__getattr__ = aliases.renamed_names(
+  __name__, Run='RunOptions', Start='StartOptions'
+)
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Run(options.Part):
+class RunOptions(options.ConfigPart):
   """Options of a training run's length, checkpoints and records."""
 
   max_steps: int = options.option(
@@ -130,7 +134,7 @@ class Run(options.Part):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Start(options.Part):
+class StartOptions(options.ConfigPart):
   """Options of the initial values and of the variables to train."""
 
   pretrained_model_checkpoint_path: str = options.option(

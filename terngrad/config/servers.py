@@ -28,7 +28,7 @@ def _constant(value: options.Value) -> Any:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ServerData(model_lib.Data):
+class ServerDataOptions(model_lib.DataOptions):
   """Options of the data set and of the batches of one worker process."""
 
   batch_size: int = options.option(
@@ -41,7 +41,7 @@ class ServerData(model_lib.Data):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ServerRun(run_lib.Run):
+class ServerRunOptions(run_lib.RunOptions):
   """Options of the run's length and of the chief's checkpoints and records."""
 
   train_dir: str = options.option(
@@ -64,7 +64,7 @@ class ServerRun(run_lib.Run):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ServerCluster(cluster_lib.Cluster):
+class ServerClusterOptions(cluster_lib.ClusterOptions):
   """Options of the tasks of a run and of the workers that a step waits for."""
 
   exchange: str = _constant(SERVERS)
@@ -179,14 +179,14 @@ class ServerConfig(configs.TrainConfig):
   examples over its `num_workers` nodes on its `num_gpus` devices.
   """
 
-  data: ServerData = options.part(ServerData)
-  run: ServerRun = options.part(ServerRun)
-  cluster: ServerCluster = options.part(ServerCluster)
+  data: ServerDataOptions = options.part(ServerDataOptions)
+  run: ServerRunOptions = options.part(ServerRunOptions)
+  cluster: ServerClusterOptions = options.part(ServerClusterOptions)
 
   def per_update(self) -> 'Self':
     """Returns a copy with the batch size and nodes of an update.
 
-    Both are multiplied by `ServerCluster.aggregate`.
+    Both are multiplied by `ServerClusterOptions.aggregate`.
     """
     aggregate = self.cluster.aggregate
     return options.replace(
@@ -276,7 +276,7 @@ def _check_asynchronous_code(code: 'methods.Method') -> None:
   )
 
 
-def banner(cluster: ServerCluster) -> list[str]:
+def banner(cluster: ServerClusterOptions) -> list[str]:
   """Returns the first lines of a task's log."""
   tasks = cluster.tasks
   workers = list(tasks.jobs['worker'])

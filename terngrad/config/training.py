@@ -27,15 +27,17 @@ EvalConfig = evaluation.EvalConfig
 class TrainConfig:
   """Configuration of a training run on one machine or on a cluster."""
 
-  data: model_lib.Data = options.part(model_lib.Data)
-  model: model_lib.TrainModel = options.part(model_lib.TrainModel)
-  run: run_lib.Run = options.part(run_lib.Run)
-  start: run_lib.Start = options.part(run_lib.Start)
-  devices: devices_lib.Devices = options.part(devices_lib.Devices)
-  optimizer: optimizer_lib.Optimizer = options.part(optimizer_lib.Optimizer)
-  codes: codes_lib.Codes = options.part(codes_lib.Codes)
+  data: model_lib.DataOptions = options.part(model_lib.DataOptions)
+  model: model_lib.TrainModelOptions = options.part(model_lib.TrainModelOptions)
+  run: run_lib.RunOptions = options.part(run_lib.RunOptions)
+  start: run_lib.StartOptions = options.part(run_lib.StartOptions)
+  devices: devices_lib.DeviceOptions = options.part(devices_lib.DeviceOptions)
+  optimizer: optimizer_lib.OptimizerOptions = options.part(
+    optimizer_lib.OptimizerOptions
+  )
+  codes: codes_lib.CodeOptions = options.part(codes_lib.CodeOptions)
   # Last, because `validate` may have to wait for hosts.
-  cluster: cluster_lib.Cluster = options.part(cluster_lib.Cluster)
+  cluster: cluster_lib.ClusterOptions = options.part(cluster_lib.ClusterOptions)
 
   @property
   def num_workers(self) -> int:

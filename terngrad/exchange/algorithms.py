@@ -31,7 +31,7 @@ _DECODE = 3e-10
 _COMPUTE = {sums.REDUCE: 2e-9, sums.TWO_SHOT: 5e-9, sums.SLICES: 3e-9}
 
 
-class Network(NamedTuple):
+class Link(NamedTuple):
   """The link between processes, for the choice of an algorithm.
 
   Attributes:
@@ -43,8 +43,10 @@ class Network(NamedTuple):
   latency: float = 5e-5
 
 
-GIGABIT = Network()
-__getattr__ = aliases.renamed_names(__name__, told='describe_plan')
+GIGABIT = Link()
+__getattr__ = aliases.renamed_names(
+  __name__, told='describe_plan', Network='Link'
+)
 
 
 def choices(
@@ -52,7 +54,7 @@ def choices(
   num_workers: int,
   num_processes: int,
   algorithm: str = AUTO,
-  network: Network = GIGABIT,
+  network: Link = GIGABIT,
 ) -> list[str]:
   """Chooses the algorithm of each message.
 
@@ -79,7 +81,7 @@ def seconds(
   message: methods.Message,
   num_workers: int,
   num_processes: int,
-  network: Network,
+  network: Link,
 ) -> dict[str, float]:
   """Estimates the time that each algorithm needs for a message.
 
@@ -118,7 +120,7 @@ def describe_plan(
   num_workers: int,
   num_processes: int,
   algorithm: str,
-  network: Network,
+  network: Link,
 ) -> str:
   """Returns a log line: the chosen algorithms with megabytes and milliseconds.
 

@@ -47,7 +47,7 @@ class Collective:
     devices: tuple[str, ...],
     num_workers: int,
     algorithm: str = algorithms.AUTO,
-    network: algorithms.Network = algorithms.GIGABIT,
+    network: algorithms.Link = algorithms.GIGABIT,
   ) -> None:
     """Assigns the workers to processes and devices.
 

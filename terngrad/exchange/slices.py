@@ -9,7 +9,7 @@ from terngrad.codec import method as methods
 from terngrad.codec.stages import wire
 
 
-class Layout(NamedTuple):
+class SliceLayout(NamedTuple):
   """A partition of a message's words into one slice per process.
 
   Attributes:
@@ -92,10 +92,12 @@ class Layout(NamedTuple):
     return rows[:, : self.num_words]
 
 
-def layout_of(message: methods.Message, processes: int) -> Layout:
+def layout_of(message: methods.Message, processes: int) -> SliceLayout:
   """Returns the slices of a message for which `fits` is True."""
   packing = cast(wire.Packing, message.packing)
-  return Layout(packing, message.num_words, message.num_elements, processes)
+  return SliceLayout(
+    packing, message.num_words, message.num_elements, processes
+  )
 
 
 def fits(message: methods.Message) -> bool:
@@ -124,7 +126,7 @@ def split_planes(values: tf.Tensor, packing: wire.Packing) -> list[tf.Tensor]:
   return tf.split(tf.pad(flat, [[0, row * count - flat.shape[0]]]), count)
 
 
-def join_planes(rows: wire.Planes, layout: Layout) -> tf.Tensor:
+def join_planes(rows: wire.Planes, layout: SliceLayout) -> tf.Tensor:
   """Converts the planes of consecutive slices to one row per process.
 
   Args:
@@ -132,7 +134,7 @@ def join_planes(rows: wire.Planes, layout: Layout) -> tf.Tensor:
     layout: the slices.
 
   Returns:
-    [processes, elements per word * width], for `Layout.arrange_planes`.
+    [processes, elements per word * width], for `SliceLayout.arrange_planes`.
   """
   rows = rows if isinstance(rows, list) else tf.unstack(rows)
   parts = [tf.reshape(row, [layout.processes, -1]) for row in rows]

@@ -43,7 +43,7 @@ class Reduction(NamedTuple):
     return self.num_workers // self.group.size
 
   @property
-  def layout(self) -> slices.Layout:
+  def layout(self) -> slices.SliceLayout:
     """The slices of the message."""
     return slices.layout_of(self.message, self.group.size)
 
@@ -218,7 +218,7 @@ class Slices(Algorithm):
     return methods.Sum([tf.reshape(row, [-1]) for row in rows])
 
 
-def _pieces(reduction: Reduction, nodes: int) -> list[slices.Layout]:
+def _pieces(reduction: Reduction, nodes: int) -> list[slices.SliceLayout]:
   """Splits the message into consecutive pieces."""
   whole = reduction.layout
   count = min(_MOST_PIECES, nodes * whole.num_words // reduction.group.piece)

@@ -38,7 +38,7 @@ class Batch(NamedTuple):
   first: int
   stride: int = 1
 
-  def of(self, worker: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+  def for_worker(self, worker: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns (images, labels) of a worker of the process, int32 []."""
     row = (worker - self.first) // self.stride
     return self.images[row], self.labels[row]

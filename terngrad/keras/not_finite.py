@@ -28,7 +28,7 @@ class FiniteCheck(NamedTuple):
   step: tf.Tensor
 
 
-class Guard:
+class UpdateGuard:
   """Applies an update only if the gradients are finite.
 
   Attributes:

@@ -18,6 +18,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from terngrad import aliases
 from terngrad.codec import policy
 from terngrad.compression import compressor as compressors
 from terngrad.compression import reduced as reduced_lib
@@ -127,7 +128,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     self._wrapped.optimizer = optimizer
     self._compressor = compressors.Compressor(codec, seed)
     self._warned = False
-    self._guard = not_finite.Guard(on_not_finite)
+    self._guard = not_finite.UpdateGuard(on_not_finite)
     self._waiting = waiting_sums.WaitingSums()
     setattr(optimizer, wrapping.REPLACED, self._sum)
 
@@ -191,7 +192,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       sums = self._accumulate(gradients, variables, chosen)
     else:
       sums = self._compressor.reduce(
-        _cast_float64(self.clipped(gradients), variables),
+        _cast_float64(self.unscale_and_clip(gradients), variables),
         chosen,
         inner._iterations,
       )
@@ -260,7 +261,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     """Writes the wrapped optimizer's variables and the codec's state."""
     arrays: dict[str, np.ndarray] = {}
     self.inner_optimizer.save_own_variables(arrays)
-    for name, array in self._compressor.saved().items():
+    for name, array in self._compressor.get_states().items():
       arrays[_STATE + name] = array
     for name, array in arrays.items():
       store[name] = array
@@ -298,13 +299,15 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     )
     return cls(**{**fields, 'optimizer': optimizer})
 
-  def unwrapped(self) -> keras.optimizers.Optimizer:
+  def unwrap(self) -> keras.optimizers.Optimizer:
     """Returns the wrapped optimizer and restores its uncompressed sum."""
     inner = self.inner_optimizer
     delattr(inner, wrapping.REPLACED)
     return inner
 
-  def clipped(self, gradients: Sequence[Gradient]) -> list[Gradient]:
+  unwrapped = aliases.renamed_attribute('unwrapped', 'unwrap')
+
+  def unscale_and_clip(self, gradients: Sequence[Gradient]) -> list[Gradient]:
     """Unscales and clips one worker's gradients as the wrapped optimizer does.
 
     Args:

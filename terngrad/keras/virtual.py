@@ -73,7 +73,7 @@ def virtual_workers(
   optimizer = model.optimizer
   states: dict[str, np.ndarray] = {}
   if isinstance(optimizer, optimizers.CompressedOptimizer):
-    optimizer, states = optimizer.unwrapped(), optimizer.compressor.saved()
+    optimizer, states = optimizer.unwrap(), optimizer.compressor.get_states()
   wrapper = VirtualOptimizer(
     optimizer, codec, num_workers, seed, on_not_finite=on_not_finite
   )
@@ -263,7 +263,7 @@ class _Step:
     ):
       keras.Model.train_step(model, data)
     pairs = [(g, v) for g, v in found if g is not None]
-    clipped = self._optimizer.clipped([g for g, _ in pairs])
+    clipped = self._optimizer.unscale_and_clip([g for g, _ in pairs])
     gradients = [(g, v) for g, (_, v) in zip(clipped, pairs, strict=True)]
     return gradients, masked
 

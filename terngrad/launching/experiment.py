@@ -26,7 +26,7 @@ class Experiment:
     self,
     config: configuration.Configuration,
     name: str,
-    tasks: Sequence[tasks_lib.Task],
+    tasks: Sequence[tasks_lib.LaunchTask],
     hosts: remote.Hosts,
     tunnel: bool = False,
   ) -> None:
@@ -40,13 +40,15 @@ class Experiment:
     self.tunnel = tunnel
     self._hosts = hosts
 
-  def can_start(self, task: tasks_lib.Task) -> remote.Result:
+  def can_start(self, task: tasks_lib.LaunchTask) -> remote.CallResult:
     """Checks on its host whether a task can start."""
     return self._call(
       task, 'check_task', self.folder, task.name, task.command[0], task.data
     )
 
-  def versions(self, task: tasks_lib.Task, python: str) -> remote.Result:
+  def versions(
+    self, task: tasks_lib.LaunchTask, python: str
+  ) -> remote.CallResult:
     """Queries the versions and GPUs that a task would have on its host.
 
     `python` is the interpreter of tasks that are scripts.
@@ -56,17 +58,17 @@ class Experiment:
       words = (task.command[0],)
     return self._call(task, 'report_versions', *words)
 
-  def start(self, task: tasks_lib.Task) -> remote.Result:
+  def start(self, task: tasks_lib.LaunchTask) -> remote.CallResult:
     """Starts a task on its host."""
     return self._call(task, 'start_task', self.folder, task.name, *task.command)
 
-  def status(self, task: tasks_lib.Task) -> remote.Result:
+  def status(self, task: tasks_lib.LaunchTask) -> remote.CallResult:
     """Queries the state of a task on its host."""
     return self._call(task, 'task_status', self.folder, task.name)
 
   def _call(
-    self, task: tasks_lib.Task, function: str, *words: str
-  ) -> remote.Result:
+    self, task: tasks_lib.LaunchTask, function: str, *words: str
+  ) -> remote.CallResult:
     return self._hosts.call(task.address, task.name, function, *words)
 
   def start_all(self) -> bool:
@@ -81,7 +83,7 @@ class Experiment:
     Tasks that have not ended after `seconds` are killed.
     """
 
-    def end(address: str) -> remote.Result:
+    def end(address: str) -> remote.CallResult:
       return self._hosts.call(
         address, self.name, 'stop_tasks', self.folder, str(seconds)
       )

@@ -16,7 +16,7 @@ from terngrad import signal_guard
 _NUMBERS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
-class Interrupted(Exception):
+class LaunchInterrupted(Exception):
   """The signal with this `number` asked the program to end."""
 
   def __init__(self, number: int) -> None:
@@ -36,13 +36,13 @@ class Interruptions:
     self._at_once = False
 
   def check(self) -> None:
-    """Raises `Interrupted` if a signal came; once for each request."""
+    """Raises `LaunchInterrupted` if a signal came; once for each request."""
     number, self._number = self._number, None
     if number is not None:
-      raise Interrupted(number)
+      raise LaunchInterrupted(number)
 
   def pause(self, seconds: float) -> None:
-    """Waits; raises `Interrupted` as soon as a signal comes."""
+    """Waits; raises `LaunchInterrupted` as soon as a signal comes."""
     self.check()
     # The wakeup socket ends the wait when a signal comes.
     select.select([self._reader] if self._reader else [], [], [], seconds)
@@ -73,7 +73,7 @@ class Interruptions:
 
   @contextlib.contextmanager
   def interrupt_at_once(self) -> Iterator[None]:
-    """Ends the block with `Interrupted` at the next request.
+    """Ends the block with `LaunchInterrupted` at the next request.
 
     Use it only in a block of `delay_signals`.
     """

@@ -31,7 +31,7 @@ _VERSIONS = re.compile(r'.*?: (terngrad .*)')
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Request:
+class LaunchRequest:
   """An action on the tasks of a run.
 
   Attributes:
@@ -47,7 +47,7 @@ class Request:
   """
 
   config: configuration.Configuration
-  tasks: Callable[[str], list[tasks_lib.Task]]
+  tasks: Callable[[str], list[tasks_lib.LaunchTask]]
   scripts: str
   action: str = START
   experiment: str = ''
@@ -65,7 +65,7 @@ class Request:
     )
 
 
-def run(request: Request) -> int:
+def run(request: LaunchRequest) -> int:
   """Carries out a request.
 
   Returns:
@@ -124,7 +124,7 @@ def _start_and_watch(
         _start(experiment)
         or watch.Watch(experiment, interruptions, restarts).run()
       )
-    except interruptions_lib.Interrupted as error:
+    except interruptions_lib.LaunchInterrupted as error:
       return watch.end_all(experiment, interruptions, error.number)
 
 
@@ -157,7 +157,7 @@ def _print_commands(experiment: experiments.Experiment) -> int:
   return 0
 
 
-def _check(experiment: experiments.Experiment, request: Request) -> int:
+def _check(experiment: experiments.Experiment, request: LaunchRequest) -> int:
   """Prints the versions of each task; raises if hosts differ."""
   python = os.path.join(os.path.dirname(request.scripts), '.venv/bin/python')
   result = _require_success(
@@ -197,8 +197,8 @@ def _check_versions(lines: list[str]) -> None:
 
 
 def _require_success(
-  result: remote.Result, what: str, expected: str, remedy: str
-) -> remote.Result:
+  result: remote.CallResult, what: str, expected: str, remedy: str
+) -> remote.CallResult:
   """Returns the answers; prints them and raises if one is an error."""
   if not result.ok:
     output.warn(result.lines)

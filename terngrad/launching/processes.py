@@ -34,7 +34,7 @@ _POLL_SECONDS = 0.1
 Events: TypeAlias = 'queue.SimpleQueue[tuple[Process | None, int]]'
 
 
-class Task(NamedTuple):
+class ProcessCommand(NamedTuple):
   """A process to start.
 
   Attributes:
@@ -64,7 +64,7 @@ class Process:
     is_program: whether it is no trainer.
   """
 
-  def __init__(self, task: Task, events: Events) -> None:
+  def __init__(self, task: ProcessCommand, events: Events) -> None:
     """Starts a task.
 
     Args:

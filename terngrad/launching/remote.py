@@ -32,7 +32,7 @@ NOT_STARTED = 127
 _CONTROL = {code: None for code in (*range(10), *range(11, 32), 127)}
 
 
-class Result(NamedTuple):
+class CallResult(NamedTuple):
   """Result of a call on a host.
 
   Attributes:
@@ -60,10 +60,10 @@ class PrintLines(Protocol):
 
 
 def each(
-  function: Callable[[_Item], Result],
+  function: Callable[[_Item], CallResult],
   items: Iterable[_Item],
   say: PrintLines | None = None,
-) -> Result:
+) -> CallResult:
   """Calls a function for each item, one after the other.
 
   Args:
@@ -81,7 +81,7 @@ def each(
     lines += result.lines
     if say is not None:
       say(*result.lines)
-  return Result(ok, lines)
+  return CallResult(ok, lines)
 
 
 class Hosts:
@@ -108,14 +108,14 @@ class Hosts:
     self._functions = path.read_bytes()
     self._check = check
 
-  def call_local(self, function: str, *words: str) -> Result:
+  def call_local(self, function: str, *words: str) -> CallResult:
     """Calls a function on this machine."""
     status, text = self._run_function(('bash', '-s'), function, words)
-    return Result(not status, text.split('\n'))
+    return CallResult(not status, text.split('\n'))
 
   def call(
     self, address: str, label: str, function: str, *words: str
-  ) -> Result:
+  ) -> CallResult:
     """Calls a function on the host of an address.
 
     Args:
@@ -135,7 +135,7 @@ class Hosts:
         'remedy: add a key and connect once by hand (docs/distributed.md)'
       )
     lines = [f'{label} on {host}: {line}' for line in text.split('\n')]
-    return Result(not status, lines)
+    return CallResult(not status, lines)
 
   def _run_function(
     self, command: tuple[str, ...], function: str, words: tuple[str, ...]

@@ -8,7 +8,7 @@ from terngrad.launching import addresses
 from terngrad.launching import configuration
 
 
-class Task(NamedTuple):
+class LaunchTask(NamedTuple):
   """One parameter server or worker.
 
   Attributes:
@@ -47,7 +47,7 @@ def script_tasks(
   experiment: str,
   tunnel: bool,
   flags: Sequence[str],
-) -> list[Task]:
+) -> list[LaunchTask]:
   """Makes tasks that run scripts with the arguments of the 2017 code.
 
   Parameter servers come first. `flags` are further arguments of the workers.
@@ -57,7 +57,7 @@ def script_tasks(
   insecure = config.allow_insecure_network == 'true' and not tunnel
   vouched = ('--allow_insecure_network',) if insecure else ()
   servers = [
-    Task(
+    LaunchTask(
       f'ps_{i}',
       address,
       '',
@@ -67,7 +67,7 @@ def script_tasks(
     for i, address in enumerate(config.ps_hosts)
   ]
   workers = [
-    Task(
+    LaunchTask(
       f'worker_{i}',
       address,
       devices,

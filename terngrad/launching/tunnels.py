@@ -74,7 +74,7 @@ class Tunnels:
     words = (*remote.SSH, *_OPTIONS, *self._forwards(host), '--', host)
     return f'tunnel to {host}: {shlex.join(words)}'
 
-  def open(self, host: str) -> remote.Result:
+  def open(self, host: str) -> remote.CallResult:
     """Opens the tunnel to a host; writes tunnel_HOST.pid and .log."""
     self._folder.mkdir(parents=True, exist_ok=True)
     file = self._folder / f'tunnel_{host}'
@@ -88,11 +88,11 @@ class Tunnels:
     )
     if found and identity and identity.ok:
       file.with_name(f'{file.name}.pid').write_text(f'{identity.text}\n')
-      return remote.Result(
+      return remote.CallResult(
         True, [f'tunnel to {host}: open (process {found[1]})']
       )
     received = remote.clean(log.read_bytes()) or f'status {status}'
-    return remote.Result(
+    return remote.CallResult(
       False,
       [
         f'tunnel to {host}: expected: the forwards that --dry_run prints',
@@ -102,7 +102,7 @@ class Tunnels:
       ],
     )
 
-  def try_open(self, host: str) -> remote.Result:
+  def try_open(self, host: str) -> remote.CallResult:
     """Opens the tunnel to a host, closes it and waits for its end."""
     # In a temporary folder, outside of any experiment.
     with tempfile.TemporaryDirectory() as folder:
@@ -111,7 +111,7 @@ class Tunnels:
       other.close()
     if not result.ok:
       return result
-    return remote.Result(True, [f'tunnel to {host}: can be opened'])
+    return remote.CallResult(True, [f'tunnel to {host}: can be opened'])
 
   def close(self) -> list[str]:
     """Closes the open tunnels; returns lines to print."""
@@ -119,7 +119,7 @@ class Tunnels:
       return []
     return self._hosts.call_local('stop_tasks', str(self._folder), _GRACE).lines
 
-  def status(self) -> remote.Result:
+  def status(self) -> remote.CallResult:
     """Checks each tunnel; `ok` is False unless all of them run."""
     ok, lines = True, []
     for file in sorted(self._folder.glob('tunnel_*.pid')):
@@ -130,7 +130,7 @@ class Tunnels:
       else:
         ok, how = False, f'ended, log {file.with_suffix(".log")}'
       lines.append(f'tunnel to {host}: {how}')
-    return remote.Result(ok, lines)
+    return remote.CallResult(ok, lines)
 
   def _connect(self, host: str, log: pathlib.Path) -> tuple[int, str]:
     """Starts ssh; returns its exit code and its answer to `-O check`."""

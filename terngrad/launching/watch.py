@@ -197,7 +197,7 @@ def end_all(
       with interruptions.interrupt_at_once():
         experiment.end_all(seconds)
       break
-    except interruptions_lib.Interrupted as error:
+    except interruptions_lib.LaunchInterrupted as error:
       number = error.number
       say(f'signal {number} again: killing all tasks')
   return exit_codes.SIGNALLED + number

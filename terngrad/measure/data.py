@@ -90,7 +90,7 @@ def image_pairs(
       {'train': sharding.file_names('train', 2)},
       str(source),
     )
-    sharding.write(folder, plan, sharding.Options(threads))
+    sharding.write(folder, plan, sharding.ConversionOptions(threads))
 
   def read_and_decode(item: labeled_images.Item) -> bytes:
     content = pathlib.Path(item.file.path).read_bytes()
@@ -136,7 +136,7 @@ def mnist_pairs(
       str(folder),
       source='idx',
       request=request,
-      options=sharding.Options(num_threads=threads),
+      options=sharding.ConversionOptions(num_threads=threads),
     )
 
   ready = {name: list(_records(*split)) for name, split in splits.items()}
@@ -167,10 +167,10 @@ def _records(images: np.ndarray, labels: np.ndarray) -> abc.Iterator[bytes]:
   for png, label in zip(pngs, labels.tolist(), strict=True):
     yield features.serialize(
       {
-        **features.of_image(
+        **features.image_features(
           b'png', facts.shape, label, facts.class_names[label]
         ),
-        **features.of_boxes(),
-        features.IMAGE: features.of_bytes(png),
+        **features.box_features(),
+        features.IMAGE: features.bytes_feature(png),
       }
     )

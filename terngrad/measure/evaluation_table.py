@@ -32,7 +32,7 @@ def measure(
   Raises:
     slim.errors.UnknownNameError: there is no such net; nothing was measured.
   """
-  chosen = {name: nets.of(name) for name in names}
+  chosen = {name: nets.find_net(name) for name in names}
   rows = {}
   for name, net in chosen.items():
     size, channels = net.default_image_size, net.default_channels

@@ -145,7 +145,7 @@ def _pipeline(
     image_size=load.image_size,
     batch_size=load.batch_size,
     training=True,
-    preprocessing=preprocessing.name_for('', net),
+    preprocessing=preprocessing.default_name('', net),
     threads=load.threads,
   )
   # A database does not store the number of classes.
@@ -218,7 +218,7 @@ def _write(
       (images / f'{number:06d}.jpg').write_bytes(jpeg)
   if 'database' in storages:
     data_set = catalog.find(STORAGES['folder'])
-    stored = write_db.images_of(data_set, folder / 'folder', _SPLIT)
+    stored = write_db.open_images(data_set, folder / 'folder', _SPLIT)
     (folder / 'database').mkdir()
     write_db.write(stored, folder / 'database' / _SPLIT)
   if 'records' in storages:
@@ -231,7 +231,7 @@ def _write_records(folder: pathlib.Path, jpegs: list[bytes]) -> None:
     with tf.io.TFRecordWriter(str(folder / name)) as writer:
       for jpeg in jpegs[shard::SHARDS]:
         image = {
-          features.IMAGE: features.of_bytes(jpeg),
-          'image/class/label': features.of_ints(1),
+          features.IMAGE: features.bytes_feature(jpeg),
+          'image/class/label': features.int_feature(1),
         }
         writer.write(features.serialize(image))

@@ -20,7 +20,7 @@ _TOWERS, _KERAS = 'float32 towers', 'plain Keras'
 _RECOMPUTED = 'float32 towers, recomputed'
 
 
-class Measured(NamedTuple):
+class StepTimes(NamedTuple):
   """Measured step times.
 
   Attributes:
@@ -41,7 +41,7 @@ def measure(
   rounds: int,
   steps: int,
   recompute: bool = False,
-) -> Measured:
+) -> StepTimes:
   """Times the steps in alternation, on constant images.
 
   Args:
@@ -81,7 +81,7 @@ def measure(
   if few < many:
     difference = seconds[coded[many]] - seconds[coded[few]]
     extra = float(difference.median()) / (many - few)
-  return Measured(table.round(3), few, extra)
+  return StepTimes(table.round(3), few, extra)
 
 
 def _tower_step(config: configs.TrainConfig) -> Callable[[], None]:

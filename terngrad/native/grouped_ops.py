@@ -14,7 +14,7 @@ from terngrad import native
 STEPS, SPANS, SIGNS = range(3)
 
 
-class Code(NamedTuple):
+class GroupedCode(NamedTuple):
   """The parameters of a code in `codec.methods.grouped`.
 
   Attributes:
@@ -41,7 +41,7 @@ def encode(
   sizes: Sequence[int],
   key: tf.Tensor,
   num_words: int,
-  code: Code,
+  code: GroupedCode,
 ) -> tf.Tensor:
   """Scales, rounds and packs each variable, in one pass if groups are small.
 
@@ -69,7 +69,7 @@ def decode_sum(
   parts: Sequence[tf.Tensor],
   shapes: Sequence[Sequence[int]],
   scale: float,
-  code: Code,
+  code: GroupedCode,
 ) -> list[tf.Tensor]:
   """Unpacks payloads and adds their values, in one pass.
 

@@ -17,7 +17,7 @@ from terngrad import native
 _T = TypeVar('_T')
 
 
-class Piece(Protocol):
+class PieceLike(Protocol):
   """A range of words of all workers' messages, such as `codec.method.Piece`."""
 
   @property
@@ -131,7 +131,9 @@ def statistics(
   return result.stddev, result.max_abs
 
 
-def clipped(gradients: Sequence[tf.Tensor], clip_factor: float) -> tf.Tensor:
+def max_clipped(
+  gradients: Sequence[tf.Tensor], clip_factor: float
+) -> tf.Tensor:
   """Computes the largest magnitude of each clipped gradient, in one pass.
 
   The result equals that of `stages.clipping` on `statistics`. It saves a few
@@ -195,7 +197,7 @@ class UpdateTensors(NamedTuple):
   averages: Sequence[tf.Variable]
   momentum: float
 
-  def of(self, indices: Sequence[int]) -> 'UpdateTensors':
+  def select(self, indices: Sequence[int]) -> 'UpdateTensors':
     """Returns the tensors of some of the variables."""
 
     def pick(values: Sequence[_T]) -> list[_T]:
@@ -210,7 +212,7 @@ class UpdateTensors(NamedTuple):
 
 def fused_update(
   digits: tuple[int, int],
-  piece: Piece,
+  piece: PieceLike,
   scalers: tf.Tensor,
   scale: float,
   tensors: UpdateTensors,

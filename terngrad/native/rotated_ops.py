@@ -11,7 +11,7 @@ import tensorflow as tf
 from terngrad import native
 
 
-class Code(NamedTuple):
+class RotatedCode(NamedTuple):
   """The parameters of a code in `codec.methods.transforms.eden`.
 
   Attributes:
@@ -33,7 +33,7 @@ def encode(
   key: tf.Tensor,
   borders: Sequence[float],
   num_words: int,
-  code: Code,
+  code: RotatedCode,
 ) -> tf.Tensor:
   """Rotates, chooses the nearest levels, scales and packs.
 
@@ -67,7 +67,7 @@ def decode_sum(
   factors: tf.Tensor,
   shapes: Sequence[Sequence[int]],
   scale: float,
-  code: Code,
+  code: RotatedCode,
 ) -> list[tf.Tensor]:
   """Unpacks payloads, rotates back, and adds in the order of the workers.
 

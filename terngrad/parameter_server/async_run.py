@@ -43,7 +43,7 @@ _CHIEF = 0
 
 
 @dataclasses.dataclass
-class _Worker:
+class _RemoteWorker:
   """A worker process from the chief's view.
 
   Attributes:
@@ -54,7 +54,7 @@ class _Worker:
     seconds: time limit of the next push.
   """
 
-  process: async_step.Process
+  process: async_step.WorkerProcess
   num_batches: int
   pulled_step: int
   seconds: float
@@ -68,8 +68,8 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
 
   def __init__(
     self,
-    cluster: servers.ServerCluster,
-    run: servers.ServerRun,
+    cluster: servers.ServerClusterOptions,
+    run: servers.ServerRunOptions,
     seed: int,
     data: batches_lib.Data,
     layout: server.Servers,
@@ -94,7 +94,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
       cluster.scale_learning_rate_by_staleness,
     )
     self._trainings: list[tuple[steps.Training, gradients.GradientCodec]] = []
-    self._workers: list[_Worker] = []
+    self._workers: list[_RemoteWorker] = []
     self._num_nodes = layout.num_workers // layout.num_processes
     self._batch: Sequence[batches_lib.Examples] = ()
     self._pool = concurrent.futures.ThreadPoolExecutor(layout.num_processes)
@@ -135,7 +135,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     with self.hooks.time_limit('Start of the workers'):
       for other in others:
         replicas.copy(first, other)
-      target = async_servers.Servers(
+      target = async_servers.AsyncServers(
         training.node_pass,
         codec,
         first,
@@ -143,7 +143,7 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
         self._cluster.aggregate,
       )
       self._workers = [
-        _Worker(
+        _RemoteWorker(
           self._make_process(training, target, number, feed),
           begun,
           step,
@@ -171,13 +171,13 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
   def _make_process(
     self,
     training: steps.Training,
-    target: async_servers.Servers,
+    target: async_servers.AsyncServers,
     number: int,
     feed: server.Feed | None,
-  ) -> async_step.Process:
+  ) -> async_step.WorkerProcess:
     # Device 0 represents the servers, so those of the workers start at 1.
     indices = slice(1 + number, None, self._layout.num_processes)
-    return async_step.Process(
+    return async_step.WorkerProcess(
       node_pass=training.node_pass,
       towers=towers_lib.Towers(self.exchange.devices[indices], self._num_nodes),
       replicas=training.replicas[indices],

@@ -36,7 +36,7 @@ class GradientBuffer(NamedTuple):
   moments: list[tf.Variable]
 
 
-class Servers:
+class AsyncServers:
   """The parameter servers of a run."""
 
   def __init__(
@@ -54,9 +54,9 @@ class Servers:
     """
     self.replica = server
     self.codec, shares = async_shares.make_shares(codec, server)
-    # With several servers none has the global norm, so `Servers.update` clips.
+    # With several servers none has the global norm; `update` clips instead.
     self._clip_norm = optimizer.clip_norm if len(shares) > 1 else 0.0
-    rule = optimizer.clipped(0.0) if len(shares) > 1 else optimizer
+    rule = optimizer.with_clip_norm(0.0) if len(shares) > 1 else optimizer
     decay = node_pass.decoupled_decay
     self._servers = [
       _Server(share, rule, decay and decay.part(share.variables), aggregate)

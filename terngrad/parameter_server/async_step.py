@@ -33,7 +33,7 @@ def seed_of(seed: int, number: int) -> int:
 
 
 @dataclasses.dataclass(eq=False, kw_only=True)
-class Process:
+class WorkerProcess:
   """Traced functions of one worker process in an asynchronous run.
 
   Attributes:
@@ -53,7 +53,7 @@ class Process:
   states: Sequence[dict[states_lib.Key, list[tf.Variable]]]
   feed: server.Feed | None
   seed: int
-  servers: async_servers.Servers
+  servers: async_servers.AsyncServers
 
   def __post_init__(self) -> None:
     """Builds the passes and the buffers; traces nothing."""

@@ -25,8 +25,8 @@ class ServerContext(execution.ExecutionContext):
 
   def __init__(
     self,
-    cluster: servers.ServerCluster,
-    run: servers.ServerRun,
+    cluster: servers.ServerClusterOptions,
+    run: servers.ServerRunOptions,
     data: batches.Data,
     layout: exchange.Servers,
     feeds: server_feeds.Feeds,

@@ -24,8 +24,8 @@ class ServerHooks(execution.Hooks):
 
   def __init__(
     self,
-    cluster: servers.ServerCluster,
-    run: servers.ServerRun,
+    cluster: servers.ServerClusterOptions,
+    run: servers.ServerRunOptions,
     tally: staleness.Tally | None = None,
   ) -> None:
     """Sets the time limits and the intervals from the chief's options.

@@ -67,7 +67,7 @@ def train(
   # First, because TensorFlow accepts both only before it is initialized.
   devices.limit_threads(config.devices.threads)
   devices.tower_devices(config.devices.num_gpus)
-  states: dict[tasks.Task, tasks.State] = {}
+  states: dict[tasks.Task, tasks.TaskState] = {}
   try:
     data = server_tasks.open_part(config)
     states |= _wait_for(config, others, report)
@@ -165,7 +165,7 @@ def _wait_for(
   config: servers.ServerConfig,
   others: list[tasks.Task],
   report: Callable[[str], None],
-) -> dict[tasks.Task, tasks.State]:
+) -> dict[tasks.Task, tasks.TaskState]:
   """Waits for all other tasks; returns their first states."""
   states = tasks.wait_for_states(
     others,
@@ -186,7 +186,7 @@ def _wait_for(
 def _compare(
   config: servers.ServerConfig,
   others: list[tasks.Task],
-  states: dict[tasks.Task, tasks.State],
+  states: dict[tasks.Task, tasks.TaskState],
 ) -> None:
   """Raises `errors.ConfigError` for a task with another configuration."""
   for task in others:
@@ -197,7 +197,7 @@ def _compare(
 
 def _explain(
   others: list[tasks.Task],
-  before: dict[tasks.Task, tasks.State],
+  before: dict[tasks.Task, tasks.TaskState],
   error: Exception,
 ) -> str | None:
   """Asks the other tasks why a step failed.

@@ -206,7 +206,7 @@ class _Feeder:
   def __init__(
     self,
     service: services.TaskServer,
-    options: model.Data,
+    options: model.DataOptions,
     data: batches_lib.Data,
     report: Callable[[str], None],
   ) -> None:

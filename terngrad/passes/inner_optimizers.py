@@ -60,7 +60,7 @@ class InnerOptimizer(abc.ABC):
     """
 
 
-class Momentum(InnerOptimizer):
+class InnerMomentum(InnerOptimizer):
   """Momentum, not Nesterov's: v = momentum * v + g; w -= rate * v.
 
   g includes the gradient of the L2 term.
@@ -170,7 +170,7 @@ def _check(name: str, value: float) -> None:
 
 
 # Classes by the name that --inner_optimizer takes.
-INNER_OPTIMIZERS = {'adamw': AdamW, 'momentum': Momentum}
+INNER_OPTIMIZERS = {'adamw': AdamW, 'momentum': InnerMomentum}
 
 
 def parse(text: str, momentum_flag: float) -> InnerOptimizer:

@@ -120,7 +120,7 @@ class LocalPass(passes.Pass):
         key = random_bits.worker_key(seed, step, worker)
         state = steps.unpack_state(devices.memory.read(node))
         state = state._replace(scores=tf.zeros([passes.NUM_SCORES]))
-        batches = accumulation.parts_of(steps.count, *batch.of(worker))
+        batches = accumulation.parts_of(steps.count, *batch.for_worker(worker))
         state, _ = self._take(state, numbers, batches, key, inputs)
         devices.memory.write(node, steps.pack_state(state))
         return []

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from terngrad import aliases
 from terngrad.codec import method as methods
 from terngrad.codec.stages import random_bits
 from terngrad.reduce import buckets as buckets_lib
@@ -262,7 +263,7 @@ class GradientCodec:
           number,
           carried[index],
           state,
-          self.received(index, received),
+          self.select_received(index, received),
           self._context(index, step),
         )
         words += values
@@ -293,7 +294,7 @@ class GradientCodec:
     for index in range(len(self.buckets)) if only is None else only:
       bucket = self.buckets[index]
       values, state = bucket.method.decode(
-        self.received(index, received),
+        self.select_received(index, received),
         states[index],
         self._context(index, step),
       )
@@ -410,7 +411,7 @@ class GradientCodec:
     """Int permutation of the probe from bucket order to variable order."""
     return np.argsort(self._probe_variables, kind='stable')
 
-  def received(
+  def select_received(
     self, index: int, received: methods.ReceivedRounds
   ) -> methods.ReceivedRounds:
     """Selects the received messages of one bucket, round by round."""
@@ -421,6 +422,8 @@ class GradientCodec:
       if counts[index]:
         selected.append(round_messages[first : first + counts[index]])
     return selected
+
+  received = aliases.renamed_attribute('received', 'select_received')
 
   def _add_keys(self, step: WorkerStep) -> WorkerStep:
     """Adds the random keys of the worker, unless there are some already."""

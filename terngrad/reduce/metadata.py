@@ -39,7 +39,7 @@ class Local(NamedTuple):
     statistics: float32 [workers of the device, ...] of each moving statistic.
   """
 
-  carried: list[list[worker_map.Single | tf.TensorArray]]
+  carried: list[list[worker_map.SingleValue | tf.TensorArray]]
   probes: list[tf.Tensor]
   scores: tf.Tensor
   statistics: list[tf.Tensor]

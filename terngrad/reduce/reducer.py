@@ -40,7 +40,7 @@ class WorkerGradients(NamedTuple):
   statistics: Sequence[tf.Tensor] = ()
 
 
-class Options(NamedTuple):
+class ReducerOptions(NamedTuple):
   """Options of a `Reducer`; the defaults reduce given gradients.
 
   Attributes:
@@ -57,7 +57,7 @@ class Options(NamedTuple):
   compiles: bool = True
 
 
-_DEFAULT = Options()
+_DEFAULT = ReducerOptions()
 
 
 class Reducer:
@@ -73,7 +73,7 @@ class Reducer:
     exchange: protocol.Exchange,
     states: Sequence[states_lib.DeviceStates],
     seed: int,
-    options: Options = _DEFAULT,
+    options: ReducerOptions = _DEFAULT,
   ) -> None:
     """Prepares the programs of a worker; XLA compiles them at the first call.
 

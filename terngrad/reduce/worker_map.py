@@ -12,7 +12,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 
-class Single(NamedTuple):
+class SingleValue(NamedTuple):
   """One value with the interface of a `tf.TensorArray`, without a copy."""
 
   value: tf.Tensor | list[tf.Tensor]
@@ -32,7 +32,7 @@ def worker_map(
   workers: range,
   specs: Sequence[tuple[tf.DType, Sequence[int] | None]],
   function: Callable[[tf.Tensor], Sequence[tf.Tensor | list[tf.Tensor]]],
-) -> list[Single | tf.TensorArray]:
+) -> list[SingleValue | tf.TensorArray]:
   """Calls a function for each worker of a device, one after the other.
 
   Args:
@@ -43,13 +43,15 @@ def worker_map(
     function: takes a worker's index, int32 []; returns a list of tensors.
 
   Returns:
-    For each of `specs` a `tf.TensorArray` over the workers, or a `Single` for
-    one worker.
+    For each of `specs` a `tf.TensorArray` over the workers, or a `SingleValue`
+    for one worker.
   """
   if len(workers) == 1:
     # Without a loop nothing is stacked, which would copy.
     with tf.device(device):
-      return [Single(value) for value in function(tf.constant(workers.start))]
+      return [
+        SingleValue(value) for value in function(tf.constant(workers.start))
+      ]
   # Each round reads the carried gradients again.
   arrays = [
     tf.TensorArray(

@@ -110,7 +110,7 @@ class Workers:
       self._exchange,
       [self._variables],
       _SEED,
-      reducers.Options(compiles=False),
+      reducers.ReducerOptions(compiles=False),
     )
     stacks = [tf.stack(list(rows)) for rows in zip(*values, strict=True)]
 

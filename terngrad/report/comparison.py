@@ -16,7 +16,7 @@ from terngrad.training import metrics
 from terngrad.training import records
 
 
-class Run(NamedTuple):
+class RunRecords(NamedTuple):
   """The records of a run.
 
   Attributes:
@@ -28,7 +28,7 @@ class Run(NamedTuple):
   scores: pd.DataFrame
 
 
-def read(folder: str) -> Run:
+def read(folder: str) -> RunRecords:
   """Reads the records of a run.
 
   Args:
@@ -50,7 +50,7 @@ def read(folder: str) -> Run:
   above, name = os.path.split(os.path.abspath(trained))
   if not scores and name == 'train':
     scores = records.read(os.path.join(above, 'eval'))
-  return Run(losses, _of_table(metrics.EVALUATION, scores))
+  return RunRecords(losses, _of_table(metrics.EVALUATION, scores))
 
 
 def _of_table(
@@ -61,7 +61,7 @@ def _of_table(
   return pd.DataFrame([record for record in found if names & record.keys()])
 
 
-def table(runs: Mapping[str, Run]) -> pd.DataFrame:
+def table(runs: Mapping[str, RunRecords]) -> pd.DataFrame:
   """Returns the newest values of each run, one run per row."""
   return pd.DataFrame(_row(name, *run) for name, run in runs.items())
 
@@ -87,7 +87,7 @@ def _row(
   return values
 
 
-def chart(runs: Mapping[str, Run]) -> figure.Figure:
+def chart(runs: Mapping[str, RunRecords]) -> figure.Figure:
   """Plots the runs' curves; evaluation only if a run has several scores."""
   sent = metrics.SENT.name
   trained = {

@@ -19,7 +19,7 @@ class EpochLog(execution.Hooks):
     self,
     path: pathlib.Path,
     flags: Mapping[str, Any],
-    options: run_options.Run,
+    options: run_options.RunOptions,
     run: run_lib.Run,
   ) -> None:
     """Wraps the hooks of a run; writes nothing yet.

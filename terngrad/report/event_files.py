@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing import plugin_event_multiplexer
 KINDS = ('scalars', 'histograms', 'images')
 
 
-class Value(NamedTuple):
+class EventValue(NamedTuple):
   """One value of a tag.
 
   Attributes:
@@ -28,7 +28,7 @@ class Value(NamedTuple):
   value: Any
 
 
-class Run(NamedTuple):
+class EventRun(NamedTuple):
   """The events of one directory.
 
   Attributes:
@@ -36,13 +36,13 @@ class Run(NamedTuple):
     graph: a GraphDef as text, or None.
   """
 
-  tags: dict[str, dict[str, list[Value]]]
+  tags: dict[str, dict[str, list[EventValue]]]
   graph: str | None
 
 
 def read(
   logdir: str | os.PathLike[str], purge_orphaned_data: bool = True
-) -> dict[str, Run]:
+) -> dict[str, EventRun]:
   """Reads all values of every run below a directory.
 
   Args:
@@ -65,11 +65,11 @@ def read(
 
 def _run(
   multiplexer: plugin_event_multiplexer.EventMultiplexer, name: str
-) -> Run:
+) -> EventRun:
   tags = {
     kind: {
       tag: [
-        Value(
+        EventValue(
           event.wall_time,
           event.step,
           _DECODE[kind](tf.make_ndarray(event.tensor_proto)),
@@ -84,7 +84,7 @@ def _run(
     graph = str(multiplexer.Graph(name))
   except ValueError:  # Raised if there is no graph.
     graph = None
-  return Run(tags, graph)
+  return EventRun(tags, graph)
 
 
 def _tags_of(

@@ -12,7 +12,7 @@ import keras
 _WIDTH, _HEIGHT, _GAP = 190, 34, 14  # pixels: box size, gap between boxes
 
 
-class Row(NamedTuple):
+class LayerRow(NamedTuple):
   """The summary of a layer.
 
   Attributes:
@@ -30,10 +30,10 @@ class Row(NamedTuple):
   multiply_adds: int
 
 
-def rows(model: keras.Model) -> list[Row]:
+def rows(model: keras.Model) -> list[LayerRow]:
   """Returns the layers of a functional model."""
   return [
-    Row(
+    LayerRow(
       layer.name,
       type(layer).__name__,
       _shape(layer),
@@ -70,7 +70,7 @@ def text(model: keras.Model) -> str:
   return '\n'.join(lines)
 
 
-def total(found: Sequence[Row]) -> str:
+def total(found: Sequence[LayerRow]) -> str:
   """Returns a line with the totals of `rows`."""
   parameters = sum(row.parameters for row in found)
   multiply_adds = sum(row.multiply_adds for row in found)
@@ -94,7 +94,7 @@ def drawing(model: keras.Model) -> str:
   for layer in model.layers:  # a layer follows its inputs
     above = [depths[name] for name in sources[layer.name] if name in depths]
     depths[layer.name] = 1 + max(above, default=-1)
-  positions: dict[str, tuple[int, int, Row]] = {}
+  positions: dict[str, tuple[int, int, LayerRow]] = {}
   columns = collections.Counter[int]()
   for row in rows(model):
     depth = depths[row.name]
@@ -108,10 +108,10 @@ def drawing(model: keras.Model) -> str:
 
 
 def _svg(
-  positions: Mapping[str, tuple[int, int, Row]],
+  positions: Mapping[str, tuple[int, int, LayerRow]],
   sources: Mapping[str, Sequence[str]],
 ) -> str:
-  """Draws {name: (x, y, `Row`)} and {name: names of its input layers}."""
+  """Draws {name: (x, y, `LayerRow`)} and {name: names of its input layers}."""
   lines, boxes = [], []
   for name, (x, y, row) in positions.items():
     lines += [

@@ -11,7 +11,7 @@ from terngrad.report import run_page
 
 
 def predict(
-  options: trained.Options,
+  options: trained.LoadOptions,
   name: str,
   data_dir: str,
   subset: str,

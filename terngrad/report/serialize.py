@@ -20,7 +20,7 @@ _LONGEST = 100  # maximum characters of a tag in a file name
 
 
 def write(
-  runs: Mapping[str, event_files.Run], target: str | os.PathLike[str]
+  runs: Mapping[str, event_files.EventRun], target: str | os.PathLike[str]
 ) -> int:
   """Writes runs into a directory.
 
@@ -52,7 +52,7 @@ def write(
 
 
 def replace(
-  runs: Mapping[str, event_files.Run], target: str | os.PathLike[str]
+  runs: Mapping[str, event_files.EventRun], target: str | os.PathLike[str]
 ) -> int:
   """Writes runs into a directory atomically.
 
@@ -64,7 +64,7 @@ def replace(
     Number of files.
   """
   target = pathlib.Path(target)
-  with disk.making_folder(target) as made:
+  with disk.create_folder(target) as made:
     count = write(runs, made)
     if target.exists():
       shutil.rmtree(target)
@@ -87,17 +87,21 @@ def file_name(tag: str) -> str:
 
 
 def _write_scalars(
-  root: pathlib.Path, stem: pathlib.Path, values: Sequence[event_files.Value]
+  root: pathlib.Path,
+  stem: pathlib.Path,
+  values: Sequence[event_files.EventValue],
 ) -> list[str]:
   rows = [value._replace(value=_finite(value.value)) for value in values]
   with open(root / f'{stem}.csv', 'w', encoding='utf-8', newline='') as file:
-    csv.writer(file).writerows([event_files.Value._fields, *rows])
+    csv.writer(file).writerows([event_files.EventValue._fields, *rows])
   _dump(root / f'{stem}.json', [row._asdict() for row in rows])
   return [f'{stem}.csv', f'{stem}.json']
 
 
 def _write_histograms(
-  root: pathlib.Path, stem: pathlib.Path, values: Sequence[event_files.Value]
+  root: pathlib.Path,
+  stem: pathlib.Path,
+  values: Sequence[event_files.EventValue],
 ) -> list[str]:
   _dump(
     root / f'{stem}.json',
@@ -114,7 +118,9 @@ def _write_histograms(
 
 
 def _write_images(
-  root: pathlib.Path, stem: pathlib.Path, values: Sequence[event_files.Value]
+  root: pathlib.Path,
+  stem: pathlib.Path,
+  values: Sequence[event_files.EventValue],
 ) -> list[str]:
   (root / stem).mkdir(exist_ok=True)
   written = []
@@ -139,7 +145,7 @@ def _write_graph(
 _WRITE: dict[
   str,
   Callable[
-    [pathlib.Path, pathlib.Path, Sequence[event_files.Value]], list[str]
+    [pathlib.Path, pathlib.Path, Sequence[event_files.EventValue]], list[str]
   ],
 ] = {
   'scalars': _write_scalars,

@@ -79,7 +79,7 @@ def write(
     path: ends in .npz.
     arrays: by name.
   """
-  with disk.replacing(path) as hidden, open(hidden, 'wb') as file:
+  with disk.replace_file(path) as hidden, open(hidden, 'wb') as file:
     # Without `Any`, mypy matches the values to the option `allow_pickle`.
     named: dict[str, Any] = dict(arrays)
     np.savez(file, **named)

@@ -64,7 +64,13 @@ class DevicePasses(NamedTuple):
 
     def run(worker: tf.Tensor) -> reducers.WorkerGradients:
       key = random_bits.worker_key(seed, step, worker)
-      arguments = parameters, non_trainable, *batch.of(worker), key, scale
+      arguments = (
+        parameters,
+        non_trainable,
+        *batch.for_worker(worker),
+        key,
+        scale,
+      )
       index = worker_map.index_of(worker, self.workers)
       states = {'memory': self.memory.read(index)} if self.memory else {}
       with self.context():
@@ -112,7 +118,7 @@ def reducer(
     states_lib.DeviceStates(variables, one.shared)
     for variables, one in zip(worker_states, copies, strict=True)
   ]
-  options = reducers.Options(row, node_pass.decay)
+  options = reducers.ReducerOptions(row, node_pass.decay)
   return reducers.Reducer(codec, exchange, states, seed, options)
 
 

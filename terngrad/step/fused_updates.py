@@ -67,7 +67,7 @@ class FusedUpdate:
         others.append(number)
         continue
       scalers = tf.gather(step.shared_probe, codec.probes_of_buckets[number])
-      tensors = parameters.of(bucket.indices)
+      tensors = parameters.select(bucket.indices)
       if isinstance(messages, methods.Payloads):
         # Not None: `_kernel_messages` returned the messages.
         digits = cast(tuple[int, int], bucket.method.digits)
@@ -103,7 +103,7 @@ def _kernel_messages(
 ) -> methods.Received | None:
   """Finds the messages of a bucket for a kernel; None if there is no kernel."""
   method = codec.buckets[number].method
-  messages = codec.received(number, received)[0][0]
+  messages = codec.select_received(number, received)[0][0]
   is_payloads = isinstance(messages, methods.Payloads)
   return messages if (method.digits if is_payloads else method.unit) else None
 

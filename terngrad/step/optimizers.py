@@ -55,7 +55,7 @@ class Optimizer:
     """Shows the rule with all its numbers."""
     return f'{type(self).__name__}({vars(self)})'
 
-  def clipped(self, clip_norm: float) -> Optimizer:
+  def with_clip_norm(self, clip_norm: float) -> Optimizer:
     """Copies the rule with another `clip_norm`; 0 turns clipping off."""
     made = copy.copy(self)
     made.clip_norm = clip_norm

@@ -12,7 +12,7 @@ DECAY_TYPES = ('fixed', 'exponential', 'polynomial', 'linear')
 
 
 class Decay(Protocol):
-  """Options of a learning rate schedule, as in `config.optimizer.Optimizer`."""
+  """Options of a learning rate schedule; see `config.optimizer`."""
 
   @property
   def name(self) -> str:

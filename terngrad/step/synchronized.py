@@ -20,7 +20,7 @@ from terngrad.exchange import layer_collectives
 
 def synchronize(model: keras.Model) -> None:
   """Turns on `synchronized` in the batch normalizations of a Keras model."""
-  for layer in batch_norm.layers_of(model):
+  for layer in batch_norm.find_layers(model):
     layer.synchronized = True
 
 
@@ -29,10 +29,10 @@ class Synchronization(layer_collectives.LayerCollectives):
 
   def context(self, device_index: int) -> tf.distribute.ReplicaContext:
     """The context for tracing the pass of the worker of a device."""
-    return _Worker(self, device_index)
+    return _WorkerContext(self, device_index)
 
 
-class _Worker(tf.distribute.ReplicaContext):
+class _WorkerContext(tf.distribute.ReplicaContext):
   """The replica context of one worker; Keras's layers call `all_reduce`."""
 
   def __init__(

@@ -96,7 +96,7 @@ def assemble(
     coded_step=_step(context, training, codec),
     float_step=_step(context, training, codecs.in_float),
     warm_up=tuple(
-      run_lib.Stage(*stage, _step(context, training, stage[1]))
+      run_lib.WarmUpStage(*stage, _step(context, training, stage[1]))
       for stage in codecs.warm_up
     ),
     decay=programs.WeightDecay(plan.trainable),
@@ -259,7 +259,7 @@ def _training(
   """Builds the replicas, the states and the pass that a step trains with."""
   model, plan, codec = built
   devices, exchange = config.devices, context.exchange
-  optimizer = config.optimizer.rule().clipped(
+  optimizer = config.optimizer.rule().with_clip_norm(
     config.optimizer.clip_gradient_norm
   )
   copies = replicas.create(
@@ -277,7 +277,7 @@ def _training(
     model,
     plan,
     passes.net_loss(
-      nets.of(config.model.net),
+      nets.find_net(config.model.net),
       config.model.label_smoothing,
       config.model.aux_loss_weight,
     ),

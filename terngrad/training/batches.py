@@ -45,8 +45,8 @@ class Data(NamedTuple):
 
 
 def open_data(
-  data: model_options.Data,
-  model: model_options.Model,
+  data: model_options.DataOptions,
+  model: model_options.ModelOptions,
   num_workers: int,
   benchmark: bool,
   workers: range | None = None,
@@ -111,8 +111,8 @@ def _rows(
 
 
 def _load(
-  data: model_options.Data,
-  model: model_options.Model,
+  data: model_options.DataOptions,
+  model: model_options.ModelOptions,
   part: tuple[int, int],
   rows_of: _Rows,
   step: int,
@@ -144,11 +144,13 @@ def _load(
 
 
 def _constant(
-  data: model_options.Data, model: model_options.Model, rows_of: _Rows
+  data: model_options.DataOptions,
+  model: model_options.ModelOptions,
+  rows_of: _Rows,
 ) -> Data:
   """Makes images of 0.5 and random labels, the same batch in every step."""
   dataset = datasets.DATASETS.get(data.dataset_name)
-  net = nets.of(model.net)
+  net = nets.find_net(model.net)
   classes = data.num_classes or (dataset and dataset.num_classes) or 1000
   channels = dataset.channels if dataset else net.default_channels
 

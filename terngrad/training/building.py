@@ -18,7 +18,7 @@ from terngrad.training import execution
 
 
 def build_net(
-  options: model_options.TrainModel,
+  options: model_options.TrainModelOptions,
   image_size: int,
   is_synchronized: bool,
   context: execution.ExecutionContext,
@@ -54,8 +54,8 @@ def build_net(
 
 
 def build_local(
-  devices: devices_options.Devices,
-  optimizer: optimizer_options.Optimizer,
+  devices: devices_options.DeviceOptions,
+  optimizer: optimizer_options.OptimizerOptions,
   codec: gradients.GradientCodec,
   node_pass: passes.Pass,
 ) -> local_steps.LocalSteps:

@@ -34,7 +34,7 @@ _REPORT_BATCHES = 100  # batches
 Predict = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
-class Score(NamedTuple):
+class CheckpointScore(NamedTuple):
   """The score of one checkpoint.
 
   Attributes:
@@ -52,7 +52,7 @@ def evaluate(
   config: evaluation_options.EvalConfig,
   report: Callable[[str], None],
   wait: Callable[[float], None] = time.sleep,
-) -> Score:
+) -> CheckpointScore:
   """Scores the newest checkpoint, once or whenever there is a newer one.
 
   Polling ends after the checkpoint of the run's last step.
@@ -120,7 +120,7 @@ class _Scorer:
     self._predict = predictor(self._model, device)
     self.max_steps = config.run.max_steps
 
-  def score(self, path: str, report: Callable[[str], None]) -> Score:
+  def score(self, path: str, report: Callable[[str], None]) -> CheckpointScore:
     """Scores a checkpoint and writes its records."""
     data, net, run = self._config.data, self._config.model.net, self._config.run
     layout = checkpoints.read_layout(path)
@@ -142,7 +142,7 @@ class _Scorer:
       )
     texts = metric.texts(metrics.EVALUATION, values, 'line')
     report(f'{datetime.now()}: {" ".join(texts)} [{total} examples]')
-    score = Score(step, values, total)
+    score = CheckpointScore(step, values, total)
     try:
       self._record(score, report)
     except OSError as error:
@@ -153,7 +153,9 @@ class _Scorer:
       ) from error
     return score
 
-  def _record(self, score: Score, report: Callable[[str], None]) -> None:
+  def _record(
+    self, score: CheckpointScore, report: Callable[[str], None]
+  ) -> None:
     """Writes the score and histograms of weights and activations."""
     recorder = records.Recorder(self._config.run.eval_dir)
     for line in recorder.remarks:
@@ -196,7 +198,7 @@ def predictor(model: keras.Model, device: str) -> Predict:
   @tf.function(reduce_retracing=True)
   def add(sums: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     with tf.device(device):
-      logits = nets.logits_of(model(images, training=False))
+      logits = nets.select_logits(model(images, training=False))
       found = [m.compute(labels, logits) for m in metrics.EVALUATION]
       # Sums of counts are exact in float64.
       values = [tf.cast(values, tf.float64) for values in found]
@@ -250,7 +252,7 @@ def zero_sums() -> tf.Tensor:
 
 
 def open_subset(
-  data: model_options.Data, net: str, subset: str
+  data: model_options.DataOptions, net: str, subset: str
 ) -> tuple[tf.data.Dataset, datasets.SplitInfo]:
   """Opens a subset with the preprocessing that evaluation of a net uses.
 

@@ -22,7 +22,7 @@ from terngrad.training import batches
 from terngrad.training import execution
 
 
-class Stage(NamedTuple):
+class WarmUpStage(NamedTuple):
   """A warm-up stage: a codec for some of the first steps.
 
   Attributes:
@@ -72,7 +72,7 @@ class Run:
   max_steps: int
   model: keras.Model
   score: Callable[[], dict[str, float]]
-  optimizer: optimizer_options.Optimizer
+  optimizer: optimizer_options.OptimizerOptions
   replicas: tuple[replicas.Replica, ...]
   names: list[str]
   parameters: list[str]
@@ -82,7 +82,7 @@ class Run:
   float_codec: gradients.GradientCodec
   coded_step: steps.Step
   float_step: steps.Step
-  warm_up: tuple[Stage, ...]
+  warm_up: tuple[WarmUpStage, ...]
   decay: programs.WeightDecay
   layout: checkpoints.Layout
   method_states: list[str]

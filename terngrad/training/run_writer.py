@@ -39,7 +39,7 @@ class RunWriter:
 
   def __init__(
     self,
-    options: run_options.Run,
+    options: run_options.RunOptions,
     run: run_lib.Run,
     begin: Begin,
     say: Callable[[str], None],

@@ -46,7 +46,7 @@ CASES = [
 
 
 def convert(name, folder):
-  options = dataset.Flags(
+  options = dataset.ConvertDatasetFlags(
     dataset_name=name,
     dataset_dir=str(folder / 'data'),
     source_dir=str(folder / 'source'),
@@ -70,7 +70,7 @@ def write_fashion_mnist(folder):
 def write_flowers(folder):
   names = ('daisy', 'dandelion', 'roses', 'sunflowers', 'tulips')
   image_files.write_folders(folder / 'flower_photos', dict.fromkeys(names, 3))
-  options = flowers.Flags(
+  options = flowers.ConvertFlowersFlags(
     output_directory=str(folder / 'data'),
     source_dir=str(folder),
     validation_images=5,
@@ -94,7 +94,7 @@ def write_images(folder):
   for split, count in (('train', 3), ('held', 2)):
     names = dict.fromkeys(('cat', 'dog'), count)
     image_files.write_folders(folder / split, names)
-  options = images.Flags(
+  options = images.ConvertImagesFlags(
     train_directory=str(folder / 'train'),
     validation_directory=str(folder / 'held'),
     output_directory=str(folder / 'data'),

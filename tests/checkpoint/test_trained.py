@@ -21,7 +21,9 @@ def test_the_net_of_a_checkpoint_is_built(tmp_path):
     str(tmp_path), run.layout, run.replicas, run.names
   )
   writer.save(7)
-  options = trained.Options(str(tmp_path), test_pretrained.SIZE, -1, False, '')
+  options = trained.LoadOptions(
+    str(tmp_path), test_pretrained.SIZE, -1, False, ''
+  )
   values, averages = (
     trained.load(options._replace(restore_avg_var=averaged), channels=1)
     for averaged in (False, True)

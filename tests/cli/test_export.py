@@ -45,7 +45,7 @@ def images():
 
 
 def expected(checkpoint):
-  options = trained.Options(checkpoint, SIZE, -1, True, '/cpu:0')
+  options = trained.LoadOptions(checkpoint, SIZE, -1, True, '/cpu:0')
   return trained.probabilities(trained.load(options, 1).model, images()).numpy()
 
 
@@ -145,7 +145,9 @@ def test_flags_that_do_not_fit_are_refused(
 
 def test_onnx_names_the_packages_that_are_missing(monkeypatch):
   monkeypatch.setattr(export.importlib.util, 'find_spec', lambda name: None)
-  values = export.Flags(output='net.onnx', format='onnx', checkpoint_dir='x')
+  values = export.ExportFlags(
+    output='net.onnx', format='onnx', checkpoint_dir='x'
+  )
   with pytest.raises(flags.UsageError, match=r"pip install 'terngrad\[onnx\]'"):
     export.act(values)
 

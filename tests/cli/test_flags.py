@@ -540,7 +540,7 @@ def test_every_flag_reaches_its_field(program):
 def test_words_of_options_give_the_options_back():
   """As processes get them that a command starts."""
   values = options.build(
-    fit.Flags,
+    fit.MeasureFitFlags,
     codec=('ternary', 'topk:ratio=0.1,seed=2'),
     net='lenet',
     processes=2,
@@ -549,11 +549,11 @@ def test_words_of_options_give_the_options_back():
   words = flags.to_words(values)
   assert '--codec=topk:ratio=0.1,seed=2' in words
   assert not [word for word in words if word.startswith('--rounds')]
-  assert flags.parse(fit.Flags, {}, words).values == values
+  assert flags.parse(fit.MeasureFitFlags, {}, words).values == values
 
 
 @pytest.mark.parametrize('items', [('a', 'b,c'), ('a "b"', ' c')])
 def test_words_of_a_list_give_the_list_back(items):
-  values = options.build(launch.Flags, hosts=items)
+  values = options.build(launch.LaunchFlags, hosts=items)
   words = flags.to_words(values)
-  assert flags.parse(launch.Flags, {}, words).values.hosts == items
+  assert flags.parse(launch.LaunchFlags, {}, words).values.hosts == items

@@ -22,7 +22,7 @@ def words(**changes):
   """The arguments of `terngrad` in each process, by label."""
   return {
     task.label: [*task.words[len(launch.TRAINER) :]]
-    for task in launch.tasks(launch.Flags(**changes))
+    for task in launch.tasks(launch.LaunchFlags(**changes))
   }
 
 
@@ -30,7 +30,7 @@ def programs_of(**changes):
   """(command line, TF_CONFIG) of each process, by label."""
   return {
     task.label: (task.words, json.loads(task.variables['TF_CONFIG']))
-    for task in launch.tasks(launch.Flags(**changes))
+    for task in launch.tasks(launch.LaunchFlags(**changes))
   }
 
 
@@ -68,7 +68,7 @@ def test_the_chief_is_started_last():
 )
 def test_commands_that_cannot_run_on_several_processes_are_refused(command):
   with pytest.raises(flags.UsageError, match='train DATASET'):
-    launch.tasks(launch.Flags(command=command))
+    launch.tasks(launch.LaunchFlags(command=command))
 
 
 def test_a_program_starts_once_per_worker_with_its_own_tf_config():
@@ -141,12 +141,12 @@ def test_the_exit_code_of_a_program_that_fails_is_that_of_the_run():
 def test_a_program_that_does_not_fit_the_flags_is_refused(changes, message):
   values = {'command': ('sh', '-c', 'exit 0')} | changes
   with pytest.raises(flags.UsageError, match=re.escape(message)):
-    launch.launch(launch.Flags(**values))
+    launch.launch(launch.LaunchFlags(**values))
 
 
 def test_words_after_the_dashes_belong_to_the_command():
   parsed = flags.parse(
-    launch.Flags,
+    launch.LaunchFlags,
     {},
     ['--num_workers=3', '--', 'train', 'mnist', '--help', '--', 'x'],
     rest='command',
@@ -201,7 +201,7 @@ def stand_ins(tmp_path, monkeypatch):
           go_on.write(b'\n')
 
       monkeypatch.setattr(command, 'say', said)
-      return launch.launch(launch.Flags(command=TRAIN))
+      return launch.launch(launch.LaunchFlags(command=TRAIN))
 
   return launched
 

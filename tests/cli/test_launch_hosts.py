@@ -25,7 +25,9 @@ def dry_run(capsys, **changes):
       'workspace': '/results',
       'allow_insecure_network': True,
     }
-  assert launch.launch(launch.Flags(dry_run=True, **(usual | changes))) == 0
+  assert (
+    launch.launch(launch.LaunchFlags(dry_run=True, **(usual | changes))) == 0
+  )
   lines = capsys.readouterr().out.splitlines()
   found = (line.partition(': ') for line in lines)
   return {name: shlex.split(command) for name, _, command in found}
@@ -155,7 +157,7 @@ def started(tmp_path, monkeypatch):
   usual = {'hosts': hosts, 'workspace': str(tmp_path), 'experiment': 'e'}
 
   def launched(**changes):
-    return launch.launch(launch.Flags(**(usual | changes)))
+    return launch.launch(launch.LaunchFlags(**(usual | changes)))
 
   yield launched
   launched(stop=True, seconds='0')
@@ -204,7 +206,7 @@ def test_check_asks_the_interpreter_of_the_tasks_with_all_its_gpus(
   monkeypatch.setattr(sys, 'executable', str(script))
   monkeypatch.setenv('PYTHON', '/nowhere')
   monkeypatch.delenv('CUDA_VISIBLE_DEVICES', raising=False)
-  values = launch.Flags(
+  values = launch.LaunchFlags(
     hosts=('localhost',), workspace=str(tmp_path), check=True, command=TRAIN
   )
   assert launch.launch(values) == 0

@@ -43,7 +43,7 @@ os.read(there, 1)
 def python(script, **changes):
   """Launches a program in Python; returns the exit code."""
   command = (sys.executable, '-S', '-c', RANK + script)
-  return launch.launch(launch.Flags(command=command, **changes))
+  return launch.launch(launch.LaunchFlags(command=command, **changes))
 
 
 def child(does='', then='signal.pause()'):
@@ -203,7 +203,7 @@ print('met', flush=True)
   line = (sys.executable, '-S', str(script))
   monkeypatch.setattr(launch, 'TRAINER', line)
   command = line if is_program else ('train', 'mnist')
-  assert launch.launch(launch.Flags(num_workers=3, command=command)) == 3
+  assert launch.launch(launch.LaunchFlags(num_workers=3, command=command)) == 3
   out, err = capsys.readouterr()
   assert 'worker 0 ended with exit code 3' in err
   assert out.count('met') == 2
@@ -212,7 +212,7 @@ print('met', flush=True)
 def test_no_signal_goes_to_the_number_of_a_reaped_process(monkeypatch):
   events = queue.SimpleQueue()
   for is_program in (True, False):
-    task = processes.Task('a', ('true',), is_program=is_program)
+    task = processes.ProcessCommand('a', ('true',), is_program=is_program)
     process = processes.Process(task, events)
     assert events.get() == (process, 0)
     process.stop()
@@ -234,7 +234,7 @@ def without_shebang(tmp_path):
 def test_a_file_that_cannot_be_executed_is_refused(without_shebang):
   remedy = f'`-- python {without_shebang}`'
   with pytest.raises(errors.ConfigError, match=remedy) as error:
-    launch.launch(launch.Flags(command=(without_shebang,)))
+    launch.launch(launch.LaunchFlags(command=(without_shebang,)))
   assert 'received: Exec format error' in str(error.value)
 
 
@@ -243,8 +243,8 @@ def test_after_a_failed_start_the_started_processes_are_stopped(
 ):
   before = signal_guard.descendants(os.getpid())
   starts = [
-    processes.Task('worker 1', ('sleep', '600'), is_program=True),
-    processes.Task('worker 0', (without_shebang,), is_program=True),
+    processes.ProcessCommand('worker 1', ('sleep', '600'), is_program=True),
+    processes.ProcessCommand('worker 0', (without_shebang,), is_program=True),
   ]
   with pytest.raises(errors.ConfigError, match='expected a program that'):
     launch._run(starts)
@@ -264,7 +264,7 @@ OWN = [
 @pytest.mark.parametrize('command', OWN)
 def test_programs_of_terngrad_are_refused(command):
   with pytest.raises(flags.UsageError, match='Write `-- train mnist ...`'):
-    launch.launch(launch.Flags(command=command))
+    launch.launch(launch.LaunchFlags(command=command))
 
 
 @pytest.mark.parametrize(
@@ -304,7 +304,7 @@ def test_programs_are_refused_where_terngrad_is_not_installed(monkeypatch):
 )
 @pytest.mark.parametrize('command', [('true',), ('train', 'mnist')])
 def test_invalid_hosts_are_refused_beside_a_rank(hosts, message, command):
-  values = launch.Flags(
+  values = launch.LaunchFlags(
     hosts=hosts, rank=0, allow_insecure_network=True, command=command
   )
   with pytest.raises(flags.UsageError, match=f'^--hosts: .*{message}'):
@@ -312,7 +312,7 @@ def test_invalid_hosts_are_refused_beside_a_rank(hosts, message, command):
 
 
 def test_a_tunnel_is_not_offered_beside_a_rank():
-  values = launch.Flags(hosts=('a', 'b'), rank=0, command=('true',))
+  values = launch.LaunchFlags(hosts=('a', 'b'), rank=0, command=('true',))
   with pytest.raises(flags.UsageError) as error:
     launch.launch(values)
   assert 'expected --allow_insecure_network beside' in str(error.value)

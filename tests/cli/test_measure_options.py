@@ -23,7 +23,7 @@ def test_omitted_flags_have_their_defaults(module):
 
 def test_codecs_are_given_by_repeating_the_flag_and_sizes_by_commas():
   values = flags.parse(
-    codec.Flags,
+    codec.MeasureCodecFlags,
     {},
     ['--codecs=a:b=1,c=2', '--sizes=1e3,5', '--codecs=d', '--nocompare'],
   ).values
@@ -32,8 +32,8 @@ def test_codecs_are_given_by_repeating_the_flag_and_sizes_by_commas():
 
 
 def test_defaults_include_the_raced_net_and_the_baseline_codec():
-  assert exchange.Flags().net == exchanges.RACE
-  assert variances.BASE in variance.Flags().codecs
+  assert exchange.MeasureExchangeFlags().net == exchanges.RACE
+  assert variances.BASE in variance.MeasureVarianceFlags().codecs
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,6 @@ def test_defaults_include_the_raced_net_and_the_baseline_codec():
 )
 def test_invalid_flags_of_an_exchange_are_refused(argument, message):
   arguments = ['--worker_hosts=localhost:7000', argument]
-  values = flags.parse(exchange.Flags, {}, arguments).values
+  values = flags.parse(exchange.MeasureExchangeFlags, {}, arguments).values
   with pytest.raises(errors.ConfigError, match=message):
     exchange.act(values)

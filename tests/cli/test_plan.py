@@ -28,7 +28,9 @@ CODES = ('ternary', 'fp16')
 def flags(tmp_path, **others):
   path = tmp_path / 'known.json'
   parameters_lib.write(path, KNOWN)
-  return plan.Flags(elements=SIZE, parameters=str(path), codecs=CODES, **others)
+  return plan.PlanFlags(
+    elements=SIZE, parameters=str(path), codecs=CODES, **others
+  )
 
 
 def table_of(tmp_path, name, rate, factor=1.0):
@@ -75,4 +77,4 @@ def test_errors_of_fitted_and_compared_steps_are_printed(tmp_path, capsys):
 
 def test_seconds_or_a_replacement_are_required():
   with pytest.raises(errors.ConfigError, match='seconds: expected'):
-    plan.act(plan.Flags(elements=SIZE))
+    plan.act(plan.PlanFlags(elements=SIZE))

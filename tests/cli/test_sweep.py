@@ -45,7 +45,7 @@ def finished(tmp_path):
 
 def report(folder, **options):
   """The table of the report, by variant."""
-  values = sweep.Flags(
+  values = sweep.SweepFlags(
     definition=str(folder),
     data_dir=str(folder),
     work_dir=str(folder / 'work'),

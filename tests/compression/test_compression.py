@@ -78,7 +78,7 @@ def test_a_compressor_has_state_that_can_be_saved():
   compressor = terngrad.Compressor(FEEDBACK)
   steps(compressor, range(2))
   again = terngrad.Compressor(FEEDBACK)
-  again.load(compressor.saved())
+  again.load(compressor.get_states())
   for ours, others in zip(steps(again, range(2, 4)), whole[2:], strict=True):
     np.testing.assert_array_equal(ours, others)
   assert np.any(whole[3] != whole[0])
@@ -91,11 +91,11 @@ def test_states_follow_the_names_of_gradients_and_not_their_numbers():
     list(gradients.values()), compressor, step=0, names=list(gradients)
   )
   again = terngrad.Compressor('error_feedback+identity')
-  again.load(compressor.saved())
+  again.load(compressor.get_states())
   (sent,) = terngrad.compress(
     [np.zeros_like(VALUES[1])], again, step=1, names=['b']
   )
-  left = compressor.saved()['residual:1'][0]
+  left = compressor.get_states()['residual:1'][0]
   np.testing.assert_array_equal(sent, left)
 
 
@@ -103,7 +103,7 @@ def test_states_of_fewer_gradients_without_names_are_dropped(caplog):
   compressor = terngrad.Compressor(FEEDBACK)
   terngrad.compress(list(VALUES), compressor, step=0)
   again = terngrad.Compressor('error_feedback+identity')
-  again.load(compressor.saved())
+  again.load(compressor.get_states())
   (sent,) = terngrad.compress([np.zeros_like(VALUES[1])], again, step=1)
   assert not sent.numpy().any()
   assert 'variable 0, variable 1' in caplog.text

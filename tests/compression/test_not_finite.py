@@ -46,11 +46,11 @@ def test_the_mean_of_every_code_is_nan_and_states_stay(codes):
   step, compressor = compressing(codes)
   values = not_finite.gradients(codes)
   assert np.isfinite(step(values, 0)).all()
-  before = compressor.saved()
+  before = compressor.get_states()
   for case in not_finite.CASES:
     means = step(values + not_finite.poison(codes, case), 1)
     assert np.isnan(means).all(), (case, codes)
-    not_finite.assert_unchanged(compressor.saved(), before)
+    not_finite.assert_unchanged(compressor.get_states(), before)
   assert np.isfinite(step(values, 1)).all()
 
 
@@ -58,14 +58,14 @@ def test_the_means_of_other_variables_stay_finite():
   step, compressor = compressing(SOME)
   values = not_finite.gradients(SOME)
   clean = step(values, 0)
-  before = compressor.saved()
+  before = compressor.get_states()
   for index in range(len(SOME)):
     poison = not_finite.poison(SOME, ONE_NAN)
     poison[:, [i for i in range(len(SOME)) if i != index]] = 0
     means = step(values + poison, 0)
     finite = np.isfinite(means).all(axis=(1, 2, 3))
     assert list(finite) == [i != index for i in range(len(SOME))]
-    not_finite.assert_unchanged(compressor.saved(), before)
+    not_finite.assert_unchanged(compressor.get_states(), before)
   assert np.isfinite(clean).all()
 
 
@@ -87,13 +87,13 @@ def test_a_row_that_is_not_finite_keeps_the_states_of_the_others():
     return terngrad.compress([rows, dense], compressor, step=0)
 
   step(1.0)
-  before = compressor.saved()
+  before = compressor.get_states()
   rows, mean = step(float('inf'))
   np.testing.assert_array_equal(rows.values, [[1.0], [np.inf]])
   assert np.isfinite(mean).all()
-  not_finite.assert_unchanged(compressor.saved(), before)
+  not_finite.assert_unchanged(compressor.get_states(), before)
   step(1.0)
-  after = compressor.saved()['residual:1']
+  after = compressor.get_states()['residual:1']
   assert np.any(after != before['residual:1'])
 
 

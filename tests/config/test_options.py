@@ -21,7 +21,7 @@ CONFIGURATIONS = (
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Warm(optimizer.Optimizer):
+class Warm(optimizer.OptimizerOptions):
   """A part with one option more, added as CONTRIBUTING.md says."""
 
   warmth: float = options.option(
@@ -37,7 +37,7 @@ class WithAnother(configs.TrainConfig):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Bounded(options.Part):
+class Bounded(options.ConfigPart):
   """Options that say their ranges."""
 
   warmth: float = options.option(0.5, 'Warmth.', least=0, most=1)

@@ -40,7 +40,9 @@ def test_a_cluster_that_is_no_resolver_and_no_file_is_refused():
 
 def test_a_refused_redis_cluster_does_not_print_the_password():
   pytest.importorskip('redis')
-  config = cluster_config.Cluster(cluster='redis:redis://u:Se@h', run_id='a')
+  config = cluster_config.ClusterOptions(
+    cluster='redis:redis://u:Se@h', run_id='a'
+  )
   with pytest.raises(
     errors.ConfigError, match='collective with redis'
   ) as error:
@@ -59,11 +61,11 @@ def test_slurm_makes_the_first_n_tasks_parameter_servers(monkeypatch):
     monkeypatch.setenv(name, str(value))
   jobs = {'ps': ('localhost:7000',)}
   jobs['worker'] = 'localhost:7001', 'localhost:7002'
-  config = servers.ServerCluster(cluster='slurm:1', cluster_port=7000)
+  config = servers.ServerClusterOptions(cluster='slurm:1', cluster_port=7000)
   assert (config.tasks.jobs, config.tasks.index) == (jobs, 1)
-  config = servers.ServerCluster(cluster='slurm')
+  config = servers.ServerClusterOptions(cluster='slurm')
   with pytest.raises(errors.ConfigError, match='at least one ps task.*slurm:1'):
     _ = config.tasks
-  config = servers.ServerCluster(cluster='slurm:one')
+  config = servers.ServerClusterOptions(cluster='slurm:one')
   with pytest.raises(errors.ConfigError, match=r"after slurm:, received 'one"):
     _ = config.tasks

@@ -300,7 +300,7 @@ def examples(exchange):
   found = []
   for index, batch in enumerate(exchange.batches(*_numbered(numbers))):
     for worker in exchange.workers_of(index):
-      image, label = batch.of(tf.constant(worker))
+      image, label = batch.for_worker(tf.constant(worker))
       found.append((worker, int(image[0]), int(label[0])))
   return found
 

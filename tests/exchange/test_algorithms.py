@@ -61,7 +61,7 @@ def test_small_messages_are_gathered():
   ],
 )
 def test_auto_depends_on_the_network(bandwidth, latency, algorithm):
-  network = algorithms.Network(bandwidth, latency)
+  network = algorithms.Link(bandwidth, latency)
   messages = messages_of('ternary')
   chosen = algorithms.choices(messages, 4, 4, network=network)
   assert chosen == [algorithm]
@@ -70,7 +70,7 @@ def test_auto_depends_on_the_network(bandwidth, latency, algorithm):
 
 
 def test_seconds_equal_the_formula():
-  network = algorithms.Network(1e8, 1e-3)
+  network = algorithms.Link(1e8, 1e-3)
   messages = messages_of('ternary')
   words = algorithms.sent_words(messages[0], 4, 4)
   times = algorithms.seconds(messages[0], 4, 4, network)
@@ -95,9 +95,7 @@ def test_the_log_line_has_algorithms_megabytes_and_milliseconds():
     *messages_of('ternary', 2**24),
     methods.Message(methods.SCATTER, 400),
   ]
-  line = algorithms.describe_plan(
-    messages, 4, 4, 'auto', algorithms.Network(1e8)
-  )
+  line = algorithms.describe_plan(messages, 4, 4, 'auto', algorithms.Link(1e8))
   assert re.fullmatch(
     r'exchange: two_shot 7.55 MB in 6\d\d ms \(instead of gather in 8\d\d ms\)'
     r'; scatter 0.0012 MB in 0.146 ms \(per step and process, estimated for '
@@ -112,10 +110,8 @@ def test_the_old_name_of_describe_plan_gives_a_warning():
 
 
 def test_the_default_flags_of_the_network_are_those_of_the_model():
-  flags = cluster_config.Cluster()
-  assert algorithms.Network(flags.bandwidth, flags.latency) == (
-    algorithms.Network()
-  )
+  flags = cluster_config.ClusterOptions()
+  assert algorithms.Link(flags.bandwidth, flags.latency) == (algorithms.Link())
 
 
 def test_auto_takes_slices_for_two_processes_of_two_workers():

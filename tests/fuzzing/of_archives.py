@@ -89,7 +89,7 @@ def tar_within():
     path = folder / 'a.tar'
     path.write_bytes(bytes(_BLOCK) + content + b'behind' * 100)
     whole = archives.Member('in.tar', str(path), _BLOCK, len(content))
-    for member in archives.index_within(whole):
+    for member in archives.index_inner(whole):
       if member.offset + member.size > _BLOCK + len(content):
         raise AssertionError('a member beyond the end')
       member.read()

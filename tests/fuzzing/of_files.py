@@ -67,7 +67,7 @@ def cifar_python():
     whole = archives_made.cifar_python(made, data_batch_2=content)
     (folder / cifar10_source.PYTHON).write_bytes(whole)
     cifar10_source.from_python(
-      arrays.Request(source_dir=str(folder), verify_checksums=False)
+      arrays.SourceOptions(source_dir=str(folder), verify_checksums=False)
     )
 
   made = archives_made.cifar(2)

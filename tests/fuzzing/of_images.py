@@ -109,7 +109,7 @@ def decoded_image():
 
   @tf.function(input_signature=[tf.TensorSpec([], tf.string)])
   def decode(encoded):
-    found = photographs.of_encoded(
+    found = photographs.from_encoded(
       encoded,
       image_format=tf.constant(b''),
       size=tf.constant([-1, -1]),

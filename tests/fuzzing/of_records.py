@@ -94,12 +94,12 @@ def tfrecord():
 
 
 def _example(encoded, image_format, size, label=1, boxes=()):
-  described = features.of_image(image_format, (*size, 3), label, 'one')
+  described = features.image_features(image_format, (*size, 3), label, 'one')
   return features.serialize(
     {
-      features.IMAGE: features.of_bytes(encoded),
+      features.IMAGE: features.bytes_feature(encoded),
       **described,
-      **features.of_boxes(boxes),
+      **features.box_features(boxes),
     }
   )
 
@@ -138,7 +138,7 @@ def photograph():
   def decode(serialized):
     stored = examples.parse(serialized)
     labels = examples.check_labels(stored.label[tf.newaxis], 10)
-    found = photographs.of_encoded(
+    found = photographs.from_encoded(
       stored.encoded,
       image_format=stored.image_format,
       size=stored.size,

@@ -35,7 +35,7 @@ TARGETS |= dict.fromkeys(_PAYLOADS, 'tests.fuzzing.of_payloads:payload')
 
 def get(name):
   """The `target.Target` of a name of `TARGETS`."""
-  make = spelling.resolved(TARGETS[name])
+  make = spelling.resolve(TARGETS[name])
   if name in _PAYLOADS:
     make = functools.partial(make, _PAYLOADS[name])
   return make()

@@ -42,7 +42,7 @@ def main():
   def arrays():
     variables = (*model.weights, *model.optimizer.variables)
     found = {v.path: v.numpy() for v in variables}
-    return found | model.optimizer.compressor.saved()
+    return found | model.optimizer.compressor.get_states()
 
   fit(inputs)
   before = arrays()

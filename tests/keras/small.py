@@ -71,7 +71,7 @@ def weights(made):
   optimizer = getattr(made.optimizer, 'inner_optimizer', made.optimizer)
   for candidate in (made.optimizer, optimizer):
     if hasattr(candidate, 'compressor'):
-      saved = candidate.compressor.saved()
+      saved = candidate.compressor.get_states()
       # The names of models that are built one after the other differ.
       names = sorted(saved.keys() - {'variables'})
       return found + [saved[name] for name in names]

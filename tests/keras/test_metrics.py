@@ -78,7 +78,7 @@ def test_the_residual_is_what_error_feedback_did_not_send():
     )[name][0]
     for name in ('zeros', 'compression_error', 'residual_norm')
   )
-  saved = made.optimizer.compressor.saved()
+  saved = made.optimizer.compressor.get_states()
   left = np.concatenate([saved[f'residual:{i}'].ravel() for i in range(4)])
   np.testing.assert_allclose(residual, np.linalg.norm(left), rtol=1e-6)
   # ceil(ratio n) of 48, 8, 24 and 3 elements travel.

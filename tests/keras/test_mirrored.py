@@ -30,7 +30,7 @@ def test_replicas_stay_equal_and_residuals_differ():
   for variable in made.trainable_variables:
     first, second = of_replicas(variable)
     np.testing.assert_array_equal(first, second)
-  saved = made.optimizer.compressor.saved()
+  saved = made.optimizer.compressor.get_states()
   assert list(saved['workers']) == [0, 2, 2]
   first, second = saved['residual:0']
   assert np.any(first) and np.any(second) and np.any(first != second)

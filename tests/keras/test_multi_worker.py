@@ -54,7 +54,7 @@ def test_processes_are_replicas(tmp_path):
   whole = small.compiled(small.FEEDBACK, replicas=2)
   small.fit(whole, epochs=2)
   expected = small.weights(whole)
-  states = len(whole.optimizer.compressor.saved().keys() - {'variables'})
+  states = len(whole.optimizer.compressor.get_states().keys() - {'variables'})
   for rank, (arrays, _) in enumerate(feedback):
     small.assert_equal(arrays[:-states], expected[:-states])
     *rows, workers = arrays[-states:]

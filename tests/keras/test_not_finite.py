@@ -69,7 +69,8 @@ class Loop:
     """All that a step changes, dict of name to array."""
     inner = self.compressed.inner_optimizer
     found = {
-      f'state {n}': a for n, a in self.compressed.compressor.saved().items()
+      f'state {n}': a
+      for n, a in self.compressed.compressor.get_states().items()
     }
     for variable in (*self.variables, *inner.variables):
       values = getattr(variable.value, 'values', [variable.value])
@@ -143,10 +144,10 @@ def test_pass_updates_by_nan_and_does_not_change_the_states(caplog):
   optimizer = wrapped(SOME, on_not_finite='pass')
   loop, values = Loop(SOME, optimizer, 1), not_finite.gradients(SOME)[:1]
   loop.step(values)
-  states = optimizer.compressor.saved()
+  states = optimizer.compressor.get_states()
   values[0, 1, 2, 3] = -np.inf
   loop.step(values)
-  not_finite.assert_unchanged(optimizer.compressor.saved(), states)
+  not_finite.assert_unchanged(optimizer.compressor.get_states(), states)
   nan = [np.isnan(variable.numpy()).all() for variable in loop.variables]
   assert nan == [False, True]
   assert int(optimizer.iterations) == 2
@@ -261,7 +262,7 @@ def test_a_row_that_is_not_finite_skips_the_step():
     found = (table, dense, *optimizer.variables)
     return {
       **{str(i): v.numpy() for i, v in enumerate(found)},
-      **optimizer.compressor.saved(),
+      **optimizer.compressor.get_states(),
     }
 
   step(1.0)
@@ -288,7 +289,7 @@ def of_model(model):
   found = {
     v.path: v.numpy() for v in (*model.weights, *model.optimizer.variables)
   }
-  return found | model.optimizer.compressor.saved()
+  return found | model.optimizer.compressor.get_states()
 
 
 class TestVirtualWorkers:

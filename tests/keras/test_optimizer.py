@@ -82,7 +82,7 @@ def test_error_feedback_sends_everything_in_the_end():
   codec = 'error_feedback+topk:ratio=0.1'
   optimizer = wrap(codec)
   moved = applied(optimizer, GRADIENTS, steps)
-  saved = optimizer.compressor.saved()
+  saved = optimizer.compressor.get_states()
   for index, gradient in enumerate(GRADIENTS):
     residual = saved[f'residual:{index}']
     assert residual.shape == (1, *gradient.shape)
@@ -322,11 +322,11 @@ class TestLossScaling:
     variable = keras.Variable(np.zeros((40, 5), np.float32))
     optimizer.apply([tf.constant(4 * GRADIENTS[0])], [variable])
     inner = optimizer.inner_optimizer
-    before = inner.compressor.saved()['residual:0']
+    before = inner.compressor.get_states()['residual:0']
     assert np.count_nonzero(before)
     bad = np.where(GRADIENTS[0] > 1, np.inf, GRADIENTS[0])
     optimizer.apply([tf.constant(bad)], [variable])
-    after = inner.compressor.saved()['residual:0']
+    after = inner.compressor.get_states()['residual:0']
     np.testing.assert_array_equal(after, before)
     assert float(optimizer.dynamic_scale) == 2.0
 

@@ -131,7 +131,7 @@ def test_another_number_of_replicas_loads_the_mean_state(tmp_path, caplog):
   two = small.compiled(small.FEEDBACK, replicas=2)
   small.fit(two, epochs=1)
   two.save(tmp_path / 'two.keras')
-  saved = two.optimizer.compressor.saved()
+  saved = two.optimizer.compressor.get_states()
   one = keras.models.load_model(tmp_path / 'two.keras')
   small.fit(one, epochs=1, steps_per_epoch=1)
   logged = [
@@ -140,10 +140,10 @@ def test_another_number_of_replicas_loads_the_mean_state(tmp_path, caplog):
   assert len(logged) == 1
   again = keras.models.load_model(tmp_path / 'two.keras').optimizer.compressor
   small.assert_equal(
-    [again.saved()[name] for name in sorted(saved)],
+    [again.get_states()[name] for name in sorted(saved)],
     [saved[name] for name in sorted(saved)],
   )
-  kept = one.optimizer.compressor.saved()['residual:0']
+  kept = one.optimizer.compressor.get_states()['residual:0']
   assert kept.shape == (1, *saved['residual:0'].shape[1:])
 
 
@@ -270,7 +270,7 @@ class TestStatesOfAChangedModel:
     first = small.compiled(small.FEEDBACK, optimizer=momentum)
     small.fit(first, epochs=1, steps_per_epoch=1)
     first.save_weights(tmp_path / 'a.weights.h5')
-    left = first.optimizer.compressor.saved()
+    left = first.optimizer.compressor.get_states()
     second = keras.Sequential(
       [
         keras.Input((small.FEATURES,)),
@@ -288,7 +288,7 @@ class TestStatesOfAChangedModel:
       [np.zeros(shape, np.float32) for shape in shapes],
       second.trainable_variables,
     )
-    now = [optimizer.compressor.saved()[f'residual:{i}'] for i in range(4)]
+    now = [optimizer.compressor.get_states()[f'residual:{i}'] for i in range(4)]
     for number in range(2):
       # The largest were sent.
       unsent = now[number] != 0

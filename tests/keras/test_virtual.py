@@ -87,7 +87,7 @@ def test_a_worker_without_rows_sends_its_residual():
   made.optimizer.compressor.load({'residual:0': owed, 'workers': [0, 4, 4]})
   features, labels = small.data(1)
   made.train_on_batch(features, labels)
-  left = made.optimizer.compressor.saved()['residual:0']
+  left = made.optimizer.compressor.get_states()['residual:0']
   # The last worker has the one row; of 48 elements each sends one.
   for worker in range(3):
     assert sorted(np.unique(left[worker])) == [0, 1]
@@ -304,7 +304,7 @@ def test_a_loaded_model_continues_with_the_same_bits(tmp_path):
   small.fit(whole, epochs=2)
   first = virtual(small.FEEDBACK, 3)
   small.fit(first, epochs=1)
-  assert first.optimizer.compressor.saved()['residual:0'].shape[0] == 3
+  assert first.optimizer.compressor.get_states()['residual:0'].shape[0] == 3
   first.save(tmp_path / 'a.keras')
   second = keras.models.load_model(tmp_path / 'a.keras')
   with pytest.raises(ValueError, match='virtual_workers again'):

@@ -32,7 +32,7 @@ def interruptions():
 def test_a_signal_waits_for_the_next_check(interruptions):
   with interruptions.delay_signals():
     os.kill(os.getpid(), signal.SIGTERM)
-    with pytest.raises(interruptions_lib.Interrupted) as raised:
+    with pytest.raises(interruptions_lib.LaunchInterrupted) as raised:
       interruptions.check()
   assert raised.value.number == signal.SIGTERM
   # The tasks can be asked to end then.
@@ -48,7 +48,7 @@ def test_a_signal_ends_a_pause(interruptions, monkeypatch):
 
   monkeypatch.setattr(select, 'select', signalled)
   with interruptions.delay_signals():
-    with pytest.raises(interruptions_lib.Interrupted):
+    with pytest.raises(interruptions_lib.LaunchInterrupted):
       interruptions.pause(600)
 
 
@@ -115,7 +115,7 @@ def test_a_second_request_kills_and_the_same_one_does_not(
 
   with interruptions.delay_signals():
     os.kill(os.getpid(), first)
-    with pytest.raises(interruptions_lib.Interrupted):
+    with pytest.raises(interruptions_lib.LaunchInterrupted):
       interruptions.check()
     assert watch.end_all(Experiment(), interruptions, first) == 128 + other
   assert asked == [29, 'goes on', 0, 'goes on']
@@ -133,7 +133,7 @@ def test_a_second_request_before_the_tasks_are_asked_kills_them(
 
   with interruptions.delay_signals():
     os.kill(os.getpid(), signal.SIGTERM)
-    with pytest.raises(interruptions_lib.Interrupted):
+    with pytest.raises(interruptions_lib.LaunchInterrupted):
       interruptions.check()
     now[0] += 2
     os.kill(os.getpid(), signal.SIGTERM)

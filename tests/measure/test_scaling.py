@@ -78,7 +78,7 @@ def test_error_of_a_failed_run_shows_its_last_lines():
 @pytest.mark.cluster
 def test_devices_and_processes_are_measured(tmp_path, capsys):
   command.act(
-    command.Flags(
+    command.MeasureScalingFlags(
       batch_size=8,
       codecs=('ternary',),
       steps=20,
@@ -106,7 +106,7 @@ def test_devices_and_processes_are_measured(tmp_path, capsys):
 def test_invalid_flags_are_refused(change, said):
   values = {'command': COMMAND} | change
   with pytest.raises(flags.UsageError, match=said):
-    command.act(command.Flags(**values))
+    command.act(command.MeasureScalingFlags(**values))
 
 
 def test_a_signal_ends_the_measured_run(tmp_path, monkeypatch):

@@ -146,9 +146,9 @@ def test_any_scales_decode_as_in_compiled_tensorflow(text):
 
 def test_invalid_code_parameters_are_refused():
   for code in (
-    rotated_ops.Code((1,), 2, 0),
-    rotated_ops.Code((0, 5), 3, 20),
-    rotated_ops.Code((1, 2, 3), 16, 8),
+    rotated_ops.RotatedCode((1,), 2, 0),
+    rotated_ops.RotatedCode((0, 5), 3, 20),
+    rotated_ops.RotatedCode((1, 2, 3), 16, 8),
   ):
     with pytest.raises(tf.errors.InvalidArgumentError, match='expected 1, 2'):
       rotated_ops.decode_sum(

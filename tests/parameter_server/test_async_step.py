@@ -52,7 +52,7 @@ class Servers:
     )
     self.shape = [nodes_each, 4]
     self.node_pass = passes.ModelPass(model, plan, decoupled=decoupled)
-    self.servers = async_servers.Servers(
+    self.servers = async_servers.AsyncServers(
       self.node_pass, self.codec, self.copies[0], optimizer, aggregate
     )
     where = towers.Towers(('/CPU:0',), nodes_each)
@@ -63,7 +63,7 @@ class Servers:
       for _ in range(processes)
     ]
     self.processes = [
-      async_step.Process(
+      async_step.WorkerProcess(
         node_pass=self.node_pass,
         towers=where,
         replicas=[copy],
@@ -326,7 +326,7 @@ def test_two_servers_equal_one_server(build, clip_norm):
       'identity',
       build=build,
       num_servers=num_servers,
-      optimizer=MOMENTUM.clipped(clip_norm),
+      optimizer=MOMENTUM.with_clip_norm(clip_norm),
       decoupled=True,
     )
     for num_servers in (1, 2)

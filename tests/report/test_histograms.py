@@ -64,7 +64,7 @@ def test_clipping_shortens_the_gradient_as_computed_by_hand():
 def test_table_and_chart_are_written(tmp_path, capsys):
   path = tmp_path / 'g.npz'
   np.savez(path, **{k: np.stack([v, -v]) for k, v in GRADIENTS.items()})
-  values = program.Flags(
+  values = program.ReportHistogramsFlags(
     gradients=str(path), worker=1, output=str(tmp_path / 'made')
   )
   program.act(values)
@@ -77,6 +77,8 @@ def test_unknown_workers_and_codecs_are_refused(tmp_path):
   path = tmp_path / 'g.npz'
   np.savez(path, a=np.zeros([2, 3]))
   with pytest.raises(errors.ConfigError, match='worker: expected .* 0 to 1'):
-    program.act(program.Flags(gradients=str(path), worker=2))
+    program.act(program.ReportHistogramsFlags(gradients=str(path), worker=2))
   with pytest.raises(errors.ConfigError, match='gamma'):
-    program.act(program.Flags(gradients=str(path), codec='gamma'))
+    program.act(
+      program.ReportHistogramsFlags(gradients=str(path), codec='gamma')
+    )

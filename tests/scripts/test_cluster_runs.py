@@ -41,9 +41,9 @@ def data_dir(tmp_path_factory):
     converters.ConversionRequest(
       dataset_dir=str(folder / 'cifar10'),
       source='auto',
-      request=arrays.Request(str(source), False),
+      request=arrays.SourceOptions(str(source), False),
       layout=convert_arrays.FileLayout(True, 2),
-      options=sharding.Options(),
+      options=sharding.ConversionOptions(),
       validation_images=0,
     ),
   )

@@ -71,7 +71,7 @@ def convert_samples(photos, folder, shards):
   (folder / 'train.tar').write_bytes(train_tar(photos, synsets))
   (folder / 'synsets.txt').write_text('\n'.join(synsets))
   imagenet.act(
-    imagenet.Flags(
+    imagenet.ConvertImagenetFlags(
       train_directory=str(folder / 'train.tar'),
       validation_directory='',
       output_directory=str(folder / 'out'),

@@ -40,7 +40,7 @@ def run(name, *arguments, folder, **variables):
 
 def convert(name, source, folder, **options):
   dataset.act(
-    dataset.Flags(
+    dataset.ConvertDatasetFlags(
       dataset_name=name,
       dataset_dir=str(folder),
       source_dir=str(source),
@@ -84,7 +84,7 @@ def commands(name, *arguments, folder):
 def trained(name, *arguments, folder):
   """Configurations of the trainings of a recipe."""
   return [
-    trainer.to_config(flags.parse(trainer.Flags, {}, words).values)
+    trainer.to_config(flags.parse(trainer.SlimTrainFlags, {}, words).values)
     for module, words in commands(name, *arguments, folder=folder)
     if module == 'slim.train_image_classifier'
   ]
@@ -208,9 +208,11 @@ def test_extra_flags_reach_every_training(tmp_path):
 def test_the_trained_model_is_scored(script, tmp_path):
   found = commands(script.stem, folder=tmp_path)[1:]
   for (_, train), (_, score) in zip(found[::2], found[1::2], strict=True):
-    of_train = trainer.to_config(flags.parse(trainer.Flags, {}, train).values)
+    of_train = trainer.to_config(
+      flags.parse(trainer.SlimTrainFlags, {}, train).values
+    )
     of_score = evaluator.to_config(
-      flags.parse(evaluator.Flags, {}, score).values
+      flags.parse(evaluator.SlimEvaluateFlags, {}, score).values
     )
     assert of_score.model.net == of_train.model.net
     for field in ('dataset_name', 'data_dir'):

@@ -283,7 +283,7 @@ def made(monkeypatch):
     ({'devices': 2, 'local_statistics': True}, 2),
     # Nothing to decode on its way.
     pytest.param(
-      {'optimizer': optimizers.Momentum().clipped(0.1)},
+      {'optimizer': optimizers.Momentum().with_clip_norm(0.1)},
       0,
       marks=pytest.mark.slow,
     ),

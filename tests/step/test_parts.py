@@ -69,7 +69,7 @@ def test_parts_change_no_bit_with_statistics_and_dropout_on_two_devices():
   [
     # They need all gradients before the first update.
     {
-      'optimizer': optimizers.Adam().clipped(0.05),
+      'optimizer': optimizers.Adam().with_clip_norm(0.05),
       'scaling': loss_scaling.START,
     },
     {'optimizer': optimizers.RMSProp(), 'decoupled': True, 'parts': 2},

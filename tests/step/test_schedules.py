@@ -5,7 +5,7 @@ from terngrad.step import schedules
 
 
 def decaying(**options):
-  return optimizer.Optimizer(initial_learning_rate=0.1, **options)
+  return optimizer.OptimizerOptions(initial_learning_rate=0.1, **options)
 
 
 @pytest.mark.parametrize(

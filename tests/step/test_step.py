@@ -329,7 +329,7 @@ def one_update(build, count=1, rate=0.5, **options):
 def test_an_update_is_at_most_the_norm_times_the_rate():
   _, plain, _ = one_update(small.dense_net, optimizer=DESCENT)
   before, after, _ = one_update(
-    small.dense_net, optimizer=DESCENT.clipped(0.01)
+    small.dense_net, optimizer=DESCENT.with_clip_norm(0.01)
   )
   moved = [a - b for a, b in zip(after, before, strict=True)]
   free = [a - b for a, b in zip(plain, before, strict=True)]
@@ -388,7 +388,7 @@ def test_decoupled_decay_does_not_pass_through_the_optimizer(name):
 
 def test_layouts_are_bit_identical_with_all_options():
   options = {
-    'optimizer': optimizers.Adam().clipped(0.05),
+    'optimizer': optimizers.Adam().with_clip_norm(0.05),
     'loss': passes.Loss(label_smoothing=0.1),
     'decoupled': True,
     'parts': 2,

@@ -96,7 +96,7 @@ def _commands():
 
   def walk(path, members):
     for name, each in members.items():
-      if isinstance(each, commands.Group):
+      if isinstance(each, commands.CommandGroup):
         walk((*path, name), each.members)
       else:
         command = commands.load(each)

@@ -90,7 +90,7 @@ def read_tar(rng):
   for member in archives.index(path):
     member.read()
     if member.name == 'inner.tar':
-      for within in archives.index_within(member):
+      for within in archives.index_inner(member):
         within.read()
 
 
@@ -112,7 +112,9 @@ def read_cifar(rng):
       )
     )
   (_FOLDER / name).write_bytes(gzip.compress(content, 1))
-  cifar10_source.from_best(arrays.Request(str(_FOLDER), verify_checksums=False))
+  cifar10_source.from_best(
+    arrays.SourceOptions(str(_FOLDER), verify_checksums=False)
+  )
 
 
 def read_idx(rng):

@@ -205,7 +205,7 @@ def index(path: os.PathLike[str] | str) -> list[Member]:
     return _index(os.fspath(path), file)
 
 
-def index_within(member: Member) -> list[Member]:
+def index_inner(member: Member) -> list[Member]:
   """Lists all files of an uncompressed tar that is a member of a tar.
 
   Args:

@@ -127,7 +127,7 @@ def plan(
   splits: dict[str, list[labeled_images.Item]],
   file_names: dict[str, tuple[str, ...]],
   first_label: int,
-) -> sharding.Plan:
+) -> sharding.ConversionPlan:
   """Plans the shards of the flower photos, as `labeled_images.plan` does."""
   names = [image_folders.BACKGROUND] * first_label + list(CLASS_NAMES)
   return labeled_images.plan(NAME, names, splits, file_names, str(source))
@@ -138,7 +138,7 @@ def convert(
   source: pathlib.Path | None,
   validation_images: int,
   layout: convert_arrays.FileLayout,
-  options: sharding.Options,
+  options: sharding.ConversionOptions,
   client: downloads.Client,
 ) -> sharding.Report:
   """Writes the photos as slim does: labels from 0, random splits.

@@ -67,7 +67,7 @@ def training_items(
       )
     found.add(tar.name)
     synset = tar.name.removesuffix('.tar')
-    members = archives.index_within(tar)
+    members = archives.index_inner(tar)
     if not members:
       raise errors.DataError(
         f'{source}, {tar.name}: expected images; received an empty tar. '
@@ -130,7 +130,7 @@ def plan(
   classes: imagenet_lists.Classes,
   pixels: Pixels,
   source: str,
-) -> sharding.Plan:
+) -> sharding.ConversionPlan:
   """Plans the shards.
 
   Args:
@@ -229,13 +229,15 @@ def _encode(
   kind = b'RAW' if pixels.raw else b'JPEG'
   return features.serialize(
     {
-      **features.of_image(kind, size, item.label, texts[item.label - 1]),
-      **features.of_boxes(boxes),
-      'image/class/synset': features.of_bytes(
+      **features.image_features(kind, size, item.label, texts[item.label - 1]),
+      **features.box_features(boxes),
+      'image/class/synset': features.bytes_feature(
         classes.synsets[item.label - 1].encode()
       ),
-      'image/object/bbox/label': features.of_ints(*[item.label] * len(boxes)),
-      'image/filename': features.of_bytes(os.fsencode(name)),
-      features.IMAGE: features.of_bytes(image.content),
+      'image/object/bbox/label': features.int_feature(
+        *[item.label] * len(boxes)
+      ),
+      'image/filename': features.bytes_feature(os.fsencode(name)),
+      features.IMAGE: features.bytes_feature(image.content),
     }
   )

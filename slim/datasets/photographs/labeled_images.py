@@ -46,7 +46,7 @@ def plan(
   splits: abc.Mapping[str, abc.Sequence[Item]],
   file_names: abc.Mapping[str, tuple[str, ...]],
   source: str,
-) -> sharding.Plan:
+) -> sharding.ConversionPlan:
   """Plans shards of upright JPEGs with the keys of build_image_data.
 
   Args:
@@ -59,7 +59,7 @@ def plan(
   Returns:
     The argument of `slim.datasets.records.sharding.write`.
   """
-  return sharding.Plan(
+  return sharding.ConversionPlan(
     dataset=dataset,
     class_names=tuple(class_names),
     splits=tuple(
@@ -170,8 +170,8 @@ def record(image: images.Encoded, label: int, text: str, name: str) -> bytes:
   size = (image.height, image.width, 3)
   return features.serialize(
     {
-      **features.of_image(b'JPEG', size, label, text),
-      'image/filename': features.of_bytes(os.fsencode(name)),
-      features.IMAGE: features.of_bytes(image.content),
+      **features.image_features(b'JPEG', size, label, text),
+      'image/filename': features.bytes_feature(os.fsencode(name)),
+      features.IMAGE: features.bytes_feature(image.content),
     }
   )

@@ -17,7 +17,7 @@ _READ_BYTES = 1 << 20  # bytes
 
 
 @contextlib.contextmanager
-def replacing(path: str | os.PathLike[str]) -> abc.Iterator[pathlib.Path]:
+def replace_file(path: str | os.PathLike[str]) -> abc.Iterator[pathlib.Path]:
   """Replaces a file atomically: readers see the old one or the new one.
 
   This holds if the process is killed and after a power cut. Several processes
@@ -42,12 +42,12 @@ def replacing(path: str | os.PathLike[str]) -> abc.Iterator[pathlib.Path]:
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
   """Writes a UTF-8 text file atomically."""
-  with replacing(path) as hidden:
+  with replace_file(path) as hidden:
     hidden.write_text(text, encoding='utf-8')
 
 
 @contextlib.contextmanager
-def making_folder(path: str | os.PathLike[str]) -> abc.Iterator[pathlib.Path]:
+def create_folder(path: str | os.PathLike[str]) -> abc.Iterator[pathlib.Path]:
   """Creates a file or a folder atomically, with all the files in it.
 
   Args:

@@ -11,22 +11,22 @@ import tensorflow as tf
 IMAGE = 'image/encoded'
 
 
-def of_bytes(*values: bytes) -> tf.train.Feature:
+def bytes_feature(*values: bytes) -> tf.train.Feature:
   """Returns a feature with a list of byte strings."""
   return tf.train.Feature(bytes_list=tf.train.BytesList(value=values))
 
 
-def of_ints(*values: int) -> tf.train.Feature:
+def int_feature(*values: int) -> tf.train.Feature:
   """Returns a feature with a list of int64."""
   return tf.train.Feature(int64_list=tf.train.Int64List(value=values))
 
 
-def of_floats(*values: float) -> tf.train.Feature:
+def float_feature(*values: float) -> tf.train.Feature:
   """Returns a feature with a list of float32."""
   return tf.train.Feature(float_list=tf.train.FloatList(value=values))
 
 
-def of_boxes(
+def box_features(
   boxes: abc.Sequence[tuple[float, float, float, float]] = (),
 ) -> dict[str, tf.train.Feature]:
   """Returns the features of bounding boxes: a list for each side.
@@ -40,12 +40,12 @@ def of_boxes(
   xmin, ymin, xmax, ymax = zip(*boxes, strict=True) if boxes else [()] * 4
   sides = {'xmin': xmin, 'xmax': xmax, 'ymin': ymin, 'ymax': ymax}
   return {
-    f'image/object/bbox/{side}': of_floats(*values)
+    f'image/object/bbox/{side}': float_feature(*values)
     for side, values in sides.items()
   }
 
 
-def of_image(
+def image_features(
   image_format: bytes, size: tuple[int, int, int], label: int, text: str
 ) -> dict[str, tf.train.Feature]:
   """Returns all features of an image except the encoded image.
@@ -64,13 +64,13 @@ def of_image(
   """
   height, width, channels = size
   return {
-    'image/format': of_bytes(image_format),
-    'image/class/label': of_ints(label),
-    'image/class/text': of_bytes(text.encode()),
-    'image/height': of_ints(height),
-    'image/width': of_ints(width),
-    'image/channels': of_ints(channels),
-    'image/colorspace': of_bytes(b'RGB'),
+    'image/format': bytes_feature(image_format),
+    'image/class/label': int_feature(label),
+    'image/class/text': bytes_feature(text.encode()),
+    'image/height': int_feature(height),
+    'image/width': int_feature(width),
+    'image/channels': int_feature(channels),
+    'image/colorspace': bytes_feature(b'RGB'),
   }
 
 
@@ -100,7 +100,7 @@ class Template:
 
   def serialize(self, encoded: bytes) -> bytes:
     """Serializes a tf.train.Example with this encoded image."""
-    entry = tf.train.Features(feature={IMAGE: of_bytes(encoded)})
+    entry = tf.train.Features(feature={IMAGE: bytes_feature(encoded)})
     content = self._rest + entry.SerializeToString()
     # An Example has the wire format of this list: field 1, its length, data.
     return tf.train.BytesList(value=[content]).SerializeToString()

@@ -66,7 +66,7 @@ def make_split(
   return OutputSplit(split, file_names, items)
 
 
-class Plan(NamedTuple):
+class ConversionPlan(NamedTuple):
   """The contents of a conversion.
 
   Attributes:
@@ -88,7 +88,7 @@ class Plan(NamedTuple):
   items_per_call: int = 1
 
 
-class Options(NamedTuple):
+class ConversionOptions(NamedTuple):
   """Options of a conversion.
 
   Attributes:
@@ -129,7 +129,9 @@ def file_names(split: str, number: int) -> tuple[str, ...]:
 
 
 def write(
-  folder: pathlib.Path, plan: Plan, options: Options | None = None
+  folder: pathlib.Path,
+  plan: ConversionPlan,
+  options: ConversionOptions | None = None,
 ) -> Report:
   """Writes all shards, labels.txt and shards.json.
 
@@ -149,7 +151,7 @@ def write(
       (the message names them all); a split has fewer items than shards; or a
       class name cannot be a line of labels.txt.
   """
-  options = options or Options()
+  options = options or ConversionOptions()
   if options.num_threads < 0:
     raise errors.DataError(
       f'--num_threads: expected at least 0; received {options.num_threads}. 0 '
@@ -177,7 +179,7 @@ def write(
     ) from error
 
 
-def _check_size(plan: Plan, split: OutputSplit) -> None:
+def _check_size(plan: ConversionPlan, split: OutputSplit) -> None:
   if not 1 <= len(split.file_names) <= len(split.items):
     raise errors.DataError(
       f'{plan.source}: expected 1 to {len(split.items)} shards for the '
@@ -186,7 +188,7 @@ def _check_size(plan: Plan, split: OutputSplit) -> None:
     )
 
 
-def _check_names(plan: Plan) -> None:
+def _check_names(plan: ConversionPlan) -> None:
   for name in plan.class_names:
     # Names from other sources may end with spaces, which do no harm.
     problem = label_lines.find_problem(name.rstrip(' '))
@@ -197,7 +199,7 @@ def _check_names(plan: Plan) -> None:
       )
 
 
-def _fingerprint(plan: Plan) -> str:
+def _fingerprint(plan: ConversionPlan) -> str:
   described = [
     *(_FORMAT, plan.dataset, plan.class_names, plan.identity),
     *itertools.chain.from_iterable(
@@ -208,7 +210,7 @@ def _fingerprint(plan: Plan) -> str:
 
 
 def _find_complete(
-  folder: pathlib.Path, plan: Plan, options: Options
+  folder: pathlib.Path, plan: ConversionPlan, options: ConversionOptions
 ) -> manifest.Manifest | None:
   """Returns a complete conversion of this plan; refuses any other files."""
   names = [name for split in plan.splits for name in split.file_names]
@@ -242,8 +244,8 @@ def _listed_names(folder: pathlib.Path) -> list[str]:
 def _write(
   folder: pathlib.Path,
   staging_folder: pathlib.Path,
-  plan: Plan,
-  options: Options,
+  plan: ConversionPlan,
+  options: ConversionOptions,
 ) -> Report:
   shards = _items_of_shards(plan)
   _claim(staging_folder, _fingerprint(plan))
@@ -273,7 +275,7 @@ def _claim(staging_folder: pathlib.Path, fingerprint: str) -> None:
     disk.write_text(path, fingerprint)
 
 
-def _items_of_shards(plan: Plan) -> dict[str, abc.Sequence[Any]]:
+def _items_of_shards(plan: ConversionPlan) -> dict[str, abc.Sequence[Any]]:
   """Returns the items of each shard by its name: equal parts of its split."""
   return {
     name: split.items[
@@ -285,7 +287,7 @@ def _items_of_shards(plan: Plan) -> dict[str, abc.Sequence[Any]]:
 
 
 def _manifest(
-  plan: Plan,
+  plan: ConversionPlan,
   notes: abc.Mapping[str, shard_writer.Note],
   staging_folder: pathlib.Path,
   folder: pathlib.Path,

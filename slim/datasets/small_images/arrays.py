@@ -63,7 +63,7 @@ class ArraySource(NamedTuple):
   splits: dict[str, SplitArrays]
 
 
-class Request(NamedTuple):
+class SourceOptions(NamedTuple):
   """Options of a source.
 
   Attributes:
@@ -76,7 +76,7 @@ class Request(NamedTuple):
 
 
 # Functions that read or download a data set, by name.
-Sources = dict[str, Callable[[Request], ArraySource]]
+Sources = dict[str, Callable[[SourceOptions], ArraySource]]
 
 
 def identity(source: ArraySource) -> str:
@@ -89,7 +89,7 @@ def identity(source: ArraySource) -> str:
   return digest.hexdigest()
 
 
-def checked(facts: Facts, split: SplitArrays, origin: str) -> SplitArrays:
+def check_split(facts: Facts, split: SplitArrays, origin: str) -> SplitArrays:
   """Checks that images and labels fit the data set.
 
   Args:
@@ -125,7 +125,7 @@ def checked(facts: Facts, split: SplitArrays, origin: str) -> SplitArrays:
 
 
 def from_tfds(
-  facts: Facts, request: Request, seconds: float | None = None
+  facts: Facts, request: SourceOptions, seconds: float | None = None
 ) -> ArraySource:
   """Downloads with tensorflow-datasets, in a process with a time limit.
 
@@ -170,7 +170,7 @@ def from_tfds(
         np.load(f'{folder}/{name}-images.npy'),
         np.load(f'{folder}/{name}-labels.npy'),
       )
-      splits[name] = checked(facts, split, f'tensorflow-datasets, {name}')
+      splits[name] = check_split(facts, split, f'tensorflow-datasets, {name}')
   return ArraySource('tensorflow-datasets', splits)
 
 

@@ -53,7 +53,7 @@ _LIMIT = 5 * 60_000 * _ROW_BYTES
 _Batch = tuple[np.ndarray, np.ndarray]
 
 
-def from_binary(request: arrays.Request) -> arrays.ArraySource:
+def from_binary(request: arrays.SourceOptions) -> arrays.ArraySource:
   """Reads cifar-10-binary.tar.gz.
 
   Args:
@@ -79,7 +79,7 @@ def from_binary(request: arrays.Request) -> arrays.ArraySource:
   return _source(request, BINARY, 'cifar-10-batches-bin/{}.bin', read)
 
 
-def from_python(request: arrays.Request) -> arrays.ArraySource:
+def from_python(request: arrays.SourceOptions) -> arrays.ArraySource:
   """Reads cifar-10-python.tar.gz, without running code that its pickles name.
 
   Args:
@@ -115,7 +115,7 @@ def from_python(request: arrays.Request) -> arrays.ArraySource:
 from_tfds = functools.partial(arrays.from_tfds, FACTS)
 
 
-def from_best(request: arrays.Request) -> arrays.ArraySource:
+def from_best(request: arrays.SourceOptions) -> arrays.ArraySource:
   """Reads an archive if a folder is given; otherwise downloads.
 
   Args:
@@ -155,7 +155,7 @@ def _contents(
 
 
 def _source(
-  request: arrays.Request,
+  request: arrays.SourceOptions,
   archive: str,
   pattern: str,
   read: abc.Callable[[str, bytes], _Batch],
@@ -181,7 +181,7 @@ def _source(
     pixels = np.concatenate([part[0] for part in parts])
     # The archives hold all red values of an image, then green, then blue.
     images = pixels.reshape(-1, *FACTS.shape[2:], *FACTS.shape[:2])
-    splits[split] = arrays.checked(
+    splits[split] = arrays.check_split(
       FACTS,
       arrays.SplitArrays(
         np.ascontiguousarray(images.transpose(0, 2, 3, 1)),

@@ -84,9 +84,9 @@ def convert(
   folder: pathlib.Path,
   module: SourceModule,
   source: str,
-  request: arrays.Request,
+  request: arrays.SourceOptions,
   layout: FileLayout,
-  options: sharding.Options,
+  options: sharding.ConversionOptions,
 ) -> sharding.Report:
   """Writes the shards of a data set, labels.txt and shards.json.
 
@@ -113,7 +113,7 @@ def convert(
   if complete:
     return sharding.Report(False, complete.counts, '', complete.skipped)
   found = fetch(request)
-  plan = sharding.Plan(
+  plan = sharding.ConversionPlan(
     dataset=facts.name,
     class_names=facts.class_names,
     splits=tuple(
@@ -131,10 +131,10 @@ def convert(
 def _encoder(
   facts: arrays.Facts, source: arrays.ArraySource
 ) -> abc.Callable[[abc.Sequence[sharding.ExampleIndex]], list[bytes]]:
-  boxes = features.of_boxes()
+  boxes = features.box_features()
   templates = [
     features.Template(
-      features.of_image(b'png', facts.shape, label, name) | boxes
+      features.image_features(b'png', facts.shape, label, name) | boxes
     )
     for label, name in enumerate(facts.class_names)
   ]

@@ -8,7 +8,7 @@ from slim.datasets.small_images import mnist_source
 
 _NO_REQUEST = mnist_source.Request()
 _ONE_FILE = convert_arrays.FileLayout()
-_DEFAULTS = sharding.Options()
+_DEFAULTS = sharding.ConversionOptions()
 
 
 def convert(
@@ -18,7 +18,7 @@ def convert(
   request: mnist_source.Request = _NO_REQUEST,
   layout: convert_arrays.FileLayout = _ONE_FILE,
   overwrite: bool = False,
-  options: sharding.Options = _DEFAULTS,
+  options: sharding.ConversionOptions = _DEFAULTS,
 ) -> sharding.Report:
   """Writes the shards of MNIST, labels.txt and shards.json.
 

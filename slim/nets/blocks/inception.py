@@ -149,7 +149,7 @@ def _conv(
 def stem(make: layers.Layers, x: keras.KerasTensor) -> keras.KerasTensor:
   """Builds the stem of Inception v3 and -ResNet: 299x299 to 35x35 pixels."""
   return (
-    layers.Chain(x)
+    layers.LayerChain(x)
     .then(make.conv, 'conv2d_1a_3x3', 32, 3, strides=2, padding='valid')
     .then(make.conv, 'conv2d_2a_3x3', 32, 3, padding='valid')
     .then(make.conv, 'conv2d_2b_3x3', 64, 3)

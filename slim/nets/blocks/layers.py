@@ -89,8 +89,8 @@ class Style(NamedTuple):
 _Parameters = ParamSpec('_Parameters')
 
 
-class Chain(NamedTuple):
-  """Layers in sequence: `Chain(x).then(...).then(...).x`.
+class LayerChain(NamedTuple):
+  """Layers in sequence: `LayerChain(x).then(...).then(...).x`.
 
   Attributes:
     x: output of the last layer.
@@ -105,9 +105,9 @@ class Chain(NamedTuple):
     ],
     *arguments: _Parameters.args,
     **options: _Parameters.kwargs,
-  ) -> 'Chain':
+  ) -> 'LayerChain':
     """Appends `layer(x, *arguments, **options)`."""
-    return Chain(layer(self.x, *arguments, **options))
+    return LayerChain(layer(self.x, *arguments, **options))
 
 
 class Layers:

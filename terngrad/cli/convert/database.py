@@ -45,7 +45,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True)
-class Flags:
+class ConvertDatabaseFlags:
   """The flags of `terngrad convert database`."""
 
   dataset_name: str = option(
@@ -78,7 +78,7 @@ class Flags:
   )
 
 
-def act(values: Flags) -> None:
+def act(values: ConvertDatabaseFlags) -> None:
   """Writes or verifies the database.
 
   Raises:
@@ -89,12 +89,12 @@ def act(values: Flags) -> None:
   options.at_least('seed', values.seed, 0)
   dataset = errors.lookup(_SOURCES, values.dataset_name, 'data set')
   options.at_least('examples_per_class', values.examples_per_class, 0)
-  images = write_db.images_of(
+  images = write_db.open_images(
     dataset, values.dataset_dir, values.subset, values.skip_corrupt
   )
   writing.report_skipped(images.skipped)
   if values.classes:
-    images = write_db.of_classes(
+    images = write_db.select_classes(
       images, values.classes, values.examples_per_class
     )
   elif values.examples_per_class:
@@ -148,5 +148,8 @@ def _has_same_names(names: dict[int, str] | None, path: pathlib.Path) -> bool:
 
 
 COMMAND = writing.converter(
-  USAGE, Flags, act, required=('dataset_name', 'dataset_dir', 'output_db')
+  USAGE,
+  ConvertDatabaseFlags,
+  act,
+  required=('dataset_name', 'dataset_dir', 'output_db'),
 )

@@ -25,7 +25,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True)
-class Flags(writing.Writing):
+class ConvertDatasetFlags(writing.Writing):
   """The flags of `terngrad convert dataset`."""
 
   dataset_name: str = option(
@@ -62,7 +62,7 @@ class Flags(writing.Writing):
   )
 
 
-def act(values: Flags) -> None:
+def act(values: ConvertDatasetFlags) -> None:
   """Converts a data set.
 
   Raises:
@@ -78,7 +78,7 @@ def act(values: Flags) -> None:
     converters.ConversionRequest(
       dataset_dir=values.dataset_dir,
       source=values.source,
-      request=arrays.Request(values.source_dir, values.verify_checksums),
+      request=arrays.SourceOptions(values.source_dir, values.verify_checksums),
       layout=convert_arrays.FileLayout(values.shard, train_shards),
       options=values.options,
       validation_images=values.validation_images,
@@ -87,4 +87,6 @@ def act(values: Flags) -> None:
   writing.report(values.dataset_dir, report)
 
 
-COMMAND = writing.converter(USAGE, Flags, act, folder='dataset_dir')
+COMMAND = writing.converter(
+  USAGE, ConvertDatasetFlags, act, folder='dataset_dir'
+)

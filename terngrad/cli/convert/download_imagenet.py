@@ -41,7 +41,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True)
-class Flags(writing.TwoSplits):
+class ConvertDownloadImagenetFlags(writing.TwoSplits):
   """The flags of `terngrad convert download_imagenet`."""
 
   data_dir: str = option('', 'Folder D.')
@@ -71,7 +71,7 @@ class Flags(writing.TwoSplits):
   )
 
 
-def act(values: Flags) -> None:
+def act(values: ConvertDownloadImagenetFlags) -> None:
   """Downloads, checks and converts ImageNet, or verifies the shards.
 
   Raises:
@@ -112,7 +112,7 @@ def act(values: Flags) -> None:
   writing.build(dataclasses.replace(values, output_directory=output), plan)
 
 
-def _pixels(values: Flags) -> 'imagenet_types.Pixels':
+def _pixels(values: ConvertDownloadImagenetFlags) -> 'imagenet_types.Pixels':
   """Returns the pixel format to store, from flags and environment."""
   side = os.getenv('RESIZE_DIMEN') or '0'
   if not side.isdecimal():
@@ -153,5 +153,9 @@ def _credentials() -> downloads.Credentials:
 
 
 COMMAND = writing.converter(
-  USAGE, Flags, act, words=('data_dir',), required=('data_dir',)
+  USAGE,
+  ConvertDownloadImagenetFlags,
+  act,
+  words=('data_dir',),
+  required=('data_dir',),
 )

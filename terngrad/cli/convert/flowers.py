@@ -24,7 +24,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True)
-class Flags(writing.TwoSplits):
+class ConvertFlowersFlags(writing.TwoSplits):
   """The flags of `terngrad convert flowers`."""
 
   output_directory: str = option('', 'Folder D.')
@@ -39,7 +39,7 @@ class Flags(writing.TwoSplits):
   )
 
 
-def act(values: Flags) -> None:
+def act(values: ConvertFlowersFlags) -> None:
   """Downloads and converts the flower photos.
 
   Raises:
@@ -56,5 +56,9 @@ def act(values: Flags) -> None:
 
 
 COMMAND = writing.converter(
-  USAGE, Flags, act, words=('output_directory',), folder='output_directory'
+  USAGE,
+  ConvertFlowersFlags,
+  act,
+  words=('output_directory',),
+  folder='output_directory',
 )

@@ -28,7 +28,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True)
-class Flags(writing.TwoSplits):
+class ConvertImagenetFlags(writing.TwoSplits):
   """The flags of `terngrad convert imagenet`."""
 
   train_directory: str = option('', 'Folder, or tar, of the training images.')
@@ -61,7 +61,7 @@ class Flags(writing.TwoSplits):
   )
 
 
-def act(values: Flags) -> None:
+def act(values: ConvertImagenetFlags) -> None:
   """Converts ImageNet.
 
   Raises:
@@ -95,4 +95,6 @@ def act(values: Flags) -> None:
   )
 
 
-COMMAND = writing.converter(USAGE, Flags, act, folder='output_directory')
+COMMAND = writing.converter(
+  USAGE, ConvertImagenetFlags, act, folder='output_directory'
+)

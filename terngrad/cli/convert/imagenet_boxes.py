@@ -25,14 +25,14 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True)
-class Flags:
+class ConvertImagenetBoxesFlags:
   """The flags of `terngrad convert imagenet_boxes`."""
 
   annotations: str = option('', 'Folder or archive ANNOTATIONS.')
   synsets_file: str = option('', "File SYNSETS; '' for all annotations.")
 
 
-def act(values: Flags) -> None:
+def act(values: ConvertImagenetBoxesFlags) -> None:
   """Prints the boxes.
 
   Raises:
@@ -52,7 +52,7 @@ def act(values: Flags) -> None:
 
 COMMAND = command.Command(
   USAGE,
-  Flags,
+  ConvertImagenetBoxesFlags,
   act,
   words=('annotations', 'synsets_file'),
   required=('annotations',),

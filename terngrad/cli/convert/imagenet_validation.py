@@ -26,14 +26,14 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True)
-class Flags:
+class ConvertImagenetValidationFlags:
   """The flags of `terngrad convert imagenet_validation`."""
 
   folder: str = option('', 'Folder FOLDER of the images.')
   labels_file: str = option('', 'File LABELS with the synset of each image.')
 
 
-def act(values: Flags) -> None:
+def act(values: ConvertImagenetValidationFlags) -> None:
   """Moves the images.
 
   Raises:
@@ -49,4 +49,6 @@ def act(values: Flags) -> None:
 
 _WORDS = ('folder', 'labels_file')
 
-COMMAND = writing.converter(USAGE, Flags, act, words=_WORDS, required=_WORDS)
+COMMAND = writing.converter(
+  USAGE, ConvertImagenetValidationFlags, act, words=_WORDS, required=_WORDS
+)

@@ -27,7 +27,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True)
-class Flags(writing.TwoSplits):
+class ConvertImagesFlags(writing.TwoSplits):
   """The flags of `terngrad convert images`."""
 
   train_directory: str = option('', 'Folder of the training images.')
@@ -42,7 +42,7 @@ class Flags(writing.TwoSplits):
   )
 
 
-def act(values: Flags) -> None:
+def act(values: ConvertImagesFlags) -> None:
   """Converts the images.
 
   Raises:
@@ -74,4 +74,6 @@ def act(values: Flags) -> None:
   writing.build(values, plan)
 
 
-COMMAND = writing.converter(USAGE, Flags, act, folder='output_directory')
+COMMAND = writing.converter(
+  USAGE, ConvertImagesFlags, act, folder='output_directory'
+)

@@ -21,13 +21,13 @@ writes dataset_info.json and features.json into D, beside shards.json. Then
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class ConvertTfdsFlags:
   """The flags of `terngrad convert tfds`."""
 
   dataset_dir: str = options.option('', 'Folder of numbered shards.', 'data')
 
 
-def act(values: Flags) -> None:
+def act(values: ConvertTfdsFlags) -> None:
   """Writes the two metadata files."""
   tfds_metadata.write(values.dataset_dir)
   command.say(
@@ -38,7 +38,7 @@ def act(values: Flags) -> None:
 
 COMMAND = command.Command(
   USAGE,
-  Flags,
+  ConvertTfdsFlags,
   act,
   words=('dataset_dir',),
   required=('dataset_dir',),

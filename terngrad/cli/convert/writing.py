@@ -43,9 +43,11 @@ class Writing:
   )
 
   @property
-  def options(self) -> 'sharding_types.Options':
+  def options(self) -> 'sharding_types.ConversionOptions':
     """The options of writing shards."""
-    return sharding.Options(self.num_threads, self.skip_corrupt, self.overwrite)
+    return sharding.ConversionOptions(
+      self.num_threads, self.skip_corrupt, self.overwrite
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +143,7 @@ def verify(folder: str) -> None:
   command.say(f'Verified {folder}: {counts}, in {len(found.names)} shards.')
 
 
-def build(config: Any, plan: 'sharding_types.Plan') -> None:
+def build(config: Any, plan: 'sharding_types.ConversionPlan') -> None:
   """Writes the planned shards, and logs it as the builders of 2017 did.
 
   Args:

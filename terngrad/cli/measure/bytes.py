@@ -30,7 +30,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class MeasureBytesFlags:
   """The flags of `terngrad measure bytes`."""
 
   codecs: tuple[str, ...] = option(
@@ -57,7 +57,7 @@ class Flags:
   output: str = option('', 'Folder for measure_bytes.csv.', 'run')
 
 
-def act(values: Flags) -> None:
+def act(values: MeasureBytesFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
   counts = [_count(text) for text in values.workers]
   (shapes,) = codec_table.cases((), (values.net,)).values()
@@ -78,4 +78,4 @@ def _count(text: str) -> int:
   return count
 
 
-COMMAND = command.Command(USAGE, Flags, act)
+COMMAND = command.Command(USAGE, MeasureBytesFlags, act)

@@ -38,7 +38,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class MeasureCodecFlags:
   """The flags of `terngrad measure codec`."""
 
   codecs: tuple[str, ...] = option(
@@ -68,7 +68,7 @@ class Flags:
   )
 
 
-def act(values: Flags) -> None:
+def act(values: MeasureCodecFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
   codecs = codec_table.codecs(values.codecs)
   rows: list[dict[str, Any]] = []
@@ -84,4 +84,4 @@ def act(values: Flags) -> None:
     tables.write(values.output, 'measure_codec', table, chart)
 
 
-COMMAND = command.Command(USAGE, Flags, act)
+COMMAND = command.Command(USAGE, MeasureCodecFlags, act)

@@ -33,7 +33,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True)
-class Flags:
+class MeasureDataFlags:
   """The flags of `terngrad measure data`."""
 
   image_dir: str = option('', 'Folders of JPEGs.')
@@ -42,7 +42,7 @@ class Flags:
   rounds: int = option(5, 'Number of rounds for the median.')
 
 
-def act(values: Flags) -> None:
+def act(values: MeasureDataFlags) -> None:
   """Measures the selected converters and prints the results.
 
   Raises:
@@ -69,4 +69,4 @@ def act(values: Flags) -> None:
     )
 
 
-COMMAND = writing.converter(USAGE, Flags, act)
+COMMAND = writing.converter(USAGE, MeasureDataFlags, act)

@@ -22,7 +22,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class MeasureEvaluationFlags:
   """The flags of `terngrad measure eval`."""
 
   nets: tuple[str, ...] = option(
@@ -34,7 +34,7 @@ class Flags:
   rounds: int = option(9, 'Number of rounds for the median.', 'run')
 
 
-def act(values: Flags) -> None:
+def act(values: MeasureEvaluationFlags) -> None:
   """Prints the table."""
   command.at_least(1, values, 'num_classes', 'batch_size', 'batches', 'rounds')
   table = evaluation_table.measure(
@@ -51,4 +51,6 @@ def act(values: Flags) -> None:
   command.say(table.to_string())
 
 
-COMMAND = command.Command(USAGE, Flags, act, required=('nets',))
+COMMAND = command.Command(
+  USAGE, MeasureEvaluationFlags, act, required=('nets',)
+)

@@ -57,7 +57,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class MeasureExchangeFlags:
   """The flags of `terngrad measure exchange`."""
 
   net: str = option(
@@ -93,13 +93,13 @@ class Flags:
   task_id: int = option(0, 'Index of this process in its job.', 'cluster')
   allow_insecure_network: bool = option(False, 'As in the trainers.', 'cluster')
   bandwidth: float = option(
-    cluster.Cluster.bandwidth,
+    cluster.ClusterOptions.bandwidth,
     'Bandwidth of a process in bits per second, by which auto chooses an '
     'algorithm.',
     'cluster',
   )
   latency: float = option(
-    cluster.Cluster.latency,
+    cluster.ClusterOptions.latency,
     'Latency between two processes in seconds, for the same choice.',
     'cluster',
   )
@@ -111,7 +111,7 @@ class Flags:
   )
 
 
-def act(values: Flags) -> int:
+def act(values: MeasureExchangeFlags) -> int:
   """Measures, and prints the table on the chief; or starts all processes."""
   # TensorFlow's strategy logs several lines at its creation.
   logging.set_verbosity(logging.WARNING)
@@ -136,7 +136,7 @@ def act(values: Flags) -> int:
     values.batch,
     values.rounds,
     values.interface,
-    algorithms.Network(values.bandwidth, values.latency),
+    algorithms.Link(values.bandwidth, values.latency),
   )
   table = exchange_table.measure(tasks, cases, settings)
   if tasks.is_chief:
@@ -144,7 +144,7 @@ def act(values: Flags) -> int:
   return command.DONE
 
 
-def _start_all(values: Flags) -> int:
+def _start_all(values: MeasureExchangeFlags) -> int:
   """Starts all processes on this machine; returns the exit code."""
   count = values.processes
   hosts = [f'127.0.0.1:{port}' for port in ports.free(count + values.servers)]
@@ -165,7 +165,7 @@ def _start_all(values: Flags) -> int:
   )
 
 
-def _report(values: Flags, table: 'pd.DataFrame') -> None:
+def _report(values: MeasureExchangeFlags, table: 'pd.DataFrame') -> None:
   passes = f'batch {values.batch} per process' if values.real else 'no passes'
   command.say(
     f'{values.net}, {passes}, {values.threads} threads per process, medians of '
@@ -179,4 +179,4 @@ def _report(values: Flags, table: 'pd.DataFrame') -> None:
 
 
 # Pending calls of TensorFlow's servers would abort Python's shutdown.
-COMMAND = command.Command(USAGE, Flags, act, ends_process=True)
+COMMAND = command.Command(USAGE, MeasureExchangeFlags, act, ends_process=True)

@@ -41,7 +41,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class MeasureFitFlags:
   """The flags of `terngrad measure fit`."""
 
   codec: tuple[str, ...] = option(
@@ -74,7 +74,7 @@ class Flags:
   output: str = option('', 'Folder for measure_fit.csv.', 'run')
 
 
-def act(values: Flags) -> int:
+def act(values: MeasureFitFlags) -> int:
   """Prints the table, and writes it if --output names a directory."""
   command.at_least(1, values, 'batch_size', 'num_gpus', 'rounds', 'steps')
   command.at_least(0, values, 'processes', 'threads')
@@ -107,7 +107,7 @@ def act(values: Flags) -> int:
   return command.DONE
 
 
-def _start_all(values: Flags) -> int:
+def _start_all(values: MeasureFitFlags) -> int:
   """Starts all processes on this machine; returns the exit code."""
   count = values.processes
   hosts = [f'127.0.0.1:{port}' for port in ports.free(count)]
@@ -120,4 +120,4 @@ def _start_all(values: Flags) -> int:
   )
 
 
-COMMAND = command.Command(USAGE, Flags, act, required=('codec',))
+COMMAND = command.Command(USAGE, MeasureFitFlags, act, required=('codec',))

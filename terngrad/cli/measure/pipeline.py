@@ -26,7 +26,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True)
-class Flags:
+class MeasurePipelineFlags:
   """The flags of `terngrad measure pipeline`."""
 
   source_dir: str = option(
@@ -49,7 +49,7 @@ class Flags:
   threads: int = option(0, 'Images decoded at the same time; 0: one per core.')
 
 
-def act(values: Flags) -> None:
+def act(values: MeasurePipelineFlags) -> None:
   """Prints images per second of both, and the pipeline's ratio to decoding.
 
   Raises:
@@ -85,4 +85,4 @@ def act(values: Flags) -> None:
     )
 
 
-COMMAND = writing.converter(USAGE, Flags, act)
+COMMAND = writing.converter(USAGE, MeasurePipelineFlags, act)

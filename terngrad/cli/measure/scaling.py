@@ -32,7 +32,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class MeasureScalingFlags:
   """The flags, and the training command after `--`."""
 
   batch_size: int = option(32, 'Examples per step of one device.', 'data')
@@ -54,7 +54,7 @@ class Flags:
   command: tuple[str, ...] = ()
 
 
-def act(values: Flags) -> None:
+def act(values: MeasureScalingFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
   if values.command[:1] != ('train',):
     raise flags.UsageError(
@@ -88,5 +88,5 @@ def _counts(name: str, texts: Sequence[str]) -> list[int]:
 
 
 COMMAND = command.Command(
-  USAGE, Flags, act, rest='command', needs_tensorflow=False
+  USAGE, MeasureScalingFlags, act, rest='command', needs_tensorflow=False
 )

@@ -27,7 +27,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class MeasureStepFlags:
   """The flags of `terngrad measure step`."""
 
   net: str = option('lenet', 'Network.', 'model')
@@ -53,7 +53,7 @@ class Flags:
   output: str = option('', 'Folder for measure_step.csv.', 'run')
 
 
-def act(values: Flags) -> None:
+def act(values: MeasureStepFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
   config = options.build(
     configs.TrainConfig,
@@ -87,7 +87,7 @@ def act(values: Flags) -> None:
     tables.write(values.output, 'measure_step', measured.table, index=True)
 
 
-def _nodes(values: Flags) -> list[int]:
+def _nodes(values: MeasureStepFlags) -> list[int]:
   for text in values.nodes:
     if not text.isdecimal():
       raise flags.UsageError(
@@ -97,4 +97,4 @@ def _nodes(values: Flags) -> list[int]:
   return [int(text) for text in values.nodes]
 
 
-COMMAND = command.Command(USAGE, Flags, act, required=('nodes',))
+COMMAND = command.Command(USAGE, MeasureStepFlags, act, required=('nodes',))

@@ -31,7 +31,7 @@ ALL = 'all'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class MeasureVarianceFlags:
   """The flags of `terngrad measure variance`."""
 
   gradients: tuple[str, ...] = option(
@@ -65,7 +65,7 @@ class Flags:
   )
 
 
-def act(values: Flags) -> None:
+def act(values: MeasureVarianceFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
   command.at_least(1, values, 'draws')
   pairs = [
@@ -81,4 +81,6 @@ def act(values: Flags) -> None:
     tables.write(values.output, 'measure_variance', table.round(5), chart)
 
 
-COMMAND = command.Command(USAGE, Flags, act, required=('gradients',))
+COMMAND = command.Command(
+  USAGE, MeasureVarianceFlags, act, required=('gradients',)
+)

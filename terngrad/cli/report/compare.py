@@ -24,7 +24,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class ReportCompareFlags:
   """The flags of `terngrad report compare`."""
 
   runs: tuple[str, ...] = option(
@@ -37,7 +37,7 @@ class Flags:
   output: str = option('.', 'Folder for table and plot.', 'run')
 
 
-def act(values: Flags) -> None:
+def act(values: ReportCompareFlags) -> None:
   """Prints the table, writes comparison.csv and comparison.png."""
   folders = dict(
     command.named_path('runs', item, 'FOLDER', 'ternary=runs/ternary')
@@ -52,4 +52,4 @@ def act(values: Flags) -> None:
   command.say(f'Curves: {os.path.abspath(path)}')
 
 
-COMMAND = command.Command(USAGE, Flags, act, required=('runs',))
+COMMAND = command.Command(USAGE, ReportCompareFlags, act, required=('runs',))

@@ -27,7 +27,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class ReportHistogramsFlags:
   """The flags of `terngrad report histograms`."""
 
   gradients: str = option('', 'File of gradients, .npz.', 'data')
@@ -44,7 +44,7 @@ class Flags:
   output: str = option('', 'Folder for table and plot.', 'run')
 
 
-def act(values: Flags) -> None:
+def act(values: ReportHistogramsFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
   arrays = variance.read(values.gradients)
   count = len(next(iter(arrays.values())))
@@ -62,4 +62,6 @@ def act(values: Flags) -> None:
     tables.write(values.output, 'histograms', table.round(5), chart)
 
 
-COMMAND = command.Command(USAGE, Flags, act, required=('gradients',))
+COMMAND = command.Command(
+  USAGE, ReportHistogramsFlags, act, required=('gradients',)
+)

@@ -25,7 +25,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class ReportNetFlags:
   """The flags of `terngrad report net`."""
 
   net: str = option('', 'Network to build.', 'model')
@@ -42,7 +42,7 @@ class Flags:
   )
 
 
-def act(values: Flags) -> None:
+def act(values: ReportNetFlags) -> None:
   """Prints the table, and writes the drawing and graph if requested."""
   command.at_least(1, values, 'num_classes')
   command.at_least(0, values, 'image_size', 'num_channels')
@@ -66,4 +66,6 @@ def act(values: Flags) -> None:
     command.say(f'Graph: tensorboard --logdir={values.tensorboard_dir}')
 
 
-COMMAND = command.Command(USAGE, Flags, act, words=('net',), required=('net',))
+COMMAND = command.Command(
+  USAGE, ReportNetFlags, act, words=('net',), required=('net',)
+)

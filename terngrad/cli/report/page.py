@@ -36,7 +36,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class ReportPageFlags:
   """The flags of `terngrad report page`."""
 
   train_dir: str = option('', 'Folder of the training run.', 'run')
@@ -66,7 +66,7 @@ class Flags:
   )
 
 
-def act(values: Flags) -> None:
+def act(values: ReportPageFlags) -> None:
   """Writes the page."""
   train_dir = run_folder.find_run(values.train_dir, 'train_dir')
   values = dataclasses.replace(values, train_dir=train_dir)
@@ -117,10 +117,10 @@ def act(values: Flags) -> None:
 
 
 def _predict(
-  values: Flags,
+  values: ReportPageFlags,
 ) -> 'tuple[trained_types.Trained, list[page_types.Prediction]]':
   return predicted_images.predict(
-    trained.Options(
+    trained.LoadOptions(
       checkpoint_dir=values.train_dir,
       image_size=values.image_size,
       tower=values.tower,
@@ -140,4 +140,4 @@ def _predict(
   )
 
 
-COMMAND = command.Command(USAGE, Flags, act)
+COMMAND = command.Command(USAGE, ReportPageFlags, act)

@@ -27,7 +27,7 @@ option = options.option
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class ReportSweepFlags:
   """The flags of `terngrad report sweep`."""
 
   results: str = option('', 'results.csv of an experiment.', 'run')
@@ -39,7 +39,7 @@ class Flags:
   )
 
 
-def act(values: Flags) -> None:
+def act(values: ReportSweepFlags) -> None:
   """Prints the table, and writes the report if --output is given."""
   runs = sweep.read(values.results)
   baselines = {}
@@ -54,4 +54,4 @@ def act(values: Flags) -> None:
   command.say(sweep.write(values.output, title, runs, baselines, source))
 
 
-COMMAND = command.Command(USAGE, Flags, act, required=('results',))
+COMMAND = command.Command(USAGE, ReportSweepFlags, act, required=('results',))

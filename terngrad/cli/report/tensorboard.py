@@ -22,7 +22,7 @@ every run and tag.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class ReportTensorboardFlags:
   """The flags of the program of 2017."""
 
   logdir: str = options.option('', 'Folder of the event files.', 'data')
@@ -37,7 +37,7 @@ class Flags:
   )
 
 
-def act(values: Flags) -> None:
+def act(values: ReportTensorboardFlags) -> None:
   """Writes the files."""
   for name in ('logdir', 'target'):
     if not getattr(values, name):
@@ -65,4 +65,4 @@ def act(values: Flags) -> None:
   command.say(f'Wrote {count} files of {len(runs)} runs into {target}.')
 
 
-COMMAND = command.Command(USAGE, Flags, act)
+COMMAND = command.Command(USAGE, ReportTensorboardFlags, act)

@@ -20,11 +20,11 @@ GPUs are those that CUDA_VISIBLE_DEVICES makes visible.
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags:
+class ReportVersionsFlags:
   """The command has no flags."""
 
 
-def act(values: Flags) -> None:
+def act(values: ReportVersionsFlags) -> None:
   """Prints one line with versions and number of GPUs."""
   del values
   # Patch releases of Python do not change results.
@@ -36,4 +36,4 @@ def act(values: Flags) -> None:
   )
 
 
-COMMAND = command.Command(USAGE, Flags, act)
+COMMAND = command.Command(USAGE, ReportVersionsFlags, act)

@@ -52,7 +52,7 @@ _Options: Any = command.drop_options(configs.EvalConfig, _REPLACED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags(_Options):
+class SlimEvaluateFlags(_Options):
   """TF-Slim's flags, and those of the configuration."""
 
   checkpoint_path: str = option(
@@ -91,7 +91,7 @@ class Flags(_Options):
   )
 
 
-def to_config(values: Flags) -> configs.EvalConfig:
+def to_config(values: SlimEvaluateFlags) -> configs.EvalConfig:
   """Builds the evaluation's configuration from the flags.
 
   Raises:
@@ -117,7 +117,7 @@ def to_config(values: Flags) -> configs.EvalConfig:
   )
 
 
-def score(values: Flags) -> None:
+def score(values: SlimEvaluateFlags) -> None:
   """Evaluates as the flags specify."""
   found = evaluation.evaluate(to_config(values), command.say)
   command.say(
@@ -130,7 +130,7 @@ def score(values: Flags) -> None:
 
 COMMAND = command.Command(
   USAGE,
-  Flags,
+  SlimEvaluateFlags,
   score,
   required=('checkpoint_path',),
   flag_names=names.flag_names(_NAMES),

@@ -56,7 +56,7 @@ def net_fields(values: Any, image_size: int) -> dict[str, Any]:
     flags.UsageError: the net has no default preprocessing, and no flag sets
       one.
   """
-  name = nets.of_slim(values.model_name)
+  name = nets.slim_name(values.model_name)
   net = nets.NETS[name]
   chosen = values.preprocessing_name or net.preprocessing
   if not chosen:

@@ -67,7 +67,7 @@ _Options: Any = command.drop_options(configs.TrainConfig, _REPLACED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags(_Options):
+class SlimTrainFlags(_Options):
   """TF-Slim's flags, and those of the configuration."""
 
   train_dir: str = option(
@@ -229,7 +229,7 @@ _OPTIMIZERS: dict[str, tuple[str, dict[str, str]]] = {
 }
 
 
-def to_config(values: Flags) -> configs.TrainConfig:
+def to_config(values: SlimTrainFlags) -> configs.TrainConfig:
   """Builds the training configuration from the flags.
 
   Returns:
@@ -271,7 +271,7 @@ def to_config(values: Flags) -> configs.TrainConfig:
   return config
 
 
-def train(values: Flags) -> int:
+def train(values: SlimTrainFlags) -> int:
   """Trains as the flags specify; returns the exit code."""
   config = to_config(values)
   if values.clone_on_cpu:
@@ -283,7 +283,7 @@ def train(values: Flags) -> int:
 
 COMMAND = command.Command(
   USAGE,
-  Flags,
+  SlimTrainFlags,
   train,
   ends_process=True,
   flag_names=names.flag_names(_NAMES),

@@ -56,7 +56,7 @@ _Options: Any = command.drop_options(configs.TrainConfig, _REPLACED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags(_Options):
+class Resnet18Flags(_Options):
   """The configuration's flags, and those scaled by the number of devices."""
 
   batch_size: int = option(
@@ -79,7 +79,7 @@ class Flags(_Options):
   )
 
 
-def to_config(values: Flags) -> configs.TrainConfig:
+def to_config(values: Resnet18Flags) -> configs.TrainConfig:
   """Builds the training configuration from the flags.
 
   Raises:
@@ -96,7 +96,7 @@ def to_config(values: Flags) -> configs.TrainConfig:
   )
 
 
-def train(values: Flags) -> int:
+def train(values: Resnet18Flags) -> int:
   """Trains as the flags specify and plots it; returns the exit code."""
   config = to_config(values)
 
@@ -144,7 +144,7 @@ def _name(folder: str) -> str:
 
 COMMAND = command.Command(
   USAGE,
-  Flags,
+  Resnet18Flags,
   train,
   DEFAULTS,
   flag_names={

@@ -89,7 +89,7 @@ _Options: Any = command.drop_options(configs.TrainConfig, _REPLACED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Flags(_Options):
+class Resnet50Flags(_Options):
   """Caffe2's flags, and those of the configuration."""
 
   train_data: str = option(
@@ -132,7 +132,7 @@ class Flags(_Options):
   )
 
 
-def to_config(values: Flags) -> configs.TrainConfig:
+def to_config(values: Resnet50Flags) -> configs.TrainConfig:
   """Builds the training configuration from the flags.
 
   Returns:
@@ -199,7 +199,7 @@ def _gpus(text: str) -> list[int]:
   return found
 
 
-def _data(values: Flags) -> dict[str, Any]:
+def _data(values: Resnet50Flags) -> dict[str, Any]:
   """Returns the options that select the data."""
   options.choice('db_type', values.db_type, (*_DATABASES, TFRECORD))
   folder, subset = os.path.split(os.path.normpath(values.train_data))
@@ -222,7 +222,7 @@ def _data(values: Flags) -> dict[str, Any]:
   }
 
 
-def _rendezvous(values: Flags) -> dict[str, Any]:
+def _rendezvous(values: Resnet50Flags) -> dict[str, Any]:
   """Returns the options that select how the machines find each other."""
   if not 0 <= values.shard_id < values.num_shards:
     raise flags.UsageError(
@@ -262,7 +262,7 @@ def _rendezvous(values: Flags) -> dict[str, Any]:
   return fields | {'cluster': f'redis:redis://{host}:{values.redis_port}'}
 
 
-def log_stem(values: Flags, config: configs.TrainConfig) -> str:
+def log_stem(values: Resnet50Flags, config: configs.TrainConfig) -> str:
   """Returns the part of the log's file name that describes the run.
 
   Args:
@@ -281,7 +281,7 @@ def log_stem(values: Flags, config: configs.TrainConfig) -> str:
 
 
 def hooks(
-  values: Flags, config: configs.TrainConfig, run: 'run_types.Run'
+  values: Resnet50Flags, config: configs.TrainConfig, run: 'run_types.Run'
 ) -> 'epoch_log_types.EpochLog':
   """Returns hooks that log like Caffe2's trainer and write an epoch log.
 
@@ -294,7 +294,7 @@ def hooks(
   return epoch_log.EpochLog(path, options.by_name(values), config.run, run)
 
 
-def train(values: Flags) -> int:
+def train(values: Resnet50Flags) -> int:
   """Trains as the flags say; returns the exit code."""
   config = to_config(values)
   _check_database(values)
@@ -314,7 +314,7 @@ def train(values: Flags) -> int:
   return trainers.report_end(config, outcome)
 
 
-def _check_default_folder(values: Flags, folder: str) -> None:
+def _check_default_folder(values: Resnet50Flags, folder: str) -> None:
   """Refuses to continue a run that the command line does not name."""
   holds_run = os.path.exists(os.path.join(folder, 'checkpoint'))
   if holds_run and not (values.run_id or values.overwrite):
@@ -325,7 +325,7 @@ def _check_default_folder(values: Flags, folder: str) -> None:
     )
 
 
-def _check_database(values: Flags) -> None:
+def _check_database(values: Resnet50Flags) -> None:
   """Refuses a database whose kind differs from --db_type."""
   if values.db_type not in _DATABASES:
     return
@@ -340,7 +340,7 @@ def _check_database(values: Flags) -> None:
 
 COMMAND = command.Command(
   USAGE,
-  Flags,
+  Resnet50Flags,
   train,
   DEFAULTS,
   required=('train_data',),

@@ -101,7 +101,7 @@ class ByVariable(wire.CompositePacking, coded.Code):
     return tf.split(words, list(map(self.num_words, sizes)))
 
 
-class FewElements(few_elements.FewElements, ByVariable):
+class FewElementsByVariable(few_elements.FewElements, ByVariable):
   """A code whose words contain a few elements of each variable.
 
   A subclass defines `elements` instead of `planes`.

@@ -62,7 +62,7 @@ class FewElements(coded.Code):
     return method.stack_by_worker(parts)
 
 
-class OnKernels(FewElements):
+class FewElementsOnKernels(FewElements):
   """A sparse code with native kernels for norms and for sums of elements."""
 
   probe = staticmethod(ops.norms)

@@ -143,7 +143,7 @@ class Grouped(by_variable.ByVariable):
     return self.num_scales * sum(rows for rows, _ in self._shapes(num_elements))
 
 
-class OnKernels(by_variable.ByVariable):
+class GroupedOnKernels(by_variable.ByVariable):
   """A code of variables with native kernels: the first base of a twin class.
 
   Attributes:
@@ -152,7 +152,7 @@ class OnKernels(by_variable.ByVariable):
 
   compiled = False
   probe = staticmethod(ops.norms)
-  kernels: grouped_ops.Code
+  kernels: grouped_ops.GroupedCode
 
   def encode_pieces(
     self,

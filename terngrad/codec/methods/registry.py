@@ -307,7 +307,7 @@ def check_names(text: str) -> None:
 
 def _wrap(text: str, made: 'methods.Method', workers: int) -> 'methods.Method':
   name, _ = spelling.split(text)
-  wrap = functools.partial(spelling.resolved(WRAPPERS[name]), made)
+  wrap = functools.partial(spelling.resolve(WRAPPERS[name]), made)
   return spelling.make('codec', text, {name: wrap}, workers=workers)
 
 

@@ -112,7 +112,7 @@ def _traffic(
 ) -> tuple[float, int, bool]:
   """Returns (bytes that a process sends, sequential hops, uses a gather)."""
   workers = network.workers
-  between = algorithms.Network(network.bandwidth, network.latency)
+  between = algorithms.Link(network.bandwidth, network.latency)
   codec = gradient_codecs.build(text, shapes, workers)
   messages = [
     message

@@ -77,7 +77,7 @@ class Parameters(NamedTuple):
     return model.plan(text, shapes, self.computing, network, cost, self.overlap)
 
 
-class Measured(NamedTuple):
+class MeasuredSeconds(NamedTuple):
   """A measured step time.
 
   Attributes:
@@ -141,7 +141,7 @@ def _number(value: float) -> float:
 
 def read_measured(
   text: str, shapes: Sequence[tuple[int, ...]]
-) -> tuple[list[Measured], list[str]]:
+) -> tuple[list[MeasuredSeconds], list[str]]:
   """Reads the steps in a table of `terngrad measure exchange`.
 
   Args:
@@ -180,7 +180,7 @@ def read_measured(
     case for case in table['case'] if '@' in case or peers.is_peer(case)
   ]
   found = [
-    Measured(row.case, row.processes, bandwidth, row.milliseconds / 1e3)
+    MeasuredSeconds(row.case, row.processes, bandwidth, row.milliseconds / 1e3)
     for row in table[~table['case'].isin(excluded)].itertuples()
   ]
   return found, excluded
@@ -188,7 +188,7 @@ def read_measured(
 
 def fit(
   parameters: Parameters,
-  measured: Sequence[Measured],
+  measured: Sequence[MeasuredSeconds],
   shapes: Sequence[tuple[int, ...]],
 ) -> Parameters:
   """Fits computing, overlap, efficiency and coding to measured steps.
@@ -261,7 +261,7 @@ def _search(
 
 def compare(
   parameters: Parameters,
-  measured: Iterable[Measured],
+  measured: Iterable[MeasuredSeconds],
   shapes: Sequence[tuple[int, ...]],
 ) -> pd.DataFrame:
   """Compares predicted with measured steps.

@@ -60,7 +60,7 @@ class Settings(NamedTuple):
   batch: int
   rounds: int
   interface: str
-  network: algorithms.Network = algorithms.GIGABIT
+  network: algorithms.Link = algorithms.GIGABIT
 
 
 def parse(text: str, part_bytes: int) -> Case:

@@ -123,7 +123,7 @@ def case(
   algorithm: str,
   batch: int,
   part_bytes: int = 0,
-  network: algorithms.Network = algorithms.GIGABIT,
+  network: algorithms.Link = algorithms.GIGABIT,
 ) -> MeasuredStep:
   """Builds the step of a case.
 

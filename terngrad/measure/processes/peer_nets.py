@@ -30,7 +30,7 @@ def resnet_v1_50(classes: int) -> Any:
   """
   from torch import nn
 
-  class Sum(nn.Module):
+  class AddRelu(nn.Module):
     """The ReLU of the sum of two branches."""
 
     def __init__(self, branch: Any, shortcut: Any) -> None:
@@ -59,7 +59,7 @@ def resnet_v1_50(classes: int) -> Any:
     shortcut = nn.MaxPool2d(1, stride)
     if before != after:
       shortcut = nn.Sequential(*conv(before, after, 1, stride))
-    return Sum(branch, shortcut)
+    return AddRelu(branch, shortcut)
 
   layers = [*conv(3, 64, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
   before = 64

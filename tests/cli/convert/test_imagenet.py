@@ -96,7 +96,7 @@ def check_pixels(example, picture):
 
 def config(folder, **changes):
   defaults = {'train_shards': 3, 'validation_shards': 2}
-  return download_imagenet.Flags(
+  return download_imagenet.ConvertDownloadImagenetFlags(
     data_dir=str(folder), **{**defaults, **changes}
   )
 
@@ -290,12 +290,14 @@ def test_folders_are_built_with_the_lists_of_2017(tmp_path, capsys):
   labels = lists / 'imagenet_2012_validation_synset_labels.txt'
   for moved in (4, 0):  # the second run finds all in place
     imagenet_validation.act(
-      imagenet_validation.Flags(folder=str(validation), labels_file=str(labels))
+      imagenet_validation.ConvertImagenetValidationFlags(
+        folder=str(validation), labels_file=str(labels)
+      )
     )
     printed = capsys.readouterr().out
     assert printed.startswith(f'Moved {moved} of 4 images into 3 folders')
   imagenet_boxes.act(
-    imagenet_boxes.Flags(
+    imagenet_boxes.ConvertImagenetBoxesFlags(
       annotations=str(lists / 'ILSVRC2012_bbox_train_v2.tar.gz'),
       synsets_file=str(lists / 'imagenet_lsvrc_2015_synsets.txt'),
     )
@@ -306,7 +308,7 @@ def test_folders_are_built_with_the_lists_of_2017(tmp_path, capsys):
   )
   (tmp_path / 'boxes.csv').write_text(printed.out)
   imagenet.act(
-    imagenet.Flags(
+    imagenet.ConvertImagenetFlags(
       train_directory=str(tmp_path / 'train'),
       validation_directory=str(validation),
       output_directory=str(tmp_path / 'out'),

@@ -32,7 +32,7 @@ def build(tmp_path, **changes):
     'output_directory': str(tmp_path / 'out'),
     **changes,
   }
-  images.act(images.Flags(**config))
+  images.act(images.ConvertImagesFlags(**config))
 
 
 def by_name(folder, split='train'):

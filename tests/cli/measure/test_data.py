@@ -12,7 +12,7 @@ def test_every_ratio_is_printed(tmp_path, capsys):
   image_files.write_folders(tmp_path / 'photos', {'a': 3, 'b': 3})
   mnist_files.write_idx(tmp_path / 'idx')
   data.act(
-    data.Flags(
+    data.MeasureDataFlags(
       image_dir=str(tmp_path / 'photos'),
       mnist_dir=str(tmp_path / 'idx'),
       num_threads=2,
@@ -31,4 +31,4 @@ def test_every_ratio_is_printed(tmp_path, capsys):
 
 def test_nothing_to_measure_is_refused():
   with pytest.raises(flags.UsageError, match='Expected --image_dir or --mnist'):
-    data.act(data.Flags())
+    data.act(data.MeasureDataFlags())

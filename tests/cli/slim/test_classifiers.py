@@ -25,13 +25,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 def train_config(line):
   words = ['--dataset_dir=/d', *shlex.split(line)]
-  values = flags.parse(trainer.Flags, {}, words).values
+  values = flags.parse(trainer.SlimTrainFlags, {}, words).values
   return trainer.to_config(values)
 
 
 def eval_config(line):
   words = ['--dataset_dir=/d', *shlex.split(line)]
-  values = flags.parse(evaluator.Flags, {}, words).values
+  values = flags.parse(evaluator.SlimEvaluateFlags, {}, words).values
   return evaluator.to_config(values)
 
 
@@ -349,9 +349,9 @@ def run_arguments(mnist, tmp_path):
 
 def test_trains_and_scores(mnist, tmp_path, capsys):
   train, score = run_arguments(mnist, tmp_path)
-  values = flags.parse(trainer.Flags, {}, train).values
+  values = flags.parse(trainer.SlimTrainFlags, {}, train).values
   assert trainer.train(values) == 0
-  values = flags.parse(evaluator.Flags, {}, score).values
+  values = flags.parse(evaluator.SlimEvaluateFlags, {}, score).values
   evaluator.score(values)
   out = capsys.readouterr().out
   assert '[11 examples]' in out

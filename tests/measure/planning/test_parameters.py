@@ -31,7 +31,7 @@ CASES = [
 
 def measured(text, workers, rate):
   seconds = TRUE.plan(text, SHAPES, rate, workers).step
-  return parameters_lib.Measured(text, workers, rate, seconds)
+  return parameters_lib.MeasuredSeconds(text, workers, rate, seconds)
 
 
 def test_fit_recovers_the_parameters_of_the_steps():
@@ -111,7 +111,7 @@ def test_measured_steps_exclude_peers_and_explicit_algorithms(tmp_path):
     '"ddp:hook=powersgd,rank=1",3,1000000,400.0',
   )
   found, left_out = parameters_lib.read_measured(f'{path}@1e8', SHAPES)
-  assert found == [parameters_lib.Measured('ternary', 3, 1e8, 0.25)]
+  assert found == [parameters_lib.MeasuredSeconds('ternary', 3, 1e8, 0.25)]
   assert left_out == ['ternary@gather@0', 'ddp:hook=powersgd,rank=1']
 
 

@@ -85,7 +85,7 @@ def prepared(tmp_path_factory):
 def convert(folder, prepared, name='tfds:shapes', **options):
   layout = convert_arrays.FileLayout(**options)
   return convert_tfds.convert(
-    folder, name, prepared, layout, sharding.Options()
+    folder, name, prepared, layout, sharding.ConversionOptions()
   )
 
 

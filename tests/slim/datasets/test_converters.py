@@ -37,11 +37,11 @@ def convert(name, folder, source_dir, *, verify=False, train_shards=0, **order):
   order = {
     'source': 'auto',
     'layout': convert_arrays.FileLayout(bool(train_shards), train_shards),
-    'options': sharding.Options(),
+    'options': sharding.ConversionOptions(),
     'validation_images': 0,
     **order,
   }
-  request = arrays.Request(source_dir and str(source_dir), verify)
+  request = arrays.SourceOptions(source_dir and str(source_dir), verify)
   return converters.convert(
     name,
     converters.ConversionRequest(
@@ -129,7 +129,7 @@ def test_another_layout_in_the_same_folder_is_refused(tmp_path):
   convert('mnist', tmp_path / 'out', tmp_path / 'idx')
   with pytest.raises(errors.DataError, match='received test-mnist.tfrecord'):
     convert('mnist', tmp_path / 'out', tmp_path / 'idx', train_shards=2)
-  overwrite = sharding.Options(overwrite=True)
+  overwrite = sharding.ConversionOptions(overwrite=True)
   convert(
     'mnist',
     tmp_path / 'out',

@@ -53,7 +53,7 @@ def made(request, photos, tmp_path_factory):
 
 
 def images(folder, name='image_folder'):
-  return write_db.images_of(catalog.DATASETS[name], folder, 'train')
+  return write_db.open_images(catalog.DATASETS[name], folder, 'train')
 
 
 def load(folder, count, num_classes=2, **options):
@@ -185,7 +185,9 @@ def test_tfrecords_are_copied_with_labels_and_pixels(tmp_path):
 def test_a_class_without_images_leaves_the_labels_of_the_others(tmp_path):
   image_files.write_folders(tmp_path / 'train', {'ape': 1, 'bee': 1, 'cat': 1})
   image_files.write_folders(tmp_path / 'test', {'ape': 1, 'cat': 2})
-  found = write_db.images_of(catalog.DATASETS['image_folder'], tmp_path, 'test')
+  found = write_db.open_images(
+    catalog.DATASETS['image_folder'], tmp_path, 'test'
+  )
   assert found.labels == {0: 'ape', 1: 'bee', 2: 'cat'}
   write_db.write(found, tmp_path / 'db')
   database = databases.open_database(tmp_path / 'db')
@@ -220,7 +222,7 @@ def test_unreadable_files_are_skipped_on_request(tmp_path):
   for name in image_kinds.BAD:
     image_kinds.write_bad(tmp_path / 'train' / 'a' / name)
   dataset = catalog.DATASETS['image_folder']
-  found = write_db.images_of(dataset, tmp_path, 'train', skip_corrupt=True)
+  found = write_db.open_images(dataset, tmp_path, 'train', skip_corrupt=True)
   assert len(found.skipped) == len(image_kinds.BAD)
   assert write_db.write(found, tmp_path / 'db') == 4
   database = databases.open_database(tmp_path / 'db')
@@ -230,7 +232,7 @@ def test_unreadable_files_are_skipped_on_request(tmp_path):
     if path.name not in image_kinds.BAD:
       path.unlink()
   with pytest.raises(errors.DataError, match='received 5 that are not'):
-    write_db.images_of(dataset, tmp_path, 'train', skip_corrupt=True)
+    write_db.open_images(dataset, tmp_path, 'train', skip_corrupt=True)
 
 
 def test_shuffled_keys_hold_every_image_once(photos, tmp_path):

@@ -23,7 +23,9 @@ def pixels_of(source, index=0):
   """What the pipeline decodes of an example."""
   stored = source.read(tf.constant(index, tf.int64))._asdict()
   del stored['label']
-  return photographs.of_encoded(stored.pop('encoded'), **stored).whole().numpy()
+  return (
+    photographs.from_encoded(stored.pop('encoded'), **stored).whole().numpy()
+  )
 
 
 def read(folder, name, content):

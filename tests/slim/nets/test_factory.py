@@ -57,7 +57,7 @@ def test_every_net_takes_the_smallest_images_and_larger_ones(name):
   net = factory.NETS[name]
   for size in (net.least_image_size, net.default_image_size + 40):
     model = outlines.named(name, image_size=size)
-    logits = factory.logits_of(model.outputs)
+    logits = factory.select_logits(model.outputs)
     assert tuple(logits.shape) == (None, 7)
     # No layer on the way sees nothing.
     shapes = [layer.output.shape for layer in model.layers]
@@ -236,14 +236,14 @@ def test_unknown_net_is_refused_by_name():
 
 
 def test_logits_are_the_first_of_two_outputs_and_the_only_one_of_one():
-  assert factory.logits_of(['logits', 'auxiliary']) == 'logits'
-  assert factory.logits_of('logits') == 'logits'
+  assert factory.select_logits(['logits', 'auxiliary']) == 'logits'
+  assert factory.select_logits('logits') == 'logits'
 
 
 def test_names_of_tf_slim_select_tf_slim_s_nets():
   differ = ('lenet', 'vgg_a', 'vgg_16', 'alexnet_v2', 'inception_v3')
   for name in differ:
-    assert factory.of_slim(name) == f'slim_{name}'
+    assert factory.slim_name(name) == f'slim_{name}'
     assert name in factory.NETS
   same = [
     'cifarnet',
@@ -256,7 +256,7 @@ def test_names_of_tf_slim_select_tf_slim_s_nets():
     *(f'resnet_v{v}_{d}' for v in (1, 2) for d in (50, 101, 152, 200)),
   ]
   for name in same:
-    assert factory.of_slim(name) == name
+    assert factory.slim_name(name) == name
   assert set(factory.SLIM_NAMES) == {*differ, *same}
 
 
@@ -265,7 +265,7 @@ def test_a_net_that_tf_slim_lacks_is_refused():
     errors.UnknownNameError,
     match="Unknown net of TF-Slim: expected one of .*received 'googlenet'",
   ):
-    factory.of_slim('googlenet')
+    factory.slim_name('googlenet')
 
 
 def test_preprocessing_is_one_that_can_be_chosen():
@@ -277,12 +277,12 @@ def test_preprocessing_is_one_that_can_be_chosen():
 
 
 def test_options_after_a_name_apply_to_its_net_alone():
-  net = factory.of('resnet_v2_50:first_kernel=3,bias=true')
+  net = factory.find_net('resnet_v2_50:first_kernel=3,bias=true')
   assert net.build.keywords == {'first_kernel': 3, 'bias': True}
   assert net._replace(build=None) == factory.NETS['resnet_v2_50']._replace(
     build=None
   )
-  assert factory.of('lenet') is factory.NETS['lenet']
+  assert factory.find_net('lenet') is factory.NETS['lenet']
 
 
 @pytest.mark.parametrize(
@@ -297,4 +297,4 @@ def test_options_after_a_name_apply_to_its_net_alone():
 )
 def test_options_that_a_net_lacks_are_refused(text, match):
   with pytest.raises(errors.DataError, match=match):
-    factory.of(text)
+    factory.find_net(text)

@@ -27,7 +27,7 @@ def units(model):
 
 
 def test_eighteen_layers_are_those_of_the_book():
-  model = net(small_resnet.EIGHTEEN, image_size=28, channels=1)
+  model = net(small_resnet.RESNET_18, image_size=28, channels=1)
   assert len(layers_on_the_way(model)) == 18
   assert units(model) == {
     f'block{block}_unit_{i}': (size, size, 32 * 2**block)

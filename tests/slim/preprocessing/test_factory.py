@@ -11,7 +11,7 @@ from slim.preprocessing import photographs
 def test_every_data_set_has_a_preprocessing_for_every_net():
   for dataset in datasets.DATASETS.values():
     for net in ('alexnet', 'vgg_a', 'vgg_16', 'googlenet', 'lenet', ''):
-      chosen = factory.name_for(dataset.preprocessing, net)
+      chosen = factory.default_name(dataset.preprocessing, net)
       assert chosen in factory.PREPROCESSINGS
 
 
@@ -33,7 +33,7 @@ def test_every_data_set_has_a_preprocessing_for_every_net():
 )
 def test_branches_are_those_of_2017(dataset, net, expected):
   preferred = datasets.DATASETS[dataset].preprocessing
-  assert factory.name_for(preferred, net) == expected
+  assert factory.default_name(preferred, net) == expected
 
 
 def test_unknown_preprocessing_is_refused_by_name():
@@ -44,7 +44,7 @@ def test_unknown_preprocessing_is_refused_by_name():
 def test_caffe2_takes_its_numbers():
   rng = np.random.default_rng(3)
   pixels = tf.constant(rng.integers(0, 256, (40, 50, 3)), tf.uint8)
-  photograph = photographs.of_pixels(pixels)
+  photograph = photographs.from_pixels(pixels)
   seed = tf.constant([1, 2], tf.int64)
   texts = (
     'caffe2:mean=0,std=1,scale=40,mirror=false',

@@ -31,7 +31,7 @@ def windows(photograph, count=COUNT):
 
 
 def changes(preprocessing, count=COUNT):
-  photograph = photographs.of_pixels(tf.constant(coordinates(8, 8)))
+  photograph = photographs.from_pixels(tf.constant(coordinates(8, 8)))
   stream = tf.data.Dataset.range(count).map(
     lambda n: preprocessing.train.each(
       photograph, tf.stack([tf.constant(9, tf.int64), n]), 4
@@ -46,14 +46,14 @@ def test_evaluation_is_the_central_part_resized():
   part = image[23 : 375 - 23, 31 : 500 - 31]
   expected = tf.image.resize(part, [224, 224]) / 127.5 - 1
   result = inception.INCEPTION.evaluate.one(
-    photographs.of_pixels(image), seed(0), 224
+    photographs.from_pixels(image), seed(0), 224
   )
   np.testing.assert_allclose(result, expected, atol=1e-5)
 
 
 def test_windows_keep_area_aspect_and_image():
   height, width = 120, 200
-  photograph = photographs.of_pixels(tf.constant(coordinates(height, width)))
+  photograph = photographs.from_pixels(tf.constant(coordinates(height, width)))
   y, x, rows, columns = windows(photograph).T
   assert min(y.min(), x.min()) >= 0
   assert (y + rows).max() <= height
@@ -71,7 +71,9 @@ def test_windows_keep_area_aspect_and_image():
 
 def test_windows_hold_a_part_of_a_box():
   boxes = tf.constant([[0.0, 0.0, 0.25, 0.25], [0.75, 0.75, 1.0, 1.0]])
-  photograph = photographs.of_pixels(tf.constant(coordinates(100, 100)), boxes)
+  photograph = photographs.from_pixels(
+    tf.constant(coordinates(100, 100)), boxes
+  )
   y, x, rows, columns = windows(photograph).T
 
   def covered(begin, end):
@@ -128,7 +130,7 @@ def test_all_resizing_methods_are_tensorflow_s(number):
 
 
 def test_training_images_are_in_range_and_of_the_size():
-  photograph = photographs.of_pixels(
+  photograph = photographs.from_pixels(
     tf.constant(photograph_files.pixels(60, 90))
   )
   results = [
@@ -146,7 +148,7 @@ def test_training_images_are_in_range_and_of_the_size():
 
 @pytest.mark.statistical
 def test_half_of_the_images_are_mirrored():
-  photograph = photographs.of_pixels(tf.constant(coordinates(64, 64)))
+  photograph = photographs.from_pixels(tf.constant(coordinates(64, 64)))
   stream = tf.data.Dataset.range(COUNT).map(
     lambda n: inception.INCEPTION.train.each(
       photograph, tf.stack([tf.constant(9, tf.int64), n]), 8

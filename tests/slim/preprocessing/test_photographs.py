@@ -21,7 +21,7 @@ STORED = {
 
 
 def of(encoded, image_format, size=(37, 53), channels=3):
-  return photographs.of_encoded(
+  return photographs.from_encoded(
     tf.convert_to_tensor(encoded),
     image_format=tf.constant(image_format),
     size=tf.constant(size),

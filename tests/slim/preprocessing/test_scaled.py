@@ -16,7 +16,7 @@ def seed(number):
 
 
 def of(pixels):
-  return photographs.of_pixels(pixels)
+  return photographs.from_pixels(pixels)
 
 
 def coordinates(height, width):

@@ -45,7 +45,7 @@ class Minmax(grouped.Grouped):
     name = f'minmax({bits}, {group_size})'
     super().__init__(name, packing.unsigned(bits), group_size)
     self.num_levels = 2**bits - 1
-    self.kernels = grouped_ops.Code(
+    self.kernels = grouped_ops.GroupedCode(
       grouped_ops.SPANS, self.num_levels, 2**bits, 32 // bits, group_size
     )
 
@@ -70,5 +70,5 @@ class Minmax(grouped.Grouped):
     return tf.cast(codes, tf.float32) * steps + least
 
 
-class _OnKernels(grouped.OnKernels, Minmax, twin_of=Minmax):
+class _MinmaxOnKernels(grouped.GroupedOnKernels, Minmax, twin_of=Minmax):
   """`Minmax` with native kernels."""

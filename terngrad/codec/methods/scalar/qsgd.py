@@ -49,7 +49,7 @@ class Qsgd(grouped.Grouped):
       f'qsgd({levels}, {norm}, {group_size})', digits, group_size
     )
     self.num_levels, self.norm = levels, norm
-    self.kernels = grouped_ops.Code(
+    self.kernels = grouped_ops.GroupedCode(
       grouped_ops.STEPS,
       levels,
       2 * levels + 1,
@@ -74,7 +74,7 @@ class Qsgd(grouped.Grouped):
     return tf.cast(codes, tf.float32) * steps
 
 
-class _OnKernels(grouped.OnKernels, Qsgd, twin_of=Qsgd):
+class _QsgdOnKernels(grouped.GroupedOnKernels, Qsgd, twin_of=Qsgd):
   """`Qsgd` with native kernels."""
 
 

@@ -56,7 +56,9 @@ class Sign(by_variable.ByVariable):
   """A float32 mean magnitude, and the signs, 32 per word."""
 
   name = 'sign'
-  kernels = grouped_ops.Code(grouped_ops.SIGNS, levels=1, base=2, places=32)
+  kernels = grouped_ops.GroupedCode(
+    grouped_ops.SIGNS, levels=1, base=2, places=32
+  )
 
   def num_words(self, num_elements: int) -> int:
     """Returns one word for the scale, and the number of words of the signs."""
@@ -84,7 +86,7 @@ class Sign(by_variable.ByVariable):
     return BITS, words[1:], num_elements
 
 
-class _OnKernels(grouped.OnKernels, Sign, twin_of=Sign):
+class _SignOnKernels(grouped.GroupedOnKernels, Sign, twin_of=Sign):
   """`Sign` with native kernels."""
 
 

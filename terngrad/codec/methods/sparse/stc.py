@@ -100,7 +100,7 @@ class Stc(topk.TopK):
     return _SIGNS, words[1:end], number
 
 
-class _OnKernels(few_elements.OnKernels, Stc, twin_of=Stc):
+class _StcOnKernels(few_elements.FewElementsOnKernels, Stc, twin_of=Stc):
   find = staticmethod(sparse_ops.largest)
   pack_indices = staticmethod(sparse_ops.pack_indices)
   unpack_indices = staticmethod(sparse_ops.unpack_indices)

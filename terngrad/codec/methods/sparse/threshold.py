@@ -86,7 +86,9 @@ class Threshold(few_elements.FewElements):
     return _elements(words, sum(sizes))
 
 
-class _OnKernels(few_elements.OnKernels, Threshold, twin_of=Threshold):
+class _ThresholdOnKernels(
+  few_elements.FewElementsOnKernels, Threshold, twin_of=Threshold
+):
   choose = staticmethod(sparse_ops.encode_threshold)
 
 

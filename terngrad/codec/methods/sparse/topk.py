@@ -25,7 +25,7 @@ MAGNITUDE = 0x7FFFFFFF
 _SAMPLED, _STRIDE = 2**16, 61
 
 
-class TopK(by_variable.FewElements):
+class TopK(by_variable.FewElementsByVariable):
   """Sends the largest elements of each variable; of equal ones the first.
 
   Use it with error feedback.
@@ -83,7 +83,7 @@ class TopK(by_variable.FewElements):
     return None
 
 
-class _OnKernels(few_elements.OnKernels, TopK, twin_of=TopK):
+class _TopKOnKernels(few_elements.FewElementsOnKernels, TopK, twin_of=TopK):
   find = staticmethod(sparse_ops.largest)
 
 

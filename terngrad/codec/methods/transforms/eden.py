@@ -160,7 +160,7 @@ class Eden(coded.Code):
     self.stages = (self.words,)
     num_digits = levels.packing.elements_per_word
     base, _ = levels.packing.digits or (2 ** (32 // num_digits), num_digits)
-    self.kernels = rotated_ops.Code(levels.values, base, num_digits)
+    self.kernels = rotated_ops.RotatedCode(levels.values, base, num_digits)
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns the root mean square of each gradient, float32 [v]."""
@@ -223,7 +223,7 @@ class Eden(coded.Code):
     return chain.gradients_of(None, total, shared_probe, shapes, scale)
 
 
-class _OnKernels(Eden, twin_of=Eden):
+class _EdenOnKernels(Eden, twin_of=Eden):
   """`Eden` with native kernels, each of which passes through memory once."""
 
   compiled = False

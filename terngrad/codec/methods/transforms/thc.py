@@ -130,7 +130,7 @@ class Thc(method.Method):
     """
     if type(self) is not Thc or not native.available():
       return wrapper.SelfCompiled(self)
-    return thc_kernels.OnKernels(self, table(self.span))
+    return thc_kernels.ThcOnKernels(self, table(self.span))
 
   def messages(self, shapes: method.Shapes) -> method.Rounds:
     """Declares one round with a sum of table entries."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _Pair = tuple[tf.Tensor, tf.Tensor]
 
 
-class OnKernels(wrapper.Wrapper):
+class ThcOnKernels(wrapper.Wrapper):
   """A `thc.Thc` with native kernels, which give the same bits.
 
   Variables without elements have keys, but no blocks.

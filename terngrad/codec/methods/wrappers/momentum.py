@@ -58,10 +58,10 @@ def momentum_correction(
       f'received {method.name}. Use momentum:masking=0.'
     )
   corrected = error_feedback.ErrorFeedback(method)
-  return Momentum(corrected, momentum, masking, clip_norm)
+  return MomentumCorrection(corrected, momentum, masking, clip_norm)
 
 
-class Momentum(around.StateWrapper):
+class MomentumCorrection(around.StateWrapper):
   """Adds momentum to the gradients before error feedback."""
 
   state = VELOCITY
@@ -85,13 +85,15 @@ class Momentum(around.StateWrapper):
     """Wraps another method with the same options."""
     # The wrapped method is always an `ErrorFeedback`.
     corrected = cast(error_feedback.ErrorFeedback, method)
-    return Momentum(corrected, self.momentum, self.masking, self.clip_norm)
+    return MomentumCorrection(
+      corrected, self.momentum, self.masking, self.clip_norm
+    )
 
   def in_float(self, plain: methods.Method) -> methods.Method:
     """Returns the method of float32 steps, without masking."""
     # As above.
     corrected = cast(error_feedback.ErrorFeedback, self.method.in_float(plain))
-    return Momentum(corrected, self.momentum, 0, self.clip_norm)
+    return MomentumCorrection(corrected, self.momentum, 0, self.clip_norm)
 
   def begin(
     self,

@@ -45,7 +45,7 @@ def test_members_are_read_at_their_offsets(tmp_path):
   one, tar = archives.index(path)
   assert (one.name, one.read()) == ('folder/one', b'first' * 300)
   assert tar.read() == inner
-  (nested,) = archives.index_within(tar)
+  (nested,) = archives.index_inner(tar)
   assert (nested.name, nested.read()) == ('x/y', b'within')
   assert nested.path == str(path)
 
@@ -68,7 +68,7 @@ def test_hostile_members_of_inner_tars_are_refused(tmp_path, name):
   )
   (inner,) = archives.index(path)
   with pytest.raises(errors.DataError, match=HOSTILE[name][0]):
-    archives.index_within(inner)
+    archives.index_inner(inner)
 
 
 # Within the first content, between two members, within the end.
@@ -98,7 +98,7 @@ def test_a_cut_inner_tar_does_not_continue_in_the_outer_one(tmp_path):
     )
   )
   with pytest.raises(errors.DataError, match='expected a complete tar'):
-    archives.index_within(archives.index(path)[0])
+    archives.index_inner(archives.index(path)[0])
 
 
 def test_a_damaged_header_is_not_taken_for_the_end(tmp_path):

@@ -49,7 +49,7 @@ def convert(tmp_path, source, number=7, layout=None):
     source,
     number,
     layout or convert_arrays.FileLayout(),
-    sharding.Options(),
+    sharding.ConversionOptions(),
     ANY,
   )
 

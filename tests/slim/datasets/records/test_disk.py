@@ -75,7 +75,7 @@ def test_a_write_that_fails_changes_nothing(tmp_path, is_there):
     path.write_text('old')
   before = sorted(tmp_path.iterdir())
   with pytest.raises(OSError, match='no space'):
-    with disk.replacing(path) as hidden:
+    with disk.replace_file(path) as hidden:
       hidden.write_text('half')
       raise OSError('no space')
   assert sorted(tmp_path.iterdir()) == before
@@ -104,12 +104,12 @@ def test_bytes_are_on_the_disk_before_they_have_the_name(tmp_path, monkeypatch):
 def test_a_folder_is_there_with_all_its_files_or_not_at_all(tmp_path):
   path = tmp_path / 'new' / 'folder'
   with pytest.raises(ValueError, match='spoilt'):
-    with disk.making_folder(path) as made:
+    with disk.create_folder(path) as made:
       made.mkdir()
       (made / 'one').touch()
       raise ValueError('spoilt')
   assert list(path.parent.iterdir()) == []
-  with disk.making_folder(path) as made:
+  with disk.create_folder(path) as made:
     (made / 'inner').mkdir(parents=True)
     (made / 'inner' / 'one').touch()
     assert not path.exists()
@@ -121,7 +121,7 @@ def test_a_folder_with_files_is_not_replaced(tmp_path):
   (tmp_path / 'folder').mkdir()
   (tmp_path / 'folder' / 'old').touch()
   with pytest.raises(OSError):
-    with disk.making_folder(tmp_path / 'folder') as made:
+    with disk.create_folder(tmp_path / 'folder') as made:
       made.mkdir()
   assert [p.name for p in tmp_path.iterdir()] == ['folder']
   assert (tmp_path / 'folder' / 'old').is_file()

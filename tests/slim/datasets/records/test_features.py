@@ -8,12 +8,14 @@ from slim.datasets.records import features
 @pytest.mark.parametrize('size', [0, 1, 100, 127, 128, 20_000, 3_000_000])
 def test_a_template_makes_what_serializing_all_makes(size):
   encoded = bytes(size)
-  rest = features.of_image(b'png', (28, 28, 1), 3, 'three')
-  rest |= features.of_boxes()
+  rest = features.image_features(b'png', (28, 28, 1), 3, 'three')
+  rest |= features.box_features()
   serialized = features.Template(rest).serialize(encoded)
   example = tf.train.Example.FromString(serialized)
   expected = tf.train.Example.FromString(
-    features.serialize({**rest, 'image/encoded': features.of_bytes(encoded)})
+    features.serialize(
+      {**rest, 'image/encoded': features.bytes_feature(encoded)}
+    )
   )
   assert example == expected
   # TensorFlow's own parser is another one than protobuf's.
@@ -30,7 +32,10 @@ def test_a_template_makes_what_serializing_all_makes(size):
 
 def test_features_are_serialized_in_the_order_of_their_keys():
   """Whatever the order in which they were made, and in every process."""
-  found = features.of_image(b'JPEG', (3, 4, 3), 1, 'x') | features.of_boxes()
+  found = (
+    features.image_features(b'JPEG', (3, 4, 3), 1, 'x')
+    | features.box_features()
+  )
   turned = dict(reversed(found.items()))
   for make in (
     features.serialize,
@@ -43,7 +48,7 @@ def test_features_are_serialized_in_the_order_of_their_keys():
 
 
 def test_boxes_become_lists_of_sides():
-  boxes = features.of_boxes([(0.1, 0.2, 0.3, 0.4), (0.5, 0.6, 0.7, 0.8)])
+  boxes = features.box_features([(0.1, 0.2, 0.3, 0.4), (0.5, 0.6, 0.7, 0.8)])
   values = {
     key: list(feature.float_list.value) for key, feature in boxes.items()
   }

@@ -35,15 +35,16 @@ def stall(item):
     threading.Event().wait()
 plan = test_sharding.plan(before=stall)
 from slim.datasets.records import sharding
-sharding.write(pathlib.Path(sys.argv[1]), plan, sharding.Options(num_threads=1))
+options = sharding.ConversionOptions(num_threads=1)
+sharding.write(pathlib.Path(sys.argv[1]), plan, options)
 """
 
 
 def payload(item):
   return features.serialize(
     {
-      'image/encoded': features.of_bytes(b'%d' % item * 100),
-      'image/class/label': features.of_ints(item % 3),
+      'image/encoded': features.bytes_feature(b'%d' % item * 100),
+      'image/class/label': features.int_feature(item % 3),
     }
   )
 
@@ -58,7 +59,7 @@ def plan(*, items=20, number=5, before=None, unreadable=(), identity='a'):
       else:
         yield payload(item)
 
-  return sharding.Plan(
+  return sharding.ConversionPlan(
     dataset='things',
     class_names=('a', 'b', 'c'),
     splits=(
@@ -98,7 +99,7 @@ def train_files(folder):
 @pytest.mark.parametrize('threads', [1, 4])
 def test_every_item_is_written_once_in_order(tmp_path, threads):
   report = sharding.write(
-    tmp_path, plan(), sharding.Options(num_threads=threads)
+    tmp_path, plan(), sharding.ConversionOptions(num_threads=threads)
   )
   assert report.written and report.counts == {'train': 20, 'test': 4}
   assert items_of(tmp_path) == list(range(20))
@@ -172,7 +173,7 @@ def test_verify_finds_a_shard_replaced_by_another(tmp_path):
     (b'\xff\xff', 'expected examples, .* in record 0'),
     (b'', r'expected the features .* received \{\} in record 0'),
     (
-      features.serialize({'image/class/label': features.of_ints()}),
+      features.serialize({'image/class/label': features.int_feature()}),
       r'expected a label in \[0, 3\), .* received \[\] in record 0',
     ),
   ],
@@ -209,7 +210,9 @@ def test_the_same_conversion_is_reused_and_another_refused(tmp_path):
 
 def test_overwrite_removes_the_shards_of_the_other_conversion(tmp_path):
   sharding.write(tmp_path, plan())
-  sharding.write(tmp_path, plan(number=2), sharding.Options(overwrite=True))
+  sharding.write(
+    tmp_path, plan(number=2), sharding.ConversionOptions(overwrite=True)
+  )
   assert train_files(tmp_path) == [f'train-0000{i}-of-00002' for i in range(2)]
   assert items_of(tmp_path) == list(range(20))
 
@@ -217,7 +220,7 @@ def test_overwrite_removes_the_shards_of_the_other_conversion(tmp_path):
 def test_files_of_other_tools_are_never_removed(tmp_path):
   (tmp_path / 'train-mine').write_text('precious')
   with pytest.raises(errors.DataError, match='received train-mine'):
-    sharding.write(tmp_path, plan(), sharding.Options(overwrite=True))
+    sharding.write(tmp_path, plan(), sharding.ConversionOptions(overwrite=True))
   assert (tmp_path / 'train-mine').read_text() == 'precious'
 
 
@@ -229,7 +232,7 @@ def test_more_shards_than_examples_are_refused(tmp_path):
 
 def test_a_negative_number_of_threads_is_refused(tmp_path):
   with pytest.raises(errors.DataError, match='at least 0; received -1'):
-    sharding.write(tmp_path, plan(), sharding.Options(num_threads=-1))
+    sharding.write(tmp_path, plan(), sharding.ConversionOptions(num_threads=-1))
 
 
 def test_unreadable_items_are_all_named_and_nothing_is_published(tmp_path):
@@ -251,7 +254,7 @@ def test_unreadable_items_are_skipped_on_request(tmp_path):
   report = sharding.write(
     tmp_path,
     plan(unreadable=(3, 17), before=seen.append),
-    sharding.Options(skip_unreadable=True),
+    sharding.ConversionOptions(skip_unreadable=True),
   )
   # Only the shards that lacked one are written now.
   assert sorted(seen) == [0, 1, 2, 3, 16, 17, 18, 19]
@@ -267,7 +270,7 @@ def test_a_shard_without_a_readable_item_is_refused(tmp_path):
     sharding.write(
       tmp_path,
       plan(unreadable=range(4)),
-      sharding.Options(skip_unreadable=True),
+      sharding.ConversionOptions(skip_unreadable=True),
     )
 
 
@@ -277,7 +280,9 @@ def test_an_encoder_s_failure_leaves_only_finished_shards(tmp_path):
       raise RuntimeError('a bug')
 
   with pytest.raises(RuntimeError, match='a bug'):
-    sharding.write(tmp_path, plan(before=fail), sharding.Options(num_threads=1))
+    sharding.write(
+      tmp_path, plan(before=fail), sharding.ConversionOptions(num_threads=1)
+    )
   assert not list(tmp_path.glob('**/*.part'))
   seen = []
   sharding.write(tmp_path, plan(before=seen.append))
@@ -307,7 +312,7 @@ def test_a_full_disk_is_reported_and_leaves_no_shards(tmp_path):
     folder = disk / 'data'
     big = plan(items=2000, number=8)
     with pytest.raises(errors.DataError, match='free space; received .*space'):
-      sharding.write(folder, big, sharding.Options(num_threads=2))
+      sharding.write(folder, big, sharding.ConversionOptions(num_threads=2))
     assert train_files(folder) == []
     assert not list(folder.glob('**/*.part'))
     with pytest.raises(errors.DataError):
@@ -320,7 +325,7 @@ def test_after_a_full_disk_the_rest_is_written(tmp_path):
     folder = disk / 'data'
     big = plan(items=600, number=8)
     with pytest.raises(errors.DataError, match='free space'):
-      sharding.write(folder, big, sharding.Options(num_threads=1))
+      sharding.write(folder, big, sharding.ConversionOptions(num_threads=1))
     (disk / 'ballast').unlink()
     seen = []
     sharding.write(folder, plan(items=600, number=8, before=seen.append))

@@ -16,7 +16,7 @@ class Evil:
 
 
 def request(folder):
-  return arrays.Request(str(folder), verify_checksums=False)
+  return arrays.SourceOptions(str(folder), verify_checksums=False)
 
 
 def check(source, batches):
@@ -73,7 +73,7 @@ def test_a_wrong_checksum_is_refused(tmp_path):
   archive = archives_made.cifar_binary(archives_made.cifar())
   (tmp_path / 'cifar-10-binary.tar.gz').write_bytes(archive)
   with pytest.raises(errors.DataError, match='expected sha256 c4a38c50.*--nov'):
-    cifar10_source.from_best(arrays.Request(str(tmp_path)))
+    cifar10_source.from_best(arrays.SourceOptions(str(tmp_path)))
 
 
 @pytest.mark.parametrize('missing', [10, 5000])
