@@ -96,7 +96,9 @@ def test_old_methods_are_accepted_with_a_warning():
 
 def test_an_old_attribute_is_accepted_with_a_warning():
   codes = codes_lib.CodeOptions(codec_warm_up='2 -> fp16')
-  with pytest.warns(DeprecationWarning, match=r'Codes.named .* Use methods'):
+  with pytest.warns(
+    DeprecationWarning, match=r'CodeOptions.named .* Use methods'
+  ):
     old = codes.named(1)
   with pytest.warns(DeprecationWarning, match=r'RunMethods.first .* warm_up'):
     assert old.first == old.warm_up

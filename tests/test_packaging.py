@@ -120,7 +120,7 @@ def test_every_command_helps_or_names_its_extra():
     'from terngrad.cli import commands, main\n'
     'def ask(members, *above):\n'
     '  for name, found in members.items():\n'
-    '    if isinstance(found, commands.Group):\n'
+    '    if isinstance(found, commands.CommandGroup):\n'
     '      ask(found.members, *above, name)\n'
     '      continue\n'
     '    assert main.run([*above, name, "--help"]) in (0, 2), (above, name)\n'

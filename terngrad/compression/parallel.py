@@ -72,8 +72,7 @@ def parallelize(
     codec: a method, or a text as for `--codec`.
     codec_rules: codecs for some variables, as for `--codec_rules`.
     rendezvous: None for one process; else a dict of cluster options by name, or
-      a `config.cluster.ClusterOptions`. TensorFlow must not be in use before
-      the call.
+      a `config.cluster.ClusterOptions`. Call before TensorFlow is in use.
     broadcast_computed_params: False keeps moving statistics local to each
       device; True averages them in each step.
     optimize_gradient_memory: True computes activations again in the backward

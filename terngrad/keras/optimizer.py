@@ -305,7 +305,11 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     delattr(inner, wrapping.REPLACED)
     return inner
 
-  unwrapped = aliases.renamed_attribute('unwrapped', 'unwrap')
+  def unwrapped(self) -> keras.optimizers.Optimizer:
+    """Deprecated: use `unwrap`."""
+    # No property: Keras reads all attributes when it saves.
+    aliases.warn('CompressedOptimizer', 'unwrapped', 'unwrap')
+    return self.unwrap()
 
   def unscale_and_clip(self, gradients: Sequence[Gradient]) -> list[Gradient]:
     """Unscales and clips one worker's gradients as the wrapped optimizer does.

@@ -128,7 +128,7 @@ def mnist_pairs(
   Raises:
     slim.errors.DataError: the files cannot be used.
   """
-  request = mnist_source.Request(source_dir, verify_checksums=False)
+  request = mnist_source.SourceOptions(source_dir, verify_checksums=False)
   splits = mnist_source.from_idx(request).splits
 
   def convert(folder: pathlib.Path) -> None:

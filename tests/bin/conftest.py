@@ -28,7 +28,9 @@ def data_dir(tmp_path_factory):
   convert_mnist.convert(
     str(folder / 'mnist'),
     source='idx',
-    request=mnist_source.Request(str(folder / 'idx'), verify_checksums=False),
+    request=mnist_source.SourceOptions(
+      str(folder / 'idx'), verify_checksums=False
+    ),
   )
   return folder / 'mnist'
 

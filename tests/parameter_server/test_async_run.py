@@ -42,7 +42,7 @@ class Script:
 
 
 class Process:
-  """Stands for `async_step.Process`."""
+  """Stands for `async_step.WorkerProcess`."""
 
   def __init__(self, script, number, value=1.0):
     self._script, self._number, self._value = script, number, value
@@ -112,8 +112,12 @@ def begin(monkeypatch):
     config.validate()
     values = iter((1.0, float('nan'), 1.0))
     made = (Process(script, i, value) for i, value in enumerate(values))
-    monkeypatch.setattr(async_run.async_servers, 'Servers', lambda *_: 'them')
-    monkeypatch.setattr(async_run.async_step, 'Process', lambda **_: next(made))
+    monkeypatch.setattr(
+      async_run.async_servers, 'AsyncServers', lambda *_: 'them'
+    )
+    monkeypatch.setattr(
+      async_run.async_step, 'WorkerProcess', lambda **_: next(made)
+    )
     numbers = ((tf.constant(i), 'labels') for i in itertools.count())
     data = batches.Data(
       num_examples=90,

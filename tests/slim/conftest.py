@@ -21,6 +21,8 @@ def small_mnist(tmp_path):
   convert_mnist.convert(
     str(folder),
     source='idx',
-    request=mnist_source.Request(str(tmp_path / 'idx'), verify_checksums=False),
+    request=mnist_source.SourceOptions(
+      str(tmp_path / 'idx'), verify_checksums=False
+    ),
   )
   return Converted(folder, splits)

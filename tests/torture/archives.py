@@ -132,7 +132,7 @@ def read_idx(rng):
   content += bytes(int(rng.integers(2)) * (20 << 20))
   path.write_bytes(gzip.compress(bytes(content), 1))
   mnist_source.from_idx(
-    mnist_source.Request(str(_FOLDER), verify_checksums=False)
+    mnist_source.SourceOptions(str(_FOLDER), verify_checksums=False)
   )
 
 

@@ -58,7 +58,7 @@ def make_reference(folder):
   convert_mnist.convert(
     str(data),
     source='idx',
-    request=mnist_source.Request(str(idx), verify_checksums=False),
+    request=mnist_source.SourceOptions(str(idx), verify_checksums=False),
   )
   before = time.monotonic()
   done = programs.run('mnist_train', *training(data, train))

@@ -111,7 +111,7 @@ def test_a_resumed_run_reports_changed_data(tmp_path):
     convert_mnist.convert(
       str(data),
       source='idx',
-      request=mnist_source.Request(str(idx), verify_checksums=False),
+      request=mnist_source.SourceOptions(str(idx), verify_checksums=False),
       overwrite=True,
     )
     lines = []

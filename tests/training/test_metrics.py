@@ -208,7 +208,9 @@ def added(tmp_path_factory):
   convert_mnist.convert(
     str(folder / 'data'),
     source='idx',
-    request=mnist_source.Request(str(folder / 'idx'), verify_checksums=False),
+    request=mnist_source.SourceOptions(
+      str(folder / 'idx'), verify_checksums=False
+    ),
   )
   lines = []
   data = {

@@ -6,7 +6,7 @@ from slim.datasets.records import sharding
 from slim.datasets.small_images import convert_arrays
 from slim.datasets.small_images import mnist_source
 
-_NO_REQUEST = mnist_source.Request()
+_NO_REQUEST = mnist_source.SourceOptions()
 _ONE_FILE = convert_arrays.FileLayout()
 _DEFAULTS = sharding.ConversionOptions()
 
@@ -15,7 +15,7 @@ def convert(
   dataset_dir: str,
   *,
   source: str = 'auto',
-  request: mnist_source.Request = _NO_REQUEST,
+  request: mnist_source.SourceOptions = _NO_REQUEST,
   layout: convert_arrays.FileLayout = _ONE_FILE,
   overwrite: bool = False,
   options: sharding.ConversionOptions = _DEFAULTS,

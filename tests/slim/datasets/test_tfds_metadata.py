@@ -20,7 +20,9 @@ def converted(folder, layout):
   convert_mnist.convert(
     str(folder / 'made'),
     source='idx',
-    request=mnist_source.Request(str(folder / 'idx'), verify_checksums=False),
+    request=mnist_source.SourceOptions(
+      str(folder / 'idx'), verify_checksums=False
+    ),
     layout=layout,
   )
   return folder / 'made'

@@ -44,7 +44,7 @@ if sys.argv[3] == 'example':
   features.Template.serialize = killing(features.Template.serialize)
 else:
   pathlib.Path.rename = killing(pathlib.Path.rename)
-request = mnist_source.Request(sys.argv[1], verify_checksums=False)
+request = mnist_source.SourceOptions(sys.argv[1], verify_checksums=False)
 convert_mnist.convert(
   sys.argv[2], source='idx', request=request, overwrite=True
 )
@@ -55,7 +55,7 @@ def convert(tmp_path, **options):
   return convert_mnist.convert(
     str(tmp_path / 'mnist'),
     source='idx',
-    request=mnist_source.Request(str(tmp_path / 'idx'), False),
+    request=mnist_source.SourceOptions(str(tmp_path / 'idx'), False),
     **options,
   )
 
@@ -161,7 +161,7 @@ def test_the_folder_of_the_source_is_refused(tmp_path):
     convert_mnist.convert(
       str(tmp_path / 'mnist'),
       source='idx',
-      request=mnist_source.Request(str(tmp_path / 'mnist' / '.'), False),
+      request=mnist_source.SourceOptions(str(tmp_path / 'mnist' / '.'), False),
     )
 
 
@@ -239,7 +239,7 @@ def test_the_whole_of_mnist_is_converted_and_read(tmp_path):
   folder = os.getenv('TERNGRAD_TEST_DATA')
   if not folder:
     pytest.skip('TERNGRAD_TEST_DATA names no folder with mnist/')
-  request = mnist_source.Request(str(pathlib.Path(folder) / 'mnist'))
+  request = mnist_source.SourceOptions(str(pathlib.Path(folder) / 'mnist'))
   report = convert_mnist.convert(str(tmp_path), source='idx', request=request)
   assert report.counts == {'train': 60_000, 'test': 10_000}
   read_options = factory.ReadOptions(

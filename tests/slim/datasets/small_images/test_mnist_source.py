@@ -25,7 +25,7 @@ def no_network(monkeypatch):
 
 def from_idx(folder, verify_checksums=False):
   return mnist_source.from_idx(
-    mnist_source.Request(str(folder), verify_checksums)
+    mnist_source.SourceOptions(str(folder), verify_checksums)
   )
 
 
@@ -55,7 +55,7 @@ def test_other_checksum_is_refused_with_both_and_the_override(tmp_path):
 def test_checksums_are_verified_by_default(tmp_path):
   mnist_files.write_idx(tmp_path)
   with pytest.raises(errors.DataError, match='sha256'):
-    mnist_source.from_idx(mnist_source.Request(str(tmp_path)))
+    mnist_source.from_idx(mnist_source.SourceOptions(str(tmp_path)))
 
 
 def test_missing_idx_file_is_named(tmp_path):
@@ -67,7 +67,7 @@ def test_missing_idx_file_is_named(tmp_path):
 
 def test_idx_without_a_folder_is_refused():
   with pytest.raises(errors.DataError, match='--source_dir'):
-    mnist_source.from_idx(mnist_source.Request())
+    mnist_source.from_idx(mnist_source.SourceOptions())
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_labels_that_do_not_fit_are_refused(tmp_path, labels, message):
 @pytest.fixture(scope='module')
 def embedded():
   """The splits of the embedded images, which take seconds to read."""
-  return mnist_source.from_embedded(mnist_source.Request()).splits
+  return mnist_source.from_embedded(mnist_source.SourceOptions()).splits
 
 
 def test_embedded_images_are_split_by_class(embedded):
@@ -102,7 +102,7 @@ def test_embedded_images_are_split_by_class(embedded):
 
 def test_embedded_splits_share_no_image_and_are_always_the_same(embedded):
   first = embedded
-  second = mnist_source.from_embedded(mnist_source.Request()).splits
+  second = mnist_source.from_embedded(mnist_source.SourceOptions()).splits
   train, test = (
     {image.tobytes() for image in first[split].images}
     for split in ('train', 'test')
@@ -117,17 +117,17 @@ def test_tfds_without_network_is_refused(no_network):
     errors.DataError,
     match='tensorflow-datasets: expected .*; received "[^"\n]+"[^\n]*$',
   ):
-    mnist_source.from_tfds(mnist_source.Request())
+    mnist_source.from_tfds(mnist_source.SourceOptions())
 
 
 def test_tfds_is_stopped_at_its_time_limit(no_network):
   with pytest.raises(errors.DataError, match='nothing after 0.001 seconds'):
-    mnist_source.from_tfds(mnist_source.Request(), seconds=0.001)
+    mnist_source.from_tfds(mnist_source.SourceOptions(), seconds=0.001)
 
 
 def test_auto_falls_back_to_the_embedded_images_and_logs_it(no_network, caplog):
   with caplog.at_level(logging.INFO, logger='absl'):
-    source = mnist_source.from_best(mnist_source.Request())
+    source = mnist_source.from_best(mnist_source.SourceOptions())
   assert len(source.splits['train'].labels) == 4500
   messages = [record.getMessage() for record in caplog.records]
   assert len(messages) == 2
@@ -145,15 +145,17 @@ def test_without_the_extra_its_installation_is_named(
     with pytest.raises(
       errors.DataError, match=r"pip install 'terngrad\[mnist-sample\]'"
     ):
-      mnist_source.SOURCES[source](mnist_source.Request())
+      mnist_source.SOURCES[source](mnist_source.SourceOptions())
   assert 'Using the 5,000 images' not in caplog.text
 
 
 def test_auto_with_a_folder_reads_only_its_files(tmp_path):
   with pytest.raises(errors.DataError, match='train-images-idx3-ubyte'):
-    mnist_source.from_best(mnist_source.Request(str(tmp_path)))
+    mnist_source.from_best(mnist_source.SourceOptions(str(tmp_path)))
   mnist_files.write_idx(tmp_path)
-  source = mnist_source.from_best(mnist_source.Request(str(tmp_path), False))
+  source = mnist_source.from_best(
+    mnist_source.SourceOptions(str(tmp_path), False)
+  )
   assert len(source.splits['train'].labels) == 23
 
 
