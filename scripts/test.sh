@@ -62,8 +62,8 @@ mkdir -- "$folder/xla" "$folder/work"
 export TF_XLA_FLAGS="--tf_xla_persistent_cache_directory=$folder/xla ${TF_XLA_FLAGS:-}"
 cd -- "$folder/work"
 
-status=0
-failed=()
+# Sections that failed, with their exit statuses, a line each.
+failures=$folder/failures
 # section NAME COMMAND...
 section() {
   local name=$1 code=0 before=$SECONDS
@@ -72,10 +72,7 @@ section() {
   "$@" || code=$?
   printf -- '--- %s: %s, %d s\n' "$name" \
     "$( ((code)) && echo "FAILED ($code)" || echo ok)" $((SECONDS - before))
-  if ((code)); then
-    failed+=("$name")
-    ((status)) || status=$code
-  fi
+  if ((code)); then printf '%d %s\n' "$code" "$name" >>"$failures"; fi
 }
 
 # shellcheck disable=SC2317  # `section` calls it.
@@ -118,12 +115,11 @@ parallel() {
 }
 
 # With -k, a part may have no matching test, but some part must have one.
-found=false
 # shellcheck disable=SC2317  # `section` calls it.
 part() {
   local code=0
   parallel "$@" || code=$?
-  ((code == 5)) || found=true
+  ((code == 5)) || touch -- "$folder/found"
   ((code == 5)) || return "$code"
 }
 
@@ -134,16 +130,29 @@ recorded_bits() {
 }
 
 structure=("$root/tests/test_imports.py" "$root/tests/test_layers.py")
+# These sections use one core each, so two of them run at a time. Job control gives
+# the second ones a process group, which the trap ends.
+checks() {
+  failures=$folder/failed_checks
+  section 'ruff check' "$bin/ruff" check --quiet "$root"
+  section 'ruff format' "$bin/ruff" format --check --quiet "$root"
+  section 'mypy' types
+  section 'doctests' doctests
+  section 'site' site
+}
+set -m
+checks >"$folder/checks" 2>&1 &
+checks=$!
+set +m
+trap 'kill -- "-$checks" 2>/dev/null || true; rm -rf -- "$folder"' EXIT
 section 'imports' pytest "${structure[@]}"
-section 'ruff check' "$bin/ruff" check --quiet "$root"
-section 'ruff format' "$bin/ruff" format --check --quiet "$root"
-section 'mypy' types
-section 'doctests' doctests
-section 'site' site
+$has_path || section "tests/bits${marks:+ ($marks)}" recorded_bits
+wait "$checks"
+cat -- "$folder/checks"
+[[ ! -e $folder/failed_checks ]] || cat -- "$folder/failed_checks" >>"$failures"
 if $has_path; then
   section "tests${marks:+ ($marks)}" parallel
 else
-  section "tests/bits${marks:+ ($marks)}" recorded_bits
   parts=()
   # XLA frees compiled programs when a process ends. All tests in one process would
   # need more memory than many machines have.
@@ -158,18 +167,19 @@ else
     rest+=("${folders[@]/#/--ignore=$root/tests/}")
   done
   section "tests${marks:+ ($marks)}" part "${rest[@]}" "$root/tests"
-  if ! $found; then
+  if [[ ! -e $folder/found ]]; then
     printf 'No test was selected: expected one, received %s.\n' \
       "${arguments[*]}" >&2
-    failed+=(tests)
-    ((status)) || status=5
+    echo '5 tests' >>"$failures"
   fi
 fi
 
 printf '\n=== %d s in all; ' $((SECONDS - started))
-if ((status)); then
-  (IFS=, && printf 'FAILED: %s\n' "${failed[*]}")
-else
+if [[ ! -e $failures ]]; then
   printf 'everything passed\n'
+  exit 0
 fi
+mapfile -t failed < <(cut -d ' ' -f 2- -- "$failures")
+(IFS=, && printf 'FAILED: %s\n' "${failed[*]}")
+read -r status _ <"$failures"
 exit "$status"

@@ -1,7 +1,10 @@
 """scripts/test.sh and quickstart.sh, with stand-ins for what they run."""
 
+import os
 import platform
+import select
 import shlex
+import signal
 import sys
 
 import pytest
@@ -29,23 +32,23 @@ def last_pytest(project):
   return [call for call in project.calls() if call[:2] == ['-m', 'pytest']][-1]
 
 
-def test_gate_runs_every_section_in_order(project, tools):
+def test_gate_runs_every_section_and_all_tests_last(project, tools):
   tools()
   status, out, _ = project.run('test.sh')
   assert status == 0
   assert out.endswith('everything passed\n')
   calls = [call[:2] for call in project.calls()]
   pytest_call = ['-m', 'pytest']
-  assert calls == [
-    ['setup'],
-    pytest_call,
+  assert calls[0] == ['setup']
+  assert calls[-1] == pytest_call
+  assert last_pytest(project)[-1] == f'{project.root}/tests'
+  # Two of these run at a time. The pytests: imports, bits, doctests.
+  assert sorted(calls[1:-1]) == [
+    ['-m', 'mkdocs'],
+    ['-m', 'mypy'],
+    *([pytest_call] * 3),
     ['ruff', 'check'],
     ['ruff', 'format'],
-    ['-m', 'mypy'],
-    pytest_call,
-    ['-m', 'mkdocs'],
-    # Bits, and all else.
-    *([pytest_call] * 2),
   ]
 
 
@@ -53,8 +56,12 @@ def test_gate_exits_with_first_failure_and_runs_the_rest(project, tools):
   tools(python='exit 4', ruff='exit 3')
   status, out, _ = project.run('test.sh')
   assert status == 4
-  failed = 'imports,ruff check,ruff format,mypy,doctests,site,tests/bits'
-  assert f'FAILED: {failed}' in out
+  failed = out.splitlines()[-1].partition('FAILED: ')[2]
+  marks = '(not slow and not cluster and not gpu)'
+  assert failed == (
+    f'imports,tests/bits {marks},ruff check,ruff format,mypy,doctests,site,'
+    f'tests {marks}'
+  )
   assert len(project.calls()) == 9
 
 
@@ -64,6 +71,21 @@ def test_gate_checks_types_in_the_project_s_folder(project, tools):
   calls = project.calls()
   assert ['at', str(project.root), 'mypy'] in calls
   assert ['at', str(project.root), 'pytest'] not in calls
+
+
+def test_gate_that_is_stopped_ends_its_checks(project, tools):
+  tools(
+    python='case "$*" in *--doctest-modules*) '
+    'echo "$$" >"$fifo"; exec tail -f /dev/null ;; esac'
+  )
+  process = project.start('test.sh')
+  check = os.pidfd_open(int(project.heard()))
+  process.terminate()
+  process.communicate(timeout=project.TIMEOUT)
+  assert process.returncode == -signal.SIGTERM
+  ended, _, _ = select.select([check], [], [], project.TIMEOUT)
+  os.close(check)
+  assert ended
 
 
 def test_gate_without_doctests_passes(project, tools):
