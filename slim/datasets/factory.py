@@ -181,14 +181,14 @@ def _photograph_batches(
       channels=stream.split.channels,
     )
     seed = _seeds(position, options)
-    image, numbers = stages.each(photograph, seed, options.image_size)
+    image, numbers = stages.image_step(photograph, seed, options.image_size)
     return image, numbers, stored.label
 
   def finish(
     images: tf.Tensor, numbers: tf.Tensor, labels: tf.Tensor
   ) -> tuple[tf.Tensor, tf.Tensor]:
     labels = examples.check_labels(labels, stream.split.num_classes)
-    return stages.together(images, numbers), labels
+    return stages.batch_step(images, numbers), labels
 
   decoded = stream.elements.map(
     decode,

@@ -59,7 +59,7 @@ def load(path: str | os.PathLike[str], target: Target) -> tf.Tensor:
   unused_seed = tf.zeros([2], tf.int64)
   try:
     photograph = _photograph(path, dataset)
-    return chosen.evaluate.one(photograph, unused_seed, target.image_size)
+    return chosen.evaluate.apply(photograph, unused_seed, target.image_size)
   except tf.errors.OpError as error:
     raise errors.DataError(
       f'{path}: expected an image; received "{error.message}". Give an image '

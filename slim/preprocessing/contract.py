@@ -43,28 +43,28 @@ class Stages(NamedTuple):
   """The steps for a single photograph, then those for a batch.
 
   Attributes:
-    each: crops and resizes a photograph of any size. Takes it, a seed, int64
-      [2], and image_size, height and width of the result in pixels; returns
-      (image float32 [image_size, image_size, C], numbers float32 [k] for
-      `together`, including all its random numbers).
-    together: processes a batch. Takes images [B, image_size, image_size, C]
+    image_step: crops and resizes a photograph of any size. Takes it, a seed,
+      int64 [2], and image_size, height and width of the result in pixels;
+      returns (image float32 [image_size, image_size, C], numbers float32 [k]
+      for `batch_step`, including all its random numbers).
+    batch_step: processes a batch. Takes images [B, image_size, image_size, C]
       and numbers [B, k]; returns float32 of the images' shape. Each result
       depends only on its image and its numbers.
   """
 
-  each: Callable[
+  image_step: Callable[
     [photographs.Photograph, tf.Tensor, int], tuple[tf.Tensor, tf.Tensor]
   ]
-  together: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = (
+  batch_step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = (
     lambda images, numbers: images
   )
 
-  def one(
+  def apply(
     self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
   ) -> tf.Tensor:
     """Applies both steps; returns float32 [image_size, image_size, C]."""
-    image, numbers = self.each(photograph, seed, image_size)
-    return self.together(image[None], numbers[None])[0]
+    image, numbers = self.image_step(photograph, seed, image_size)
+    return self.batch_step(image[None], numbers[None])[0]
 
 
 class Single(NamedTuple):
@@ -91,10 +91,10 @@ def _wrap_batched(
 ) -> Stages:
   """Applies a preprocessing of batches to a whole photograph."""
 
-  def each(
+  def image_step(
     photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
   ) -> tuple[tf.Tensor, tf.Tensor]:
     images = act(photograph.whole()[None], seed[None], image_size)
     return images[0], tf.zeros([0])
 
-  return Stages(each)
+  return Stages(image_step)

@@ -51,7 +51,7 @@ def test_caffe2_takes_its_numbers():
     'caffe2:mean=100,std=50,scale=40',
   )
   plain, changed = (
-    factory.get(text).evaluate.one(photograph, seed, 30) for text in texts
+    factory.get(text).evaluate.apply(photograph, seed, 30) for text in texts
   )
   # At its own size nothing is resized, and the centre is cut out.
   np.testing.assert_array_equal(plain, np.float32(pixels[5:35, 10:40]))

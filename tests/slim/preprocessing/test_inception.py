@@ -33,7 +33,7 @@ def windows(photograph, count=COUNT):
 def changes(preprocessing, count=COUNT):
   photograph = photographs.from_pixels(tf.constant(coordinates(8, 8)))
   stream = tf.data.Dataset.range(count).map(
-    lambda n: preprocessing.train.each(
+    lambda n: preprocessing.train.image_step(
       photograph, tf.stack([tf.constant(9, tf.int64), n]), 4
     )[1]
   )
@@ -45,7 +45,7 @@ def test_evaluation_is_the_central_part_resized():
   # (375 - 375 * 0.875) / 2 and (500 - 500 * 0.875) / 2, cut to whole pixels.
   part = image[23 : 375 - 23, 31 : 500 - 31]
   expected = tf.image.resize(part, [224, 224]) / 127.5 - 1
-  result = inception.INCEPTION.evaluate.one(
+  result = inception.INCEPTION.evaluate.apply(
     photographs.from_pixels(image), seed(0), 224
   )
   np.testing.assert_allclose(result, expected, atol=1e-5)
@@ -134,7 +134,7 @@ def test_training_images_are_in_range_and_of_the_size():
     tf.constant(photograph_files.pixels(60, 90))
   )
   results = [
-    inception.INCEPTION.train.one(photograph, seed(n), 32).numpy()
+    inception.INCEPTION.train.apply(photograph, seed(n), 32).numpy()
     for n in range(12)
   ]
   for result in results:
@@ -142,7 +142,7 @@ def test_training_images_are_in_range_and_of_the_size():
     assert result.dtype == np.float32
     assert -1 <= result.min() < result.max() <= 1
   assert len({result.tobytes() for result in results}) == 12
-  again = inception.INCEPTION.train.one(photograph, seed(3), 32)
+  again = inception.INCEPTION.train.apply(photograph, seed(3), 32)
   np.testing.assert_array_equal(again, results[3])
 
 
@@ -150,7 +150,7 @@ def test_training_images_are_in_range_and_of_the_size():
 def test_half_of_the_images_are_mirrored():
   photograph = photographs.from_pixels(tf.constant(coordinates(64, 64)))
   stream = tf.data.Dataset.range(COUNT).map(
-    lambda n: inception.INCEPTION.train.each(
+    lambda n: inception.INCEPTION.train.image_step(
       photograph, tf.stack([tf.constant(9, tf.int64), n]), 8
     )[0]
   )

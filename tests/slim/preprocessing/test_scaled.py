@@ -29,7 +29,7 @@ def coordinates(height, width):
 
 def train(preprocessing, image, size, count=COUNT):
   stream = tf.data.Dataset.range(count).map(
-    lambda n: preprocessing.train.one(
+    lambda n: preprocessing.train.apply(
       of(tf.constant(image)), tf.stack([tf.constant(9, tf.int64), n]), size
     )
   )
@@ -42,7 +42,7 @@ def test_vgg_evaluation_is_the_centre_of_the_scaled_image(shape):
   height, width = (int(side * (256 / min(shape))) for side in shape)
   whole = tf.image.resize(image, [height, width]).numpy()
   y, x = (height - 224) // 2, (width - 224) // 2
-  result = scaled.VGG.evaluate.one(of(image), seed(0), 224)
+  result = scaled.VGG.evaluate.apply(of(image), seed(0), 224)
   expected = whole[y : y + 224, x : x + 224] - MEAN
   # One pixel's worth of the steepest slope of these images, where the length
   # is rounded otherwise.
@@ -70,7 +70,7 @@ def test_evaluation_of_an_ordinary_image_is_that_of_the_whole(shape):
     (scaled.VGG, np.float32(MEAN), 1.0),
     (scaled.CAFFE2, 128, 128.0),
   ):
-    result = preprocessing.evaluate.one(of(image), seed(0), 224)
+    result = preprocessing.evaluate.apply(of(image), seed(0), 224)
     expected = evaluation_of_whole_image(image, mean, std)
     np.testing.assert_array_equal(result, expected)
 
@@ -78,7 +78,7 @@ def test_evaluation_of_an_ordinary_image_is_that_of_the_whole(shape):
 @pytest.mark.parametrize('shape', [(20, 1000), (1001, 20), (8, 500)])
 def test_evaluation_of_a_strip_sees_its_middle_as_that_of_the_whole(shape):
   image = photograph_files.pixels(*shape)
-  result = scaled.VGG.evaluate.one(of(image), seed(0), 224)
+  result = scaled.VGG.evaluate.apply(of(image), seed(0), 224)
   expected = evaluation_of_whole_image(image, np.float32(MEAN))
   # Half a pixel of the result, where the length is rounded otherwise; in smooth
   # colours.
@@ -90,21 +90,21 @@ def test_evaluation_of_a_strip_sees_its_middle_as_that_of_the_whole(shape):
 def test_strips_take_no_more_memory_than_photographs(name, shape):
   image = of(np.zeros([*shape, 3], np.uint8))
   stages = getattr(scaled, name).evaluate
-  stages.one(of(np.zeros([300, 500, 3], np.uint8)), seed(0), 224)
+  stages.apply(of(np.zeros([300, 500, 3], np.uint8)), seed(0), 224)
   with bounded.memory(100 << 20):
-    assert stages.one(image, seed(0), 224).shape == (224, 224, 3)
+    assert stages.apply(image, seed(0), 224).shape == (224, 224, 3)
 
 
 def test_alexnet_evaluation_squeezes_the_image_to_a_square():
   image = photograph_files.pixels(300, 500)
   whole = tf.image.resize(image, [256, 256]).numpy()
-  result = scaled.ALEXNET.evaluate.one(of(image), seed(0), 224)
+  result = scaled.ALEXNET.evaluate.apply(of(image), seed(0), 224)
   np.testing.assert_allclose(result, whole[16:240, 16:240] - MEAN, atol=1e-3)
 
 
 def test_caffe2_evaluation_has_mean_and_std_of_128():
   image = np.full([256, 300, 3], 192, np.uint8)
-  result = scaled.CAFFE2.evaluate.one(of(image), seed(0), 227)
+  result = scaled.CAFFE2.evaluate.apply(of(image), seed(0), 227)
   np.testing.assert_array_equal(result, np.full([227, 227, 3], 0.5))
 
 
@@ -170,7 +170,7 @@ def test_small_photographs_are_enlarged():
     for stages in (preprocessing.train, preprocessing.evaluate):
       for shape in ((1, 1), (3, 200)):
         image = photograph_files.pixels(*shape)
-        result = stages.one(of(image), seed(4), 224)
+        result = stages.apply(of(image), seed(4), 224)
         assert result.shape == (224, 224, 3)
         assert np.isfinite(result).all()
 
@@ -178,7 +178,7 @@ def test_small_photographs_are_enlarged():
 def test_a_result_is_a_function_of_image_and_seed():
   image = photograph_files.pixels(300, 400)
   first, again, other = (
-    scaled.VGG.train.one(of(image), seed(n), 224) for n in (5, 5, 6)
+    scaled.VGG.train.apply(of(image), seed(n), 224) for n in (5, 5, 6)
   )
   np.testing.assert_array_equal(first, again)
   assert np.any(first != other)
@@ -189,4 +189,4 @@ def test_square_larger_than_the_scaled_image_is_refused(name):
   preprocessing = getattr(scaled, name)
   for stages in (preprocessing.train, preprocessing.evaluate):
     with pytest.raises(ValueError, match='at most 256, .* received 299'):
-      stages.one(of(coordinates(300, 300)), seed(0), 299)
+      stages.apply(of(coordinates(300, 300)), seed(0), 299)
