@@ -22,8 +22,8 @@ class MlflowTracker:
     self._client = client
     self._is_active = is_active
     self.identity = {'run_id': str(run.info.run_id)}
-    # MLflow keeps several values of a step; a resumed run would add steps that
-    # the run took before it was killed a second time.
+    # The newest step of each metric. MLflow keeps several values of a step: it
+    # would show those twice that a killed run logged after its last checkpoint.
     self._last = {
       name: max(one.step for one in client.get_metric_history(self._id, name))
       for name in run.data.metrics
@@ -43,6 +43,7 @@ class MlflowTracker:
       if step > self._last.get(name, -1)
     }
     if fresh:
+      self._last.update(dict.fromkeys(fresh, step))
       mlflow.log_metrics(fresh, step=step, run_id=self._id)
 
   def close(self, failed: bool) -> None:
