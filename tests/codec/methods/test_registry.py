@@ -78,9 +78,16 @@ def test_text_names_a_codec(text, name):
     ),
     (
       'ternary:clip_factor=wide',
-      r"codec ternary: expected a float for clip_factor, received 'wide'",
+      r"codec ternary: expected a number for clip_factor, received 'wide'\. "
+      r'Write clip_factor=2\.5, the default, or another\.$',
     ),
-    ('ternary:clip_factor=', r"expected a float for clip_factor, received ''"),
+    (
+      'ternary:clip_factor=1%',
+      r"expected a number for clip_factor, received '1%'\. Write "
+      r'clip_factor=0\.01\.$',
+    ),
+    ('topk:ratio=a%', r'Write ratio=0\.01, the default, or another\.$'),
+    ('ternary:clip_factor=', r"expected a number for clip_factor, received ''"),
     ('ternary:clip_factor=-1', r'>= 0, received -1\.0\. Use 2\.5'),
     ('ternary:clip_factor=nan', r'>= 0, received nan'),
     ('ternary:clip_factor=inf', r'>= 0, received inf'),
@@ -94,7 +101,7 @@ def test_text_names_a_codec(text, name):
       'ternary:packing=radix',
       r'from 1 to 32767, received 0\. Set .*packing=radix,workers=8',
     ),
-    ('ternary:packing=radix,workers=2.5', 'expected a int for workers, rec'),
+    ('ternary:packing=radix,workers=2.5', 'expected a whole number for workers, rec'),
     ('ternary:packing=radix,workers=2,word_bits=8', '32 or 64, received 8'),
     (
       'ternary:packing=huffman243,word_bits=64',
