@@ -44,7 +44,11 @@ def test_options_get_the_types_of_their_defaults(text, otherwise, expected):
     ('scaled:factor=x', False, "expected a number for factor, received 'x'. W"),
     ('scaled:factor=x', True, 'expected option=number with an option of fac'),
     ('scaled:count=1,count=1', False, 'every option once, received count tw'),
-    ('mirrored:yes=no', False, "expected true or false for yes, received 'no'."),
+    (
+      'mirrored:yes=no',
+      False,
+      "expected true or false for yes, received 'no'.",
+    ),
     ('plain:count=1', False, 'of none (it has no options), received'),
   ],
 )
