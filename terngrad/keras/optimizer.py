@@ -314,7 +314,11 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     delattr(inner, wrapping.REPLACED)
     return inner
 
-  unwrapped = aliases.renamed_attribute('unwrapped', 'unwrap')
+  # A method that warns, because Keras reads all attributes when it saves.
+  def unwrapped(self) -> keras.optimizers.Optimizer:
+    """Deprecated: use unwrap."""
+    aliases.warn(type(self).__name__, 'unwrapped', 'unwrap')
+    return self.unwrap()
 
   def unscale_and_clip(self, gradients: Sequence[Gradient]) -> list[Gradient]:
     """Unscales and clips one worker's gradients as the wrapped optimizer does.

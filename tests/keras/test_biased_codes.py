@@ -24,7 +24,7 @@ BIASED = (
 FLOATS = ('fp16', 'bf16', 'fp8', 'fp8:kind=e5m2')
 OTHERS = (
   *('identity', *FLOATS),
-  *('ternary', 'ternary:packing=radix', 'asymmetric', 'qsgd', 'int8'),
+  *('ternary', 'ternary:packing=radix', 'asymmetric', 'qsgd', 'int8', 'minmax'),
   *('natural', 'drive', 'eden', 'eden3', 'thc', 'randomk:unbiased=1'),
   *('dgc', 'error_feedback+topk', 'error_feedback+bidirectional+topk'),
 )

@@ -144,6 +144,15 @@ def test_variables_of_float64_are_refused():
     [keras.Input((6,)), keras.layers.Dense(3, dtype='float64')]
   )
   made.compile('sgd', 'mse')
+  with pytest.raises(
+    ValueError, match='kernel: expected a variable of float32'
+  ):
+    terngrad.keras.virtual_workers(made, 'identity', 2)
+
+
+def test_variables_of_float64_that_fit_creates_are_refused():
+  made = keras.Sequential([keras.layers.Dense(3, dtype='float64')])
+  made.compile('sgd', 'mse')
   terngrad.keras.virtual_workers(made, 'identity', 2)
   with pytest.raises(
     ValueError, match='kernel: expected a variable of float32'
