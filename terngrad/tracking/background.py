@@ -4,6 +4,7 @@ import importlib
 import os
 import queue
 import threading
+import time
 import types
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -37,17 +38,27 @@ def start(
   Returns:
     A tracker for each name except TensorBoard's.
   """
+  names = [name for name in log_to if name in trackers.MODULES]
+  if not names:
+    return []
   stored = identities.TrackerIdentities(folder)
   started = []
-  for name in log_to:
-    if name not in trackers.MODULES:
-      continue
+  for name in names:
     module = importlib.import_module(trackers.MODULES[name])
     run = trackers.TrackedRun(
       os.path.abspath(folder), options, stored.read(name), _find_active(module)
     )
     started.append(BackgroundTracker(name, module.start, run, stored.write))
   return started
+
+
+def close(started: 'Sequence[BackgroundTracker]', failed: bool) -> None:
+  """Ends the runs in all trackers; waits for them together for some seconds."""
+  for tracker in started:
+    tracker.end(failed)
+  deadline = time.monotonic() + _CLOSING_SECONDS
+  for tracker in started:
+    tracker.join(deadline)
 
 
 def _find_active(module: types.ModuleType) -> str:
@@ -98,12 +109,13 @@ class BackgroundTracker:
     if self._thread.is_alive():
       self._queue.put((step, dict(values)))
 
-  def close(self, failed: bool = False) -> None:
-    """Ends the run in the tracker; waits for it for some seconds."""
-    if not self._thread.is_alive():
-      return
+  def end(self, failed: bool) -> None:
+    """Ends the run in the tracker, after all that was logged; does not wait."""
     self._queue.put(failed)
-    self._thread.join(_CLOSING_SECONDS)
+
+  def join(self, deadline: float) -> None:
+    """Waits for the end of the run, until a time of `time.monotonic`."""
+    self._thread.join(max(0.0, deadline - time.monotonic()))
     if self._thread.is_alive():
       self._warn(f'no answer for {_CLOSING_SECONDS} seconds')
 

@@ -86,7 +86,9 @@ def check(log_to: Sequence[str], name: str = 'log_to') -> None:
 def check_installed(log_to: Sequence[str], name: str = 'log_to') -> None:
   """Raises `errors.ConfigError` if the package of a tracker is missing."""
   for tracker in log_to:
-    if importlib.util.find_spec(tracker) is None:
+    found = importlib.util.find_spec(tracker)
+    # A folder of this name, such as that of wandb's files, has no origin.
+    if found is None or found.origin is None:
       raise errors.ConfigError(
         f'{name}: expected the package {tracker}, received none. Install it: '
         f"pip install 'terngrad[{_EXTRAS[tracker]}]'."

@@ -166,10 +166,11 @@ class Recorder:
 
   def close(self, failed: bool = False) -> None:
     """Flushes and closes the files; trackers learn whether the run failed."""
-    with contextlib.closing(self._file), _as_os_error():
-      self._events.close()
-    for tracker in self._trackers:
-      tracker.close(failed)
+    try:
+      with contextlib.closing(self._file), _as_os_error():
+        self._events.close()
+    finally:
+      background.close(self._trackers, failed)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """A tracker gets all numbers in order, and nothing that it does stops a run."""
 
+import importlib.util
 import json
 import sys
 import threading
@@ -181,6 +182,16 @@ def test_a_missing_package_names_its_extra(tmp_path, monkeypatch):
   ):
     train(tmp_path / 'run', log_to=('mlflow',))
   assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.skipif(
+  importlib.util.find_spec('mlflow') is not None, reason='mlflow is installed'
+)
+def test_a_folder_of_the_name_is_not_the_package(tmp_path, monkeypatch):
+  (tmp_path / 'mlflow').mkdir()
+  monkeypatch.syspath_prepend(tmp_path)
+  with pytest.raises(errors.ConfigError, match='expected the package mlflow'):
+    trackers.check_installed(['mlflow'])
 
 
 def test_processes_that_write_no_files_need_no_package_and_log_nothing(
