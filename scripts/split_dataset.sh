@@ -47,7 +47,7 @@ expected=3
 dir=${arguments[0]}
 workers=${arguments[1]}
 [[ -d $dir ]] || fail 'no data set' 'a folder' "$dir" \
-  'convert the data set first: python -m slim.download_and_convert_data'
+  'convert the data set first: terngrad convert dataset'
 # Ten or more digits could overflow.
 [[ $workers =~ ^[1-9][0-9]{0,8}$ ]] || fail 'cannot split' \
   '<workers>: a whole number, 1 or more' "$workers" 'give such a number'
@@ -74,7 +74,7 @@ for file in "$dir"/train-*; do
 done
 count=${#shards[@]}
 ((count)) || fail 'nothing to split' "files $dir/train-*" 'none' \
-  'convert the data set first: python -m slim.download_and_convert_data'
+  'convert the data set first: terngrad convert dataset'
 ((workers <= count)) || fail 'too few files' "$workers or more, one per worker" \
   "$count" "convert with --train_shards=$workers, or use fewer workers"
 rest=$((count % workers))

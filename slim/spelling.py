@@ -116,12 +116,22 @@ def read(
       options[option] = _READ.get(wanted, wanted)(value)
     except (KeyError, ValueError) as error:
       raise ValueError(
-        f'{kind}: expected a {wanted.__name__} for {option}, received '
-        f'{value!r}.'
+        f'{kind}: expected {_WORDS.get(wanted, wanted.__name__)} for {option}, '
+        f'received {value!r}. Write {option}='
+        f'{_suggested(value, known[option].default)}.'
       ) from error
   return options
 
 
+def _suggested(value: str, default: Any) -> str:
+  """Returns the value to suggest: that of a percentage, or the default."""
+  number = value.removesuffix('%')
+  if isinstance(default, float) and number != value and _is_float(number):
+    return f'{float(number) / 100:g}'
+  return f'{str(default).lower()}, the default, or another'
+
+
+_WORDS = {bool: 'true or false', float: 'a number', int: 'a whole number'}
 _TRUTHS = {'true': True, '1': True, 'false': False, '0': False}
 # Converters for types whose constructor does not parse texts.
 _READ: dict[type, Callable[[str], Any]] = {

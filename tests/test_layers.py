@@ -30,6 +30,7 @@ LAYERS = (
   'terngrad.step',
   'terngrad.checkpoint',
   'terngrad.passes',
+  'terngrad.tracking',
   'terngrad.config',
   'terngrad.training',
   'terngrad.compression',

@@ -41,9 +41,9 @@ class Shards(NamedTuple):
 # Commands that fill a folder, without the folder's name, for data sets other
 # than small images.
 _PROGRAMS = {
-  'flowers': 'download_and_preprocess_flowers ',
-  'imagenet': 'download_and_preprocess_imagenet ',
-  'images': 'build_image_data --train_directory T --output_directory ',
+  'flowers': 'flowers ',
+  'imagenet': 'download_imagenet ',
+  'images': 'images --train_directory=T --output_directory=',
 }
 
 
@@ -77,13 +77,11 @@ def find(
   paths = records.find(data_dir, split)
   if not paths:
     program = _PROGRAMS.get(
-      dataset.name,
-      f'download_and_convert_data --dataset_name {dataset.name} --dataset_dir ',
+      dataset.name, f'dataset --dataset_name={dataset.name} --dataset_dir='
     )
     raise errors.DataError(
       f'{os.fspath(data_dir)}: expected files {split}-*; received none. Fill '
-      f'the folder with: python -m slim.{program}'
-      f'{os.fspath(data_dir)}'
+      f'the folder with: terngrad convert {program}{os.fspath(data_dir)}'
     )
   listed = manifest.read(data_dir)
   if listed:

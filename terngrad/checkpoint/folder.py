@@ -18,11 +18,11 @@ _END = 'stopped_early'
 # files that a killed trainer leaves behind.
 _UNFINISHED = (
   rf'{_END}|checkpoint\.tmp.*|metrics\.jsonl\.\d+\.tmp|\.writable\.\d+'
-  r'|\.(metrics\.jsonl|checkpoint)\.[0-9a-f]{8}\.tmp'
+  r'|\.(metrics\.jsonl|checkpoint|trackers\.json)\.[0-9a-f]{8}\.tmp'
   r'|model\.ckpt-\d+(_temp|\..*\.tempstate\d+)'
 )
 _RUN_FILES = (
-  r'checkpoint|events\.out\.tfevents\..*|metrics\.jsonl'
+  r'checkpoint|events\.out\.tfevents\..*|metrics\.jsonl|trackers\.json'
   rf'|model\.ckpt-\d+\..*|{_UNFINISHED}'
 )
 

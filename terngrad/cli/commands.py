@@ -151,6 +151,10 @@ COMMANDS: Mapping[str, Entry | CommandGroup] = {
         'a table and curves of several runs',
         'terngrad.cli.report.compare:COMMAND',
       ),
+      'hosts': Entry(
+        'steps of runs on one machine, predicted for several hosts',
+        'terngrad.cli.report.hosts:COMMAND',
+      ),
       'page': Entry(
         'one HTML file of a run: curves, and images with predictions',
         'terngrad.cli.report.page:COMMAND',

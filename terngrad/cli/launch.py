@@ -82,6 +82,8 @@ def launch(values: LaunchFlags) -> int:
   found = tasks(values)
   # Trainers print a warning themselves.
   if any(task.is_program for task in found):
+    if values.rank != launch_flags.EVERY_RANK:
+      launch_program.check_port(found[0])
     command.say(f'[launch] {launch_program.network_warning(found[-1])}')
   return _run(found)
 

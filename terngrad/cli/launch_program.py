@@ -107,14 +107,31 @@ def _own_programs() -> dict[str, str]:
   }
 
 
+def check_port(task: processes.ProcessCommand) -> None:
+  """Refuses a port that is in use; TensorFlow's message would not name it.
+
+  Raises:
+    terngrad.cli.flags.UsageError: the task cannot listen on its port.
+  """
+  try:
+    spec.check_port(_cluster(task))
+  except spec.ClusterError as error:
+    raise flags.UsageError(f'--hosts: {error}') from error
+
+
 def network_warning(task: processes.ProcessCommand) -> str:
   """Returns the line of warning for a task's cluster, which was checked."""
-  config = json.loads(task.variables['TF_CONFIG'])
-  addresses = config['cluster']['worker']
+  cluster = _cluster(task)
+  addresses = cluster.jobs['worker']
   if all(map(spec.is_loopback, addresses)):
     return spec.describe_open_ports(addresses)
-  cluster = spec.make(config['cluster'], 'worker', config['task']['index'])
   return spec.check_network(cluster, allow_insecure_network=True)
+
+
+def _cluster(task: processes.ProcessCommand) -> spec.Cluster:
+  """Returns the cluster of a process, from its TF_CONFIG."""
+  config = json.loads(task.variables['TF_CONFIG'])
+  return spec.make(config['cluster'], 'worker', config['task']['index'])
 
 
 def tasks(

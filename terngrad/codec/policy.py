@@ -87,13 +87,16 @@ def always(spec: VariableSpec) -> bool:
 
 
 def policy(
-  rules: Sequence[tuple[Predicate, _C]], specs: Sequence[VariableSpec]
+  rules: Sequence[tuple[Predicate, _C]],
+  specs: Sequence[VariableSpec],
+  remedy: str = 'End the rules with (always, codec).',
 ) -> tuple[_C, ...]:
   """Assigns each variable the codec of the first rule that matches it.
 
   Args:
     rules: (predicate on `VariableSpec`, codec), most specific first.
     specs: the variables in the order of the gradients.
+    remedy: ends the error message.
 
   Returns:
     One codec per variable.
@@ -101,7 +104,7 @@ def policy(
   Raises:
     ValueError: no rule matches a variable; the message names it.
   """
-  return tuple(_first(rules, spec) for spec in specs)
+  return tuple(_first(rules, spec, remedy) for spec in specs)
 
 
 def parse(text: str) -> list[tuple[Predicate, str]]:
@@ -197,11 +200,13 @@ def _condition(text: str) -> Predicate:
   return holds
 
 
-def _first(rules: Sequence[tuple[Predicate, _C]], spec: VariableSpec) -> _C:
+def _first(
+  rules: Sequence[tuple[Predicate, _C]], spec: VariableSpec, remedy: str
+) -> _C:
   for holds, codec in rules:
     if holds(spec):
       return codec
   raise ValueError(
-    f'policy: expected a matching rule for every variable, received none for '
-    f'{spec.name} {spec.shape}. End the rules with (always, codec).'
+    'codec: expected a matching rule for every variable, received none for '
+    f'{spec.name} of shape {spec.shape}. {remedy}'
   )

@@ -4,6 +4,7 @@ import dataclasses
 
 from terngrad import aliases
 from terngrad.config import options
+from terngrad.tracking import trackers
 
 __getattr__ = aliases.renamed_names(
   __name__, Run='RunOptions', Start='StartOptions'
@@ -77,6 +78,15 @@ class RunOptions(options.ConfigPart):
     'open it with TensorBoard and its package tensorboard-plugin-profile.',
     shared=options.LOCAL,
   )
+  log_to: tuple[str, ...] = options.option(
+    (trackers.TENSORBOARD,),
+    'Where to log the metrics, besides metrics.jsonl in --train_dir: '
+    f'{", ".join(trackers.NAMES)}, or several of them separated by commas. '
+    'wandb and mlflow need the extra of their name and read their settings, '
+    'such as WANDB_PROJECT, WANDB_MODE and MLFLOW_TRACKING_URI, from the '
+    'environment. Without tensorboard there are no histograms.',
+    shared=options.LOCAL,
+  )
   benchmark_mode: bool = options.option(
     False,
     'Train on constant images and random labels; no data is read.',
@@ -114,6 +124,7 @@ class RunOptions(options.ConfigPart):
       'early_stopping: expected --keep_best=accuracy or --keep_best=loss '
       'beside it, received none. Say what is better.',
     )
+    trackers.check(self.log_to)
     numbers = self.profile_steps
     options.refuse(
       len(numbers) > 0

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from terngrad.keras.experiment_logger import ExperimentLogger
 from terngrad.keras.metrics import CompressionMetrics
 from terngrad.keras.multi_worker import repair_multi_worker
 from terngrad.keras.optimizer import CompressedOptimizer
@@ -10,6 +11,7 @@ from terngrad.keras.virtual import virtual_workers
 __all__ = [
   'CompressedOptimizer',
   'CompressionMetrics',
+  'ExperimentLogger',
   'repair_multi_worker',
   'virtual_workers',
 ]

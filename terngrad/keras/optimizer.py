@@ -23,6 +23,7 @@ from terngrad.codec import policy
 from terngrad.compression import compressor as compressors
 from terngrad.compression import reduced as reduced_lib
 from terngrad.compression import variable_codes
+from terngrad.keras import biased_codes
 from terngrad.keras import not_finite
 from terngrad.keras import waiting_sums
 from terngrad.keras import wrapping
@@ -52,6 +53,8 @@ _FORWARDED = (
 # Options with which Keras converts sparse gradients to dense ones.
 _DENSE_OPTIONS = ('global_clipnorm', 'gradient_accumulation_steps')
 _STATE = 'state:'
+# The key of a saved configuration that names the import to load it.
+_NEEDS = 'to_load_it'
 
 
 def _forward_property(name: str) -> property:
@@ -76,7 +79,8 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
   It works without a strategy, under `MirroredStrategy` and under
   `MultiWorkerMirroredStrategy`. Without a strategy, gradients are only encoded
   and decoded. The codec's state (error feedback residuals, PowerSGD factors) is
-  saved with the model, separately for each replica.
+  saved with the model, separately for each replica. A program that loads such a
+  model, with `keras.models.load_model`, must `import terngrad.keras` before.
 
   Examples:
     >>> import keras, terngrad.keras
@@ -102,7 +106,8 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
         around this wrapper.
       codec: a codec such as 'ternary' or 'error_feedback+topk:ratio=0.01', or a
         dict from regular expressions to codecs. The first expression that
-        matches part of a variable's path selects its codec.
+        matches part of a variable's path selects its codec. A warning is logged
+        once for a code that is biased and has no error feedback.
       seed: seed of the random codes.
       name: name of this optimizer. None: 'compressed_' and the name of the
         wrapped optimizer.
@@ -127,6 +132,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     self._wrapped = tf.Module()
     self._wrapped.optimizer = optimizer
     self._compressor = compressors.Compressor(codec, seed)
+    biased_codes.warn(codec)
     self._warned = False
     self._guard = not_finite.UpdateGuard(on_not_finite)
     self._waiting = waiting_sums.WaitingSums()
@@ -280,6 +286,8 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
   def get_config(self) -> dict[str, Any]:
     """Returns the arguments of the constructor, for serialization."""
     return {
+      # First, because Keras prints it if a program loads a model without it.
+      _NEEDS: 'import terngrad.keras',
       'name': self.name,
       'optimizer': keras.saving.serialize_keras_object(self.inner_optimizer),
       'codec': self._compressor.codec,
@@ -297,7 +305,8 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     optimizer = keras.saving.deserialize_keras_object(
       fields['optimizer'], custom_objects=custom_objects
     )
-    return cls(**{**fields, 'optimizer': optimizer})
+    named = {name: value for name, value in fields.items() if name != _NEEDS}
+    return cls(**{**named, 'optimizer': optimizer})
 
   def unwrap(self) -> keras.optimizers.Optimizer:
     """Returns the wrapped optimizer and restores its uncompressed sum."""
@@ -305,10 +314,10 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     delattr(inner, wrapping.REPLACED)
     return inner
 
+  # A method that warns, because Keras reads all attributes when it saves.
   def unwrapped(self) -> keras.optimizers.Optimizer:
-    """Deprecated: use `unwrap`."""
-    # No property: Keras reads all attributes when it saves.
-    aliases.warn('CompressedOptimizer', 'unwrapped', 'unwrap')
+    """Deprecated: use unwrap."""
+    aliases.warn(type(self).__name__, 'unwrapped', 'unwrap')
     return self.unwrap()
 
   def unscale_and_clip(self, gradients: Sequence[Gradient]) -> list[Gradient]:

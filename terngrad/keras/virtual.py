@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from terngrad.codec import policy
 from terngrad.compression import compressor as compressors
 from terngrad.compression import variable_codes
 from terngrad.keras import masks
@@ -70,6 +71,8 @@ def virtual_workers(
     ValueError: the model, the optimizer or the codec is not supported.
   """
   _check(model, num_workers)
+  if model.built:
+    _check_variables(model, codec, num_workers)
   optimizer = model.optimizer
   states: dict[str, np.ndarray] = {}
   if isinstance(optimizer, optimizers.CompressedOptimizer):
@@ -311,6 +314,24 @@ def _refuse_float64(variables: Sequence[keras.Variable]) -> None:
         'bfloat16, received float64, which codecs would round to float32. Use '
         "keras.config.set_floatx('float32')."
       )
+
+
+def _check_variables(
+  model: keras.Model, codec: variable_codes.CodecOption, num_workers: int
+) -> None:
+  """Refuses the variables that a step would refuse, before it is traced."""
+  variables = model.trainable_variables
+  _refuse_float64(variables)
+  specs = tuple(policy.VariableSpec(v.path, tuple(v.shape)) for v in variables)
+  # Their gradients are sparse and need no codec.
+  plain = frozenset(
+    variable.path
+    for layer in model._flatten_layers()
+    if isinstance(layer, keras.layers.Embedding)
+    for variable in layer.variables
+  )
+  chosen = policy.Variables(tuple(range(len(specs))), specs, plain=plain)
+  variable_codes.methods(codec, chosen, num_workers)
 
 
 def _densify(gradient: optimizers.Gradient, shape: tf.TensorShape) -> tf.Tensor:

@@ -30,6 +30,7 @@ from terngrad.parameter_server import async_run
 from terngrad.parameter_server import server_context
 from terngrad.parameter_server import server_feeds
 from terngrad.parameter_server import server_tasks
+from terngrad.tracking import trackers
 from terngrad.training import assembly
 from terngrad.training import batches
 from terngrad.training import loop
@@ -61,6 +62,7 @@ def train(
     errors.TrainingError: the run had to stop; the last checkpoint is valid.
   """
   options.folder('train_dir', config.run.train_dir)
+  trackers.check_installed(config.run.log_to)
   cluster = config.cluster.tasks
   others = tasks.servers_of(cluster)
   _check_no_other_chief(config)

@@ -68,7 +68,7 @@ def run_steps(
     writer = None
     if config.cluster.writes_files:
       say = bar.write if show_progress else report
-      writer = run_writer.RunWriter(config.run, run, begin, say)
+      writer = run_writer.RunWriter(config, run, begin, say)
       stack.enter_context(_closing(writer, run.hooks))
     stop = stack.enter_context(
       signals.stop_at_signal(alone=run.exchange.group is None)
@@ -101,11 +101,13 @@ def _closing(
   TensorFlow first registers the operation that closes the event file with every
   task. This never returns if a task does not answer, hence the time limit.
   """
+  failed = True
   try:
     yield
+    failed = False
   finally:
     with hooks.local_time_limit('End of the records'):
-      writer.close()
+      writer.close(failed)
 
 
 def _take_steps(

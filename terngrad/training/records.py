@@ -1,4 +1,4 @@
-"""Writes and reads records: TensorBoard events and `metrics.jsonl`.
+"""Writes and reads records: `metrics.jsonl`, TensorBoard events, trackers.
 
 A line of `metrics.jsonl` is one flat JSON object of numbers with the key
 'step'. Its last key is 'crc32', the checksum of the line without that key.
@@ -15,6 +15,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +23,8 @@ from absl import logging
 
 from slim.datasets.records import disk
 from terngrad import errors
+from terngrad.tracking import background
+from terngrad.tracking import trackers
 from terngrad.training import metrics
 
 FILE_NAME = 'metrics.jsonl'
@@ -34,7 +37,7 @@ _HISTOGRAM = tf.compat.v1.SummaryMetadata(
 
 
 class Recorder:
-  """Writes the metrics of a run to TensorBoard and to `metrics.jsonl`.
+  """Writes a run's metrics to `metrics.jsonl`, TensorBoard and trackers.
 
   The JSON lines hold null for NaN and infinity.
 
@@ -44,7 +47,11 @@ class Recorder:
   """
 
   def __init__(
-    self, directory: str | os.PathLike[str], step: int | None = None
+    self,
+    directory: str | os.PathLike[str],
+    step: int | None = None,
+    log_to: Sequence[str] = (trackers.TENSORBOARD,),
+    options: Mapping[str, object] | None = None,
   ) -> None:
     """Opens the records of an existing folder.
 
@@ -52,6 +59,8 @@ class Recorder:
       directory: path of the folder.
       step: step that the run resumes from. Lines of later steps are dropped, so
         that no step is recorded twice. None drops nothing.
+      log_to: names of `trackers.NAMES`, whose packages are installed.
+      options: options of the run by name, for trackers.
     """
     self._path = path = pathlib.Path(directory, FILE_NAME)
     found, self.remarks = _read(path)
@@ -62,7 +71,12 @@ class Recorder:
     # A step may have several lines, so this merges all of them.
     self.last = {k: v for record in lines for k, v in record.items()}
     self._file = open(path, 'a', encoding='utf-8')  # closed by close()
-    self._events = tf.summary.create_file_writer(os.fspath(directory))
+    self._has_events = trackers.TENSORBOARD in log_to
+    if self._has_events:
+      self._events = tf.summary.create_file_writer(os.fspath(directory))
+    else:
+      self._events = tf.summary.create_noop_writer()
+    self._trackers = background.start(log_to, directory, options or {})
 
   def scalars(
     self,
@@ -70,7 +84,7 @@ class Recorder:
     values: Mapping[str, float],
     tags: Mapping[str, str] | None = None,
   ) -> None:
-    """Writes numbers of one step as one JSON line and TensorBoard scalars.
+    """Writes numbers of one step: one JSON line, and to everything else.
 
     `tags` holds the TensorBoard tags that differ from the name, by name.
 
@@ -83,6 +97,8 @@ class Recorder:
     with self._writing(step):
       for name, value in values.items():
         tf.summary.scalar((tags or {}).get(name, name), value)
+    for tracker in self._trackers:
+      tracker.log(step, values)
 
   def _check_name(self) -> None:
     """Raises `errors.TrainingError` if the file was removed or renamed.
@@ -115,9 +131,11 @@ class Recorder:
   ) -> None:
     """Writes histograms of tensors to TensorBoard, by tag.
 
-    `tf.summary.histogram` is not used: it needs 240 bytes per element, 25 GB
-    for the first dense layer of VGG.
+    Does nothing without TensorBoard. `tf.summary.histogram` is not used: it
+    needs 240 bytes per element, 25 GB for the first dense layer of VGG.
     """
+    if not self._has_events:
+      return
     counted = {tag: buckets(tensor) for tag, tensor in tensors.items()}
     with self._writing(step):
       for tag, rows in counted.items():
@@ -146,10 +164,13 @@ class Recorder:
     for path in self._path.parent.glob('events.out.tfevents.*'):
       disk.sync(path)
 
-  def close(self) -> None:
-    """Flushes and closes both files."""
-    with contextlib.closing(self._file), _as_os_error():
-      self._events.close()
+  def close(self, failed: bool = False) -> None:
+    """Flushes and closes the files; trackers learn whether the run failed."""
+    try:
+      with contextlib.closing(self._file), _as_os_error():
+        self._events.close()
+    finally:
+      background.close(self._trackers, failed)
 
 
 @contextlib.contextmanager

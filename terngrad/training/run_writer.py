@@ -12,7 +12,8 @@ from terngrad.checkpoint import best
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import folder
 from terngrad.checkpoint import stored_states
-from terngrad.config import run as run_options
+from terngrad.config import options as options_lib
+from terngrad.config import training as training_options
 from terngrad.reduce import fragments
 from terngrad.step import step as steps
 from terngrad.training import best_epoch
@@ -39,12 +40,13 @@ class RunWriter:
 
   def __init__(
     self,
-    options: run_options.RunOptions,
+    config: training_options.TrainConfig,
     run: run_lib.Run,
     begin: Begin,
     say: Callable[[str], None],
   ) -> None:
     """Opens the records; logs records that are missing or were dropped."""
+    options = config.run
     self._folder = train_dir = options.train_dir
     self.say = say
     self._run = run
@@ -56,7 +58,9 @@ class RunWriter:
       {stored_states.FOLDER: run.store.variables},
       options.keep_checkpoints,
     )
-    self._recorder = records.Recorder(train_dir, step=begin[0])
+    self._recorder = records.Recorder(
+      train_dir, begin[0], options.log_to, _shown_options(config)
+    )
     for line in self._recorder.remarks:
       say(line)
     last = self._recorder.last.get('step', 0)
@@ -107,12 +111,12 @@ class RunWriter:
       'moving averages: read it with --restore_avg_var=false)'
     )
 
-  def close(self) -> None:
-    """Closes the profile and the records."""
+  def close(self, failed: bool = False) -> None:
+    """Closes the profile and the records; trackers show whether it failed."""
     try:
       self.profiler.close()
     finally:
-      self._recorder.close()
+      self._recorder.close(failed)
 
   def log(self, step: int, learning_rate: float) -> None:
     """Records and logs the metrics since the last record."""
@@ -181,6 +185,19 @@ class RunWriter:
     if is_best:
       self._keep_best(path)
     return path
+
+
+def _shown_options(
+  config: training_options.TrainConfig,
+) -> dict[str, options_lib.Value]:
+  """Returns the options that trackers show: those of other hosts are not."""
+  hidden = {option.name for option in options_lib.fields(config.cluster)}
+  found = options_lib.by_name(config)
+  return {
+    name: ','.join(map(str, value)) if isinstance(value, tuple) else value
+    for name, value in found.items()
+    if name not in hidden
+  }
 
 
 def _histograms(

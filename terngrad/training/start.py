@@ -18,6 +18,7 @@ from terngrad.cluster import spec as clusters
 from terngrad.cluster import watchdog
 from terngrad.config import options
 from terngrad.config import training as training_options
+from terngrad.tracking import trackers
 from terngrad.training import assembly
 from terngrad.training import execution
 from terngrad.training import loop
@@ -49,6 +50,7 @@ def train(
   cluster = config.cluster
   if cluster.writes_files:
     options.folder('train_dir', config.run.train_dir)
+    trackers.check_installed(config.run.log_to)
   if cluster.tasks:
     report(
       clusters.check_network(cluster.tasks, cluster.allow_insecure_network)

@@ -577,13 +577,13 @@ BAD = {
     _without_data,
     'files train-\\*',
     '/empty: .*received none',
-    'python -m slim.download_and_convert_data .*--dataset_name mnist',
+    'terngrad convert dataset .*--dataset_name=mnist',
   ),
   'no folder of data': Bad(
     _flags(data_dir='/nonexistent'),
     'files train-\\*',
     '/nonexistent',
-    'download_and_convert_data',
+    'terngrad convert dataset',
   ),
   'data cut short': Bad(
     _damaged_data(_cut_in_record_7),

@@ -6,6 +6,7 @@ import pathlib
 import queue
 import re
 import signal
+import socket
 import sys
 
 import pytest
@@ -15,6 +16,7 @@ from terngrad import signal_guard
 from terngrad.cli import flags
 from terngrad.cli import launch
 from terngrad.cli import launch_program
+from terngrad.cli import ports
 from terngrad.launching import output
 from terngrad.launching import processes
 
@@ -330,7 +332,26 @@ def test_open_ports_of_local_programs_are_reported_once(capsys):
 
 
 def test_a_declared_network_is_reported_beside_a_rank(capsys):
-  hosts = {'hosts': ('node1', 'node2'), 'allow_insecure_network': True}
-  assert python('', rank=1, **hosts) == 0
+  (port,) = ports.free(1)
+  hosts = ('node1', f'node2:{port}')
+  assert python('', rank=1, hosts=hosts, allow_insecure_network=True) == 0
   out = capsys.readouterr().out
   assert out.startswith('[launch] warning: 2 of 2 tasks are on a network')
+
+
+def test_a_port_in_use_is_named_before_the_program_starts(capsys):
+  with socket.socket() as other:
+    other.bind(('', 0))
+    other.listen()
+    address = f'node1:{other.getsockname()[1]}'
+    with pytest.raises(
+      flags.UsageError,
+      match=rf'--hosts: worker 0 \({address}\): .* in use. .* another port',
+    ):
+      python(
+        'print("began")',
+        rank=0,
+        hosts=(address, 'node2'),
+        allow_insecure_network=True,
+      )
+  assert 'began' not in capsys.readouterr().out

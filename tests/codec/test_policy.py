@@ -52,8 +52,8 @@ def test_no_variables_no_codecs():
 def test_variable_without_rule_is_an_error_that_names_it(rules):
   with pytest.raises(
     ValueError,
-    match=r'none for conv1/kernel \(5, 5, 1, 32\)\. End the rules with '
-    r'\(always, codec\)',
+    match=r'none for conv1/kernel of shape \(5, 5, 1, 32\)\. End the rules '
+    r'with \(always, codec\)',
   ):
     policy.policy(rules, SPECS)
 

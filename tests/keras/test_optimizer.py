@@ -58,6 +58,24 @@ def test_a_codec_can_be_chosen_by_the_variables_paths():
   assert moved == [1, 8, 1, 3]
 
 
+def test_a_variable_without_a_rule_is_named_with_the_rule_to_add():
+  variable = keras.Variable(np.zeros(3, np.float32), name='scale')
+  optimizer = terngrad.keras.CompressedOptimizer(
+    keras.optimizers.SGD(1.0), {'kernel': 'ternary'}
+  )
+  with pytest.raises(
+    ValueError, match=r"none for scale of shape \(3,\)\. Add .* '': 'identity'"
+  ):
+    optimizer.apply([np.ones(3, np.float32)], [variable])
+
+
+@pytest.mark.parametrize('pattern', ['bias(', '*', '[', 3])
+def test_an_invalid_regular_expression_is_refused_at_once(pattern):
+  with pytest.raises(ValueError, match='expected regular expressions') as found:
+    terngrad.keras.CompressedOptimizer('sgd', {pattern: 'fp16', '': 'identity'})
+  assert repr(pattern) in str(found.value)
+
+
 def test_codes_differ_from_step_to_step_and_by_seed():
   def of(seed):
     variable = keras.Variable(np.zeros((40, 5), np.float32))

@@ -1,6 +1,8 @@
 """What codes remember is saved with the model; a fit goes on to equal bits."""
 
 import json
+import subprocess
+import sys
 
 import keras
 import numpy as np
@@ -310,3 +312,33 @@ def test_the_configuration_creates_the_same_optimizer():
   assert keras.saving.serialize_keras_object(again) == config
   assert again.inner_optimizer.weight_decay == 0.25
   assert (again.compressor.codec, again.compressor.seed) == (rules, 9)
+
+
+@pytest.mark.parametrize('workers', [0, 2])
+def test_keras_names_the_import_that_a_program_lacks(tmp_path, workers):
+  made = small.compiled(None if workers else 'ternary')
+  if workers:
+    terngrad.keras.virtual_workers(made, 'ternary', workers)
+  made.save(tmp_path / 'a.keras')
+  load = f'keras.models.load_model({str(tmp_path / "a.keras")!r})'
+  done = subprocess.run(
+    [sys.executable, '-c', f'import keras\n{load}'],
+    capture_output=True,
+    text=True,
+    check=False,
+    timeout=300,
+  )
+  assert done.returncode == 1
+  (line,) = [x for x in done.stderr.splitlines() if 'Could not locate' in x]
+  # Before the long configuration of the wrapped optimizer.
+  assert 'import terngrad.keras' in line.partition("'optimizer'")[0]
+
+
+def test_a_configuration_of_0_2_creates_an_optimizer():
+  """It says neither what to import nor what to do with NaN."""
+  made = terngrad.keras.CompressedOptimizer(keras.optimizers.SGD(0.5), 'fp16')
+  config = keras.saving.serialize_keras_object(made)
+  for name in ('to_load_it', 'on_not_finite'):
+    del config['config'][name]
+  again = keras.saving.deserialize_keras_object(config)
+  assert (again.compressor.codec, again.on_not_finite) == ('fp16', 'skip')

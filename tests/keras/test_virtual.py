@@ -144,6 +144,15 @@ def test_variables_of_float64_are_refused():
     [keras.Input((6,)), keras.layers.Dense(3, dtype='float64')]
   )
   made.compile('sgd', 'mse')
+  with pytest.raises(
+    ValueError, match='kernel: expected a variable of float32'
+  ):
+    terngrad.keras.virtual_workers(made, 'identity', 2)
+
+
+def test_variables_of_float64_that_fit_creates_are_refused():
+  made = keras.Sequential([keras.layers.Dense(3, dtype='float64')])
+  made.compile('sgd', 'mse')
   terngrad.keras.virtual_workers(made, 'identity', 2)
   with pytest.raises(
     ValueError, match='kernel: expected a variable of float32'
@@ -402,3 +411,37 @@ def test_a_custom_train_step_is_refused():
   made.compile('sgd', 'mse')
   with pytest.raises(ValueError, match='Own, which overrides it'):
     terngrad.keras.virtual_workers(made, 'ternary', 2)
+
+
+@pytest.mark.parametrize(
+  ('dtype', 'codec', 'message'),
+  [
+    (None, {'bias': 'identity'}, "Add a last expression .* '': 'identity'"),
+    ('float64', 'ternary', 'hidden/kernel: expected a variable of float32'),
+  ],
+)
+def test_variables_are_refused_before_anything_is_changed(
+  dtype, codec, message
+):
+  made = keras.Sequential(
+    [keras.Input((3,)), keras.layers.Dense(2, dtype=dtype, name='hidden')]
+  )
+  rule = keras.optimizers.SGD(0.1)
+  made.compile(rule, 'mse')
+  with pytest.raises(ValueError, match=message):
+    terngrad.keras.virtual_workers(made, codec, 2)
+  assert made.optimizer is rule
+
+
+def test_an_embedding_needs_no_rule():
+  made = keras.Sequential(
+    [
+      keras.Input((3,)),
+      keras.layers.Embedding(5, 2, name='table'),
+      keras.layers.Dense(2, name='hidden'),
+    ]
+  )
+  made.compile(keras.optimizers.SGD(0.1), 'mse')
+  terngrad.keras.virtual_workers(made, {'hidden': 'identity'}, 2)
+  ids = np.ones([4, 3], np.int32)
+  made.fit(ids, np.ones([4, 3, 2], np.float32), verbose=0)

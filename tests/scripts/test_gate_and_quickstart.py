@@ -196,9 +196,10 @@ def test_quickstart_trains_and_evaluates_both_then_compares(
     'terngrad.bin.mnist_train',
     'terngrad.bin.mnist_eval',
     'terngrad.bin.compare_runs',
+    'terngrad.cli.main',
   ]
   folder = tmp_path / 'a "b"'
-  _, convert, float32, _, ternary, _, compare = project.calls()
+  _, convert, float32, _, ternary, _, compare, hosts = project.calls()
   assert f'--dataset_dir={folder}/mnist' in convert
   assert not any(word.startswith('--source_dir') for word in convert)
   assert f'--train_dir={folder}/float32/train' in float32
@@ -208,7 +209,11 @@ def test_quickstart_trains_and_evaluates_both_then_compares(
     f'--flagfile={lenet}/terngrad.flags',
     f'--train_dir={folder}/ternary/train',
   }
-  assert f'--runs=float32={folder}/float32,ternary={folder}/ternary' in compare
+  runs = f'--runs=float32={folder}/float32,ternary={folder}/ternary'
+  assert runs in compare and runs in hosts
+  # What base.flags says, which the prediction needs.
+  base = (lenet / 'base.flags').read_text(encoding='utf-8').split()
+  assert {'--net=lenet', '--num_nodes=4'} <= {*base} & {*hosts}
 
 
 def test_quickstart_takes_data_from_a_folder(project, tools):
@@ -226,7 +231,7 @@ def test_quickstart_stops_at_first_failure(project, tools):
 def test_quickstart_passes_on_the_output_of_programs(project, tools):
   tools(python='echo "error: x" >&2')
   _, _, err = project.run('quickstart.sh')
-  assert err == 'error: x\n' * 6
+  assert err == 'error: x\n' * 7
 
 
 @pytest.mark.parametrize('steps', ['0', '-1', '1.5', 'many', '$(touch x)'])

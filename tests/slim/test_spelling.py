@@ -41,10 +41,14 @@ def test_options_get_the_types_of_their_defaults(text, otherwise, expected):
     ),
     ('scaled:fctor=1', False, "'fctor=1'. Did you mean 'factor'?"),
     ('scaled:factor', False, 'kind scaled: expected option=value with an opt'),
-    ('scaled:factor=x', False, "expected a float for factor, received 'x'."),
+    ('scaled:factor=x', False, "expected a number for factor, received 'x'. W"),
     ('scaled:factor=x', True, 'expected option=number with an option of fac'),
     ('scaled:count=1,count=1', False, 'every option once, received count tw'),
-    ('mirrored:yes=no', False, "expected a bool for yes, received 'no'."),
+    (
+      'mirrored:yes=no',
+      False,
+      "expected true or false for yes, received 'no'.",
+    ),
     ('plain:count=1', False, 'of none (it has no options), received'),
   ],
 )

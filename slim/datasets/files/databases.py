@@ -152,8 +152,8 @@ def kind_of(path: str | os.PathLike[str]) -> str:
   raise errors.DataError(
     f'{path}: expected an LMDB (data.mdb) or a LevelDB (CURRENT); received '
     f'{"a folder without either" if path.is_dir() else "no such path"}. '
-    'Create one with: '
-    'python -m slim.make_image_db, or choose another --data_dir.'
+    'Create one with: terngrad convert database, or choose another '
+    '--data_dir.'
   )
 
 
@@ -199,8 +199,8 @@ def _open_leveldb(plyvel: types.ModuleType, path: pathlib.Path) -> Database:
     raise errors.DataError(
       f'{path}: expected a LevelDB that no other process has open; received '
       f'"{error}". Give each process a copy of the folder, or make an LMDB, '
-      'which many processes can read: python -m slim.make_image_db --db_type '
-      'lmdb.'
+      'which many processes can read: terngrad convert database '
+      '--db_type=lmdb.'
     ) from error
 
   def keys() -> abc.Iterator[bytes]:

@@ -21,8 +21,8 @@ from slim import errors
 _refused = functools.partial(
   errors.refusal,
   'Record',
-  remedy="Create the database again, with Caffe2's make_image_db or python -m "
-  'slim.make_image_db.',
+  remedy="Create the database again, with Caffe2's make_image_db or with "
+  '`terngrad convert database`.',
 )
 
 RAW = b'RAW'

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from slim import errors
+from slim.datasets.small_images import tfds_arrays
 
 TFDS_SECONDS = 60  # time limit of the download; MNIST has 11 MB
 
@@ -175,8 +176,9 @@ def from_tfds(
 
 
 def _no_tfds(facts: Facts, received: str) -> errors.DataError:
+  address, files = tfds_arrays.FILES[facts.name]
   return errors.DataError(
     f'tensorflow-datasets: expected {facts.title} from the network; received '
-    f'{received}. Download its files by other means, and pass their folder '
-    'with --source_dir.'
+    f'{received}. Download {", ".join(files)} from {address} by other means, '
+    'and pass the folder with --source_dir.'
   )

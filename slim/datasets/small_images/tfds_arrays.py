@@ -12,17 +12,19 @@ import urllib.request
 
 import numpy as np
 
-# Files that tensorflow-datasets downloads, for a quick test of the connection.
-URLS = {
-  'cifar10': 'https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz',
+_IDX = tuple(
+  f'{part}-{kind}-ubyte.gz'
+  for part in ('train', 't10k')
+  for kind in ('images-idx3', 'labels-idx1')
+)
+# Address of the files that tensorflow-datasets downloads, and their names.
+FILES = {
+  'cifar10': ('https://www.cs.toronto.edu/~kriz/', ('cifar-10-binary.tar.gz',)),
   'fashion_mnist': (
-    'http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/'
-    'train-labels-idx1-ubyte.gz'
+    'http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/',
+    _IDX,
   ),
-  'mnist': (
-    'https://storage.googleapis.com/cvdf-datasets/mnist/'
-    'train-labels-idx1-ubyte.gz'
-  ),
+  'mnist': ('https://storage.googleapis.com/cvdf-datasets/mnist/', _IDX),
 }
 
 _CONNECT_SECONDS = 10
@@ -33,12 +35,13 @@ def check_network(name: str) -> None:
   """Fails quickly if a server cannot be reached; the download retries for long.
 
   Args:
-    name: a key of `URLS`.
+    name: a key of `FILES`.
 
   Raises:
     OSError: the server cannot be reached.
   """
-  request = urllib.request.Request(URLS[name], method='HEAD')
+  address, files = FILES[name]
+  request = urllib.request.Request(f'{address}{files[-1]}', method='HEAD')
   urllib.request.urlopen(request, timeout=_CONNECT_SECONDS).close()
 
 
@@ -46,7 +49,7 @@ def fetch(name: str, folder: pathlib.Path) -> None:
   """Downloads a data set and saves it as NumPy arrays.
 
   Args:
-    name: a key of `URLS`.
+    name: a key of `FILES`.
     folder: output folder; receives, for each split, images uint8
       [N, height, width, channels] and labels uint8 [N].
   """

@@ -37,7 +37,7 @@ def check(values: Any) -> None:
   if not values.dataset_dir:
     raise flags.UsageError(
       '--dataset_dir: expected the folder of the data set, received none. Make '
-      'one with download_and_convert_data.'
+      'one with `terngrad convert dataset`.'
     )
 
 

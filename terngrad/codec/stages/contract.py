@@ -70,12 +70,16 @@ class Traits(NamedTuple):
     randomness: 'none', 'private' (independent bits per worker) or 'shared' (all
       workers derive their bits from the same key, so that their errors cancel
       partly).
+    rounds: every element decodes to a near float of fewer bits. If the code is
+      not unbiased, its bias is this rounding error, so it needs no error
+      feedback.
   """
 
   unbiased: bool
   lossless: bool
   additive: bool
   randomness: Literal['none', 'private', 'shared']
+  rounds: bool = False
 
 
 class Stage(deprecated.AcceptsFunctions):

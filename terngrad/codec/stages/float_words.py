@@ -55,7 +55,11 @@ class _TwoPerWord(wire.Packing):
   elements_per_word = 2
   domain = (contract.FLOAT, contract.WORDS)
   traits = contract.Traits(
-    unbiased=False, lossless=False, additive=False, randomness='none'
+    unbiased=False,
+    lossless=False,
+    additive=False,
+    randomness='none',
+    rounds=True,
   )
 
   @abc.abstractmethod

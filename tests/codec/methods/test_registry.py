@@ -1,6 +1,7 @@
 """Codecs by name."""
 
 import json
+import pathlib
 import re
 import subprocess
 import sys
@@ -78,9 +79,16 @@ def test_text_names_a_codec(text, name):
     ),
     (
       'ternary:clip_factor=wide',
-      r"codec ternary: expected a float for clip_factor, received 'wide'",
+      r"codec ternary: expected a number for clip_factor, received 'wide'\. "
+      r'Write clip_factor=2\.5, the default, or another\.$',
     ),
-    ('ternary:clip_factor=', r"expected a float for clip_factor, received ''"),
+    (
+      'ternary:clip_factor=1%',
+      r"expected a number for clip_factor, received '1%'\. Write "
+      r'clip_factor=0\.01\.$',
+    ),
+    ('topk:ratio=a%', r'Write ratio=0\.01, the default, or another\.$'),
+    ('ternary:clip_factor=', r"expected a number for clip_factor, received ''"),
     ('ternary:clip_factor=-1', r'>= 0, received -1\.0\. Use 2\.5'),
     ('ternary:clip_factor=nan', r'>= 0, received nan'),
     ('ternary:clip_factor=inf', r'>= 0, received inf'),
@@ -94,7 +102,10 @@ def test_text_names_a_codec(text, name):
       'ternary:packing=radix',
       r'from 1 to 32767, received 0\. Set .*packing=radix,workers=8',
     ),
-    ('ternary:packing=radix,workers=2.5', 'expected a int for workers, rec'),
+    (
+      'ternary:packing=radix,workers=2.5',
+      'expected a whole number for workers, rec',
+    ),
     ('ternary:packing=radix,workers=2,word_bits=8', '32 or 64, received 8'),
     (
       'ternary:packing=huffman243,word_bits=64',
@@ -274,3 +285,31 @@ def test_aliases_are_known_names(alias):
   registry.check_names(alias)
   with pytest.raises(ValueError, match=rf'expected one of .*\b{alias}\b'):
     registry.check_names('no such codec')
+
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+@pytest.mark.parametrize(
+  ('document', 'pattern', 'count'),
+  [
+    ('README.md', r'one of (\d+) codes', 'codes'),
+    ('docs/codecs.md', r'has (\d+) codes', 'codes'),
+    ('docs/codecs.md', r'and (\d+) aliases', 'aliases'),
+    ('docs/codecs.md', r'measure (\d+) variants', 'variants'),
+    ('experiments/lenet_codecs/README.md', r'all (\d+) variants', 'trained'),
+  ],
+)
+def test_documents_count_codes_and_variants_as_the_registry(
+  document, pattern, count
+):
+  sweep = ROOT / 'experiments/lenet_codecs/sweep.csv'
+  counts = {
+    # Float32 is not compression, and an alias is another name.
+    'codes': len({*registry.CODECS, *registry.METHODS} - {'identity'}),
+    'aliases': len(registry.ALIASES),
+    'variants': len(registry.list_kinds()),
+    'trained': len(sweep.read_text(encoding='utf-8').splitlines()) - 1,
+  }
+  text = ' '.join((ROOT / document).read_text(encoding='utf-8').split())
+  assert [int(n) for n in re.findall(pattern, text)] == [counts[count]]

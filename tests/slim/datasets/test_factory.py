@@ -151,10 +151,10 @@ def test_preprocessing_gets_seed_and_position_of_each_example(
 @pytest.mark.parametrize(
   ('name', 'command'),
   [
-    ('mnist', 'download_and_convert_data --dataset_name mnist --dataset_dir'),
-    ('flowers', 'download_and_preprocess_flowers'),
-    ('imagenet', 'download_and_preprocess_imagenet'),
-    ('images', 'build_image_data --train_directory T --output_directory'),
+    ('mnist', 'dataset --dataset_name=mnist --dataset_dir='),
+    ('flowers', 'flowers '),
+    ('imagenet', 'download_imagenet '),
+    ('images', 'images --train_directory=T --output_directory='),
   ],
 )
 def test_empty_folder_is_refused_with_the_command_that_fills_it(
@@ -165,7 +165,7 @@ def test_empty_folder_is_refused_with_the_command_that_fills_it(
     with pytest.raises(
       errors.DataError,
       match='expected files train-.*received none.*'
-      f'python -m slim.{command} {folder}$',
+      f'terngrad convert {command}{folder}$',
     ):
       factory.load(name, folder, 'train', read_options)
 

@@ -63,7 +63,7 @@ def test_caffe2_takes_its_numbers():
   [
     ('caffe2:men=3', "Did you mean 'mean'"),
     ('caffe2:std=0', 'std > 0'),
-    ('caffe2:scale=x', 'expected a int for scale'),
+    ('caffe2:scale=x', 'expected a whole number for scale'),
     ('vgg:mean=3', 'none \\(it has no options\\)'),
   ],
 )

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import packing
 
@@ -20,6 +21,8 @@ FORMATS = {'e4m3': (3, 7, 0x7E), 'e5m2': (2, 15, 0x7B)}
 
 class Fp8(grouped.Grouped):
   """8-bit floats, rounded to nearest, ties to even."""
+
+  traits = by_variable.DETERMINISTIC._replace(rounds=True)
 
   def __init__(self, kind: str = 'e4m3', group_size: int = 512) -> None:
     """Creates the code.

@@ -168,7 +168,7 @@ def test_absent_database_is_refused(tmp_path):
     errors.DataError, match='received a folder without either'
   ):
     databases.open_database(tmp_path)
-  with pytest.raises(errors.DataError, match='no such path.*make_image_db'):
+  with pytest.raises(errors.DataError, match='no such path.*convert database'):
     databases.open_database(tmp_path / 'nowhere')
 
 

@@ -1,0 +1,103 @@
+"""Records of `fit`: in a file, in TensorBoard and in experiment trackers."""
+
+import os
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+
+from terngrad.tracking import trackers
+from terngrad.training import records
+
+
+class ExperimentLogger(keras.callbacks.Callback):
+  """Writes the logs of `fit` to `metrics.jsonl` and to experiment trackers.
+
+  Every record has the names of Keras's logs and a step: the optimizer's
+  `iterations`, which are the completed steps. A later `fit` with the same
+  folder continues: lines of steps after the optimizer's `iterations` are
+  dropped, and the runs in Weights & Biases and MLflow go on. If the program
+  itself began a run there, by `wandb.init` or `mlflow.start_run`, the callback
+  logs to that run and does not end it. Of several processes only the chief
+  writes. If a tracker fails, one warning is logged and training goes on.
+
+  Put it after callbacks that add to the logs, such as `CompressionMetrics`.
+  """
+
+  def __init__(
+    self,
+    folder: str | os.PathLike[str],
+    log_to: str | Sequence[str] = (trackers.TENSORBOARD,),
+    every: int = 10,
+    options: Mapping[str, Any] | None = None,
+  ) -> None:
+    """Creates the callback; nothing is written before `fit`.
+
+    Args:
+      folder: path of the folder for `metrics.jsonl` and TensorBoard's events.
+        One folder is one run.
+      log_to: names of 'tensorboard', 'wandb' and 'mlflow', as a sequence or
+        separated by commas. Empty: only `metrics.jsonl`.
+      every: steps between records within an epoch. Each waits for the step to
+        finish.
+      options: numbers and texts by name that trackers show beside the metrics,
+        such as the batch size.
+
+    Raises:
+      ValueError: a tracker is unknown or not installed, or `every` is less than
+        1.
+    """
+    super().__init__()
+    if every < 1:
+      raise ValueError(
+        f'every: expected 1 or more, received {every}. Use every=10 to record '
+        'every 10 steps.'
+      )
+    if isinstance(log_to, str):
+      log_to = [name for name in log_to.split(',') if name]
+    trackers.check(log_to)
+    trackers.check_installed(log_to)
+    self.every = every
+    self._folder = folder
+    self._log_to = tuple(log_to)
+    self._options = dict(options or {})
+    # None in processes that write nothing.
+    self._recorder: records.Recorder | None = None
+
+  def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+    """Opens the records, on the chief."""
+    del logs
+    if self.model.distribute_strategy.extended.should_save_summary:
+      os.makedirs(self._folder, exist_ok=True)
+      self._recorder = records.Recorder(
+        self._folder, self._step(), self._log_to, self._options
+      )
+
+  def on_train_batch_end(
+    self, batch: int, logs: dict[str, Any] | None = None
+  ) -> None:
+    """Records the logs once in `every` steps."""
+    if (batch + 1) % self.every == 0:
+      self._record(logs)
+
+  def on_epoch_end(
+    self, epoch: int, logs: dict[str, Any] | None = None
+  ) -> None:
+    """Records the logs of the epoch, with its number from 1."""
+    self._record({'epoch': epoch + 1, **(logs or {})})
+
+  def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+    """Closes the records."""
+    del logs
+    if self._recorder:
+      self._recorder.close()
+      self._recorder = None
+
+  def _step(self) -> int:
+    return int(self.model.optimizer.iterations)
+
+  def _record(self, logs: dict[str, Any] | None) -> None:
+    if self._recorder and logs:
+      values = {name: float(value) for name, value in logs.items()}
+      self._recorder.scalars(self._step(), values)

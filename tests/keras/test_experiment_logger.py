@@ -1,0 +1,77 @@
+"""`ExperimentLogger` records the logs of `fit` at the optimizer's steps."""
+
+import types
+
+import keras
+import numpy as np
+import pytest
+
+import terngrad.keras
+from terngrad.tracking import trackers
+from terngrad.training import records
+
+
+def fit(folder, model=None, epochs=1, callbacks=(), **options):
+  if model is None:
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    rule = terngrad.keras.CompressedOptimizer('sgd', 'ternary')
+    model.compile(rule, 'mse')
+  log = terngrad.keras.ExperimentLogger(folder, every=2, **options)
+  data = np.ones([16, 3], np.float32), np.ones([16, 1], np.float32)
+  history = model.fit(
+    *data, 4, epochs, verbose=0, shuffle=False, callbacks=[*callbacks, log]
+  )
+  return model, history.history
+
+
+def test_records_have_the_names_of_the_logs_and_the_optimizers_steps(tmp_path):
+  figures = terngrad.keras.CompressionMetrics()
+  model, history = fit(tmp_path, epochs=2, callbacks=[figures])
+  found = records.read(tmp_path)
+  assert [r['step'] for r in found] == [2, 4, 4, 6, 8, 8]
+  ends = [r for r in found if 'epoch' in r]
+  assert [r['epoch'] for r in ends] == [1, 2]
+  for name in ('loss', 'bits_per_element'):
+    np.testing.assert_allclose([r[name] for r in ends], history[name])
+  assert list(tmp_path.glob('events.*'))
+  # A second fit continues; one of a new model writes its steps again.
+  fit(tmp_path, model)
+  assert records.read(tmp_path)[-1]['step'] == 12
+  fit(tmp_path, log_to='')
+  assert [r['step'] for r in records.read(tmp_path)] == [2, 4, 4]
+
+
+def test_only_the_chief_writes(tmp_path):
+  log = terngrad.keras.ExperimentLogger(tmp_path / 'run')
+  extended = types.SimpleNamespace(should_save_summary=False)
+  strategy = types.SimpleNamespace(extended=extended)
+  log.set_model(types.SimpleNamespace(distribute_strategy=strategy))
+  log.on_train_begin()
+  log.on_train_batch_end(9, {'loss': 1.0})
+  log.on_epoch_end(0, {'loss': 1.0})
+  log.on_train_end()
+  assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    ({'every': 0}, 'every: expected 1 or more, received 0'),
+    ({'log_to': 'comet'}, 'log_to: expected names of tensorboard'),
+    ({'log_to': ['mlflow']}, r"pip install 'terngrad\[mlflow]'"),
+  ],
+)
+def test_wrong_arguments_are_refused_at_once(
+  tmp_path, monkeypatch, options, message
+):
+  monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
+  with pytest.raises(ValueError, match=message):
+    terngrad.keras.ExperimentLogger(tmp_path, **options)
+
+
+def test_log_to_is_a_text_or_a_sequence(tmp_path, monkeypatch):
+  seen = []
+  monkeypatch.setattr(trackers, 'check_installed', seen.append)
+  for names in ('tensorboard,wandb', ('tensorboard', 'wandb')):
+    terngrad.keras.ExperimentLogger(tmp_path, names)
+  assert [list(each) for each in seen] == [['tensorboard', 'wandb']] * 2
