@@ -39,7 +39,7 @@ def test_page_shows_curves_and_images_of_a_run(
   assert re.search(r'<b>(RIGHT|WRONG)</b><br>[a-z]+ \d+%', text)
   assert 'top-1 accuracy' in text
   assert 'lenet, 28 pixels' in text
-  assert '<tr><th>codec</th><td>float32_words</td>' in text
+  assert '<tr><th>codec</th><td>identity</td>' in text
   title = '/'.join(one_tower.parts[-2:])
   assert f'<title>{title}</title>' in text
 
