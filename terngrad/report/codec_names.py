@@ -72,7 +72,12 @@ def _candidates(stored: str, workers: int) -> Iterator[str]:
 def _names(workers: int) -> dict[str, str]:
   """Returns the names of the registered methods, by their texts."""
   names = {}
-  texts = [*registry.CODECS, *registry.METHODS, *registry.list_kinds()]
+  texts = [
+    *registry.CODECS,
+    *registry.METHODS,
+    *registry.list_kinds(),
+    *registry.ALIASES,
+  ]
   for text in dict.fromkeys(texts):
     # Some need more workers than there are.
     with contextlib.suppress(ValueError):
@@ -83,7 +88,10 @@ def _names(workers: int) -> dict[str, str]:
 def _options(text: str, default: str) -> list[str]:
   """Lists the options of a method whose default is a number."""
   makers = registry.CODECS | registry.METHODS
-  maker = spelling.resolve(makers[spelling.split(text)[0]])
+  name, _ = spelling.split(text)
+  if name not in makers:
+    return []
+  maker = spelling.resolve(makers[name])
   return [
     name
     for name, parameter in inspect.signature(maker).parameters.items()
