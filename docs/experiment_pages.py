@@ -63,7 +63,7 @@ def page(folder: pathlib.Path) -> str:
 
 
 def linked(folder: pathlib.Path, text: str) -> Iterator[pathlib.Path]:
-  """Yields the files of an experiment that its page links to, pages left out."""
+  """Yields the files, but not the pages, that a page links to in its folder."""
   names = dict.fromkeys(match[1] for match in _LINK.finditer(text))
   for name in names:
     path = folder / name

@@ -73,7 +73,7 @@ def count_examples(accuracies: Sequence[float]) -> int | None:
     if not 0 <= accuracy <= 1:
       return None
     share = Fraction(accuracy).limit_denominator(_MOST)
-    if abs(share - Fraction(accuracy)) > 1e-9:
+    if abs(share - Fraction(accuracy)) > 1e-15:
       return None
     size = math.lcm(size, share.denominator)
     if size > _MOST:

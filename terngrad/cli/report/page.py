@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 checkpoints = lazy.module('terngrad.checkpoint.checkpoints')
 comparison = lazy.module('terngrad.report.comparison')
+disk = lazy.module('slim.datasets.records.disk')
 datasets = lazy.module('slim.datasets.factory')
 predicted_images = lazy.module('terngrad.report.predicted_images')
 records = lazy.module('terngrad.training.records')
@@ -89,8 +90,7 @@ def act(values: ReportPageFlags) -> None:
     runs = {title: run}
   text = run_page.page(title, runs, examples)
   try:
-    with open(values.output, 'w', encoding='utf-8') as file:
-      file.write(text)
+    disk.write_text(values.output, text)
   except OSError as error:
     raise flags.UsageError(
       f'--output: expected a file that can be written, received '
