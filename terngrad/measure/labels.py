@@ -173,23 +173,21 @@ def annotate(
   area = Box(*axes.bbox.extents)
   places = place(points, names, area, _FONT * unit, _GAP * unit)
   for i in sorted(range(len(points)), key=lambda i: (points[i][1], i)):
-    moved = [
-      (a - b) / unit for a, b in zip(places[i][:2], points[i], strict=True)
-    ]
+    place, (x, y) = places[i], points[i]
     axes.annotate(
       names[i],
       (xs[i], ys[i]),
-      xytext=moved,
+      xytext=((place.x - x) / unit, (place.y - y) / unit),
       textcoords='offset points',
       fontsize=_FONT,
-      ha='left' if places[i].right else 'right',
+      ha='left' if place.right else 'right',
       va='center',
       color=colors[i] if colors else None,
       arrowprops={
         'arrowstyle': '-',
         'alpha': 0.4,
         'linewidth': 0.5,
-        'relpos': (0 if places[i].right else 1, 0.5),
+        'relpos': (0 if place.right else 1, 0.5),
         'shrinkA': 0,
       },
     )

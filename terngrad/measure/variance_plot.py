@@ -35,6 +35,6 @@ def chart(measured: pd.DataFrame) -> figure.Figure:
   page.draw_without_rendering()
   page.set_layout_engine('none')
   for axis, (_, found) in zip(every, drawn, strict=False):
-    values = (list(found[name]) for name in ('codec', 'bits', 'mean'))
-    labels.annotate(axis, *values, [f'C{n}' for n in range(len(found))])
+    names, xs, ys = (list(found[n]) for n in ('codec', 'bits', 'mean'))
+    labels.annotate(axis, names, xs, ys, [f'C{n}' for n in range(len(found))])
   return page

@@ -52,7 +52,7 @@ def report(
   """
   virtual = layout is not None and layout.num_workers > layout.num_devices
   last = last_values(trained, scored)
-  if virtual:
+  if virtual and metrics.SECONDS.fact:
     last.pop(metrics.SECONDS.fact.label, None)
   known = facts_of_run(layout) if layout else {}
   options = options_of_run(layout) if layout else {}

@@ -27,10 +27,23 @@ tf = lazy.module('tensorflow')
 
 # Points of all curves together; a point takes about 25 bytes.
 _MOST_POINTS = 2400
-_FEWEST_POINTS, _MOST_OF_A_CURVE = 24, 300
+_FEWEST_POINTS, _MOST_OF_A_CURVE = 8, 300
 
 _PAGE = """\
 {% extends 'base' %}
+{% macro rows(names, field) %}
+<div class="wide"><table>
+{% if runs | length > 1 %}
+<thead><tr><th></th>
+{%- for name in runs %}<th>{{ name }}</th>{% endfor %}</tr></thead>
+{% endif %}
+{% for name in names %}
+<tr><th>{{ name }}</th>
+{%- for run in runs.values() %}<td>{{ run[field].get(name, '') }}</td>
+{%- endfor %}</tr>
+{% endfor %}
+</table></div>
+{% endmacro %}
 {% block body %}
 {% if plots %}
 <div class="plots">
@@ -39,33 +52,22 @@ _PAGE = """\
 {% endfor %}
 </div>
 {% endif %}
-<h2>{{ 'Runs' if runs | length > 1 else 'Run' }}</h2>
-<div class="wide"><table>
-{% if runs | length > 1 %}
-<thead><tr><th></th>
-{%- for name in runs %}<th>{{ name }}</th>{% endfor %}</tr></thead>
-{% endif %}
-{% for name in fact_names %}
-<tr><th>{{ name }}</th>
-{%- for run in runs.values() %}<td>{{ run.facts.get(name, '') }}</td>
-{%- endfor %}</tr>
-{% endfor %}
-</table></div>
+<h2>{{ 'Comparison' if runs | length > 1 else 'Run' }}</h2>
+{{ rows(fact_names, 'facts') }}
 {% for run in runs.values() | selectattr('virtual') %}
 {% if loop.first %}
 <p class="soft">Virtual nodes share one machine, so seconds and images/s are not
 those of as many workers. They are in metrics.jsonl.</p>
 {% endif %}
 {% endfor %}
-{% if option_names %}
-<details><summary>Options</summary>
-<div class="wide"><table>
-{% for name in option_names %}
-<tr><th>{{ name }}</th>
-{%- for run in runs.values() %}<td>{{ run.options.get(name, '') }}</td>
-{%- endfor %}</tr>
-{% endfor %}
-</table></div></details>
+{% if differing %}
+<h2>Options that differ</h2>
+{{ rows(differing, 'options') }}
+{% endif %}
+{% if same %}
+<details><summary>{{ 'Other options' if differing else 'Options' }}</summary>
+{{ rows(same, 'options') }}
+</details>
 {% endif %}
 {% if examples %}
 <h2>Test images</h2>
@@ -151,6 +153,12 @@ def page(
     name: run._replace(facts={**run.facts} | _missing(constants[name], run))
     for name, run in runs.items()
   }
+  options = [run.options for run in runs.values()]
+  differing = [
+    name
+    for name in _names(options)
+    if len({each.get(name) for each in options}) > 1
+  ]
   number = sum(len(plot.curves) for plot in plots)
   most = max(_FEWEST_POINTS, _MOST_POINTS // max(number, 1))
   return html_page.render(
@@ -162,7 +170,8 @@ def page(
     ],
     runs=shown,
     fact_names=_names(run.facts for run in shown.values()),
-    option_names=_names(run.options for run in shown.values()),
+    differing=differing,
+    same=[name for name in _names(options) if name not in differing],
     examples=examples,
     png=_png,
   )

@@ -157,7 +157,9 @@ def texts(
     marks: True for cells that get a star, from `marked`; columns may lack.
   """
   rows = [[_format(value) for value in row] for _, row in table.iterrows()]
-  for column in () if marks is None else marks.columns:
+  if marks is None:
+    return rows
+  for column in marks.columns:
     at = list(table.columns).index(column)
     for row, is_marked in zip(rows, marks[column], strict=True):
       row[at] += ' *' if is_marked else ''

@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-import subprocess
 
 import pandas as pd
 import pytest
@@ -12,14 +10,11 @@ from terngrad.report import run_facts
 from terngrad.report import run_page
 from terngrad.report import sweep
 from terngrad.report import sweep_page
+from tests.report import browser
 
-BROWSER = next(
-  filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'chrome'))),
-  None,
-)
 pytestmark = [
   pytest.mark.slow,
-  pytest.mark.skipif(not BROWSER, reason='needs chromium on the path'),
+  pytest.mark.skipif(not browser.PROGRAM, reason='needs chromium on the path'),
 ]
 BAD = '<img src=x onerror="document.title=1">'
 # Runs after the page's script, and leaves what it saw in the page.
@@ -43,23 +38,8 @@ def see(page, tmp_path, actions):
   """Returns what the actions put into `seen`, in a browser."""
   path = tmp_path / 'page.html'
   path.write_text(page.replace('</body>', _ACTIONS % actions + '</body>'))
-  done = subprocess.run(
-    [
-      BROWSER,
-      '--headless=new',
-      '--no-sandbox',
-      '--disable-gpu',
-      '--window-size=1200,900',
-      f'--user-data-dir={tmp_path / "profile"}',
-      '--dump-dom',
-      path.as_uri(),
-    ],
-    capture_output=True,
-    text=True,
-    timeout=120,
-    check=True,
-  )
-  found = re.search('<pre id="seen">(.*?)</pre>', done.stdout, re.DOTALL)[1]
+  text = browser.dump(path.as_uri(), tmp_path / 'profile')
+  found = re.search('<pre id="seen">(.*?)</pre>', text, re.DOTALL)[1]
   for mark, letter in (('&lt;', '<'), ('&gt;', '>'), ('&amp;', '&')):
     found = found.replace(mark, letter)
   return json.loads(found)

@@ -168,6 +168,18 @@ def test_runs_are_compared_with_a_curve_each():
   assert facts['bits sent per element'] == ['1.60', '1.60']
 
 
+def test_options_that_differ_are_shown_and_the_others_are_folded():
+  common = {'momentum': '0.9'}
+  runs = {
+    'a': reported()._replace(options={'codec': 'x', **common}),
+    'b': reported()._replace(options={'codec': 'y', **common, 'only': 'b'}),
+  }
+  shown, folded = page('Runs', runs).split('<details>')
+  assert '<th>codec</th><td>x</td><td>y</td>' in shown
+  assert '<th>only</th><td></td><td>b</td>' in shown
+  assert '<th>momentum</th><td>0.9</td><td>0.9</td>' in folded
+
+
 def test_options_are_folded():
   run = reported()._replace(options={'momentum': '0.9'})
   folded = re.search('<details>.*?</details>', page(runs={'r': run}), re.DOTALL)
@@ -175,9 +187,15 @@ def test_options_are_folded():
   assert '<details>' not in page()
 
 
-@pytest.mark.parametrize('number', [1, 8])
+@pytest.mark.parametrize('number', [1, 10])
 def test_a_page_without_images_is_below_100_kilobytes(number):
-  runs = {f'run {n}': reported(long_run(5000, n)) for n in range(number)}
+  options = {f'an_option_{i}': '0.0005' for i in range(50)}
+  runs = {
+    f'a run with a name {n}': reported(long_run(3000, n))._replace(
+      options=options
+    )
+    for n in range(number)
+  }
   text = page('Runs', runs)
   assert 30_000 < len(text.encode()) < 100_000
   assert 'points are means of' in text
