@@ -173,21 +173,21 @@ def annotate(
   area = Box(*axes.bbox.extents)
   places = place(points, names, area, _FONT * unit, _GAP * unit)
   for i in sorted(range(len(points)), key=lambda i: (points[i][1], i)):
-    place, (x, y) = places[i], points[i]
+    label, (x, y) = places[i], points[i]
     axes.annotate(
       names[i],
       (xs[i], ys[i]),
-      xytext=((place.x - x) / unit, (place.y - y) / unit),
+      xytext=((label.x - x) / unit, (label.y - y) / unit),
       textcoords='offset points',
       fontsize=_FONT,
-      ha='left' if place.right else 'right',
+      ha='left' if label.right else 'right',
       va='center',
       color=colors[i] if colors else None,
       arrowprops={
         'arrowstyle': '-',
         'alpha': 0.4,
         'linewidth': 0.5,
-        'relpos': (0 if place.right else 1, 0.5),
+        'relpos': (0 if label.right else 1, 0.5),
         'shrinkA': 0,
       },
     )
