@@ -19,8 +19,9 @@ def interval(values: pd.Series) -> tuple[float, float, float]:
   """Returns (mean, standard deviation, half width of the mean's 95 % interval).
 
   Rounds to 9 decimals, so differences that are 0 up to floating-point error
-  become 0.
+  become 0. Leaves out numbers that are not finite or above 1e100.
   """
+  values = values[values.abs() < 1e100]
   count = len(values)
   mean = float(values.mean()) if count else math.nan
   if count < 2:

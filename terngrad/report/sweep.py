@@ -174,10 +174,9 @@ def summary(
     the mean difference to the baseline over common seeds, in percentage points,
     its half width, and the baseline's name if there are several; means of
     further scores in %, of bits per element, of seconds, and of modelled
-    seconds if runs have them; NaN or no seconds for virtual nodes, which share
-    a machine; steps if they differ between runs. If any run
-    failed, the number of failed runs; a variant with failures only is last,
-    with accuracy NaN.
+    seconds if runs have them; NaN or no seconds for virtual nodes; steps if
+    they differ between runs. If any run failed, the number of failed runs; a
+    variant with failures only is last, with accuracy NaN.
 
   Raises:
     errors.ConfigError: a baseline has no runs.

@@ -127,7 +127,7 @@ def page(
   return html_page.render(
     _PAGE,
     title,
-    plots=_plots(table.dropna(subset='accuracy %'), by_step),
+    plots=_plots(_finite(table).dropna(subset='accuracy %'), _finite(by_step)),
     summary=(shown.columns, texts(shown, marks)),
     baseline=difference_column(table),
     marked=bool(marks.to_numpy().any()),
@@ -194,6 +194,14 @@ def _divide(runs: pd.DataFrame) -> tuple[dict[str, str], pd.DataFrame]:
       common[column] = _format(runs[column].iloc[0])
       others = others.drop(columns=column)
   return {name: value for name, value in common.items() if value}, others
+
+
+def _finite(table: pd.DataFrame) -> pd.DataFrame:
+  """Replaces numbers that no axis can show by NaN."""
+  numbers = table.select_dtypes('number').columns
+  return table.assign(
+    **{name: table[name].where(table[name].abs() < 1e300) for name in numbers}
+  )
 
 
 def _plots(

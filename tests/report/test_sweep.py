@@ -2,8 +2,11 @@
 
 import itertools
 import math
+import os
 import re
 import statistics
+import subprocess
+import sys
 import xml.etree.ElementTree
 
 import matplotlib.text
@@ -375,6 +378,35 @@ def test_curves_over_steps_are_first_and_interactive(runs):
   figures = re.findall('<figcaption>([^<\n]+)', page)
   assert figures[0] == 'accuracy after an epoch, mean over seeds, %'
   assert 'data-x="1 2" data-y="50 75"' in page
+
+
+@pytest.mark.parametrize('value', [math.inf, -math.inf, 1e305, math.nan])
+def test_numbers_that_no_axis_can_show_are_not_drawn(runs, value):
+  runs.loc[1, ['accuracy', 'bits_per_element', 'seconds']] = value
+  by_step = pd.DataFrame({'ternary': [50.0, value]}, index=[1, 2])
+  table = sweep.summary(runs, against(runs, 'float32'))
+  page = sweep_page.page('', table, runs, by_step, NO_FAILURES)
+  for drawn in re.findall('<svg.*?</svg>', page, re.DOTALL):
+    assert not re.search('"[^"]*(nan|inf)\\b[^"]*"', drawn)
+
+
+def test_pages_do_not_depend_on_the_process(runs, tmp_path):
+  runs.to_csv(tmp_path / 'results.csv', index=False)
+  made = []
+  for seed in ('1', '2'):
+    folder = tmp_path / seed
+    program = (
+      'import sys; from terngrad.report import sweep;'
+      'sweep.write(sys.argv[2], "t", sweep.read(sys.argv[1]))'
+    )
+    subprocess.run(
+      [sys.executable, '-c', program, tmp_path / 'results.csv', folder],
+      env=os.environ | {'PYTHONHASHSEED': seed},
+      check=True,
+    )
+    made.append({p.name: p.read_bytes() for p in folder.iterdir()})
+  assert made[0] == made[1]
+  assert {*made[0]} == {'sweep.csv', 'sweep.md', 'sweep.html', 'sweep.png'}
 
 
 def test_a_page_of_hostile_names_has_our_script_only(runs):
