@@ -167,3 +167,20 @@ def test_the_search_of_the_site_works_from_disk(tmp_path):
   text = browser.dump(f'{address}?q=gradientish', tmp_path / 'profile')
   (found,) = re.findall(r'md-search-result__meta">([^<]*)', text)
   assert found == '1 matching document'
+
+
+def test_the_page_of_codes_begins_with_its_contents():
+  text = (ROOT / 'docs/codecs.md').read_text(encoding='utf-8')
+  before, *after = re.split('^## ', text, flags=re.M)
+  listed = re.findall(r'\[([^\]]+)\]\(#([\w-]+)\)', before)
+  assert [name for name, _ in listed] == [each.split('\n')[0] for each in after]
+  for name, anchor in listed:
+    assert anchor == name.lower().replace(' ', '-')
+
+
+def test_sections_of_docstrings_are_lists():
+  settings = yaml.safe_load((ROOT / 'mkdocs.yml').read_text(encoding='utf-8'))
+  (found,) = (p for p in settings['plugins'] if 'mkdocstrings' in p)
+  options = found['mkdocstrings']['handlers']['python']['options']
+  # A table has a column of types, which docstrings leave to the signatures.
+  assert options['docstring_section_style'] == 'list'
