@@ -63,14 +63,11 @@ def report(
 
 def facts_of_run(layout: 'checkpoints.Layout') -> dict[str, str]:
   """Returns the page's facts about a checkpoint, by name."""
-  # Older checkpoints store it in a separate field.
-  stored = (layout.may_change or {}).get('codec') or layout.codec
   workers, devices = layout.num_workers, layout.num_devices
-  known = codec_names.codec_name(str(stored), workers) if stored else 'unknown'
   nodes = 'virtual nodes' if workers > devices else 'nodes'
   return {
     'net': layout.net,
-    'codec': known,
+    'codec': _codec(layout),
     'nodes': f'{workers} {nodes} on {devices} devices',
     'optimizer': layout.optimizer,
   }
@@ -79,7 +76,18 @@ def facts_of_run(layout: 'checkpoints.Layout') -> dict[str, str]:
 def options_of_run(layout: 'checkpoints.Layout') -> dict[str, str]:
   """Returns the options that a checkpoint stores, as text by name."""
   stored = (layout.must_keep or {}) | (layout.may_change or {})
+  if 'codec' in stored:
+    stored |= {'codec': _codec(layout)}
   return {name: str(stored[name]) for name in sorted(stored)}
+
+
+def _codec(layout: 'checkpoints.Layout') -> str:
+  """Returns the codec of a checkpoint, in the syntax of `--codec`."""
+  # Older checkpoints store it in a separate field.
+  stored = (layout.may_change or {}).get('codec') or layout.codec
+  if not stored:
+    return 'unknown'
+  return codec_names.codec_name(str(stored), layout.num_workers)
 
 
 def last_values(

@@ -168,6 +168,15 @@ def test_runs_are_compared_with_a_curve_each():
   assert facts['bits sent per element'] == ['1.60', '1.60']
 
 
+def test_a_curve_of_one_of_several_runs_is_named():
+  sparse = [{'step': n, 'tower_0/a/binary/sparsity': n / 9} for n in (1, 2)]
+  runs = {'plain': reported(), 'coded': reported([*TRAINED, *sparse])}
+  runs['plain'] = runs['plain']._replace(trained=TRAINED[:3])
+  text = page('Runs', runs)
+  (zeros,) = re.findall('<figcaption>zeros.*?</figure>', text, re.DOTALL)
+  assert re.findall('<span>([^<]+)</span>', zeros) == ['coded']
+
+
 def test_options_that_differ_are_shown_and_the_others_are_folded():
   common = {'momentum': '0.9'}
   runs = {

@@ -134,7 +134,7 @@ def draw(
     grid=''.join(grid),
     x_ticks=x_ticks,
     y_ticks=y_ticks,
-    named=len(lines) > 1,
+    named=any(line.name for line in lines),
     curves=[
       _drawn(line, found, x, y)
       for line, (found, _) in zip(lines, thinned, strict=True)
