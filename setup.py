@@ -353,6 +353,8 @@ setuptools.setup(
   packages=setuptools.find_packages(
     include=['terngrad', 'terngrad.*', 'slim', 'slim.*']
   ),
+  # The style and the script of pages.
+  package_data={'terngrad.report.pages': ['page.css', 'page.js']},
   ext_modules=[
     setuptools.Extension(
       'terngrad.native._kernels',

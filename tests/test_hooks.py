@@ -1,24 +1,39 @@
 """Parts of the documentation site that are generated from the code."""
 
 import importlib.util
+import os
 import pathlib
 import re
+import shutil
+import subprocess
+import sys
 import xml.etree.ElementTree
 
 import pytest
+import yaml
 
 from terngrad.cli import commands
 from terngrad.cli import sweep
+from tests.report import browser
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
-@pytest.fixture(scope='module')
-def hooks():
-  spec = importlib.util.spec_from_file_location('hooks', ROOT / 'docs/hooks.py')
+def load(name):
+  spec = importlib.util.spec_from_file_location(name, ROOT / f'docs/{name}.py')
   module = importlib.util.module_from_spec(spec)
   spec.loader.exec_module(module)
   return module
+
+
+@pytest.fixture(scope='module')
+def hooks():
+  return load('hooks')
+
+
+@pytest.fixture(scope='module')
+def experiments():
+  return load('experiment_pages')
 
 
 def test_every_command_is_a_row(hooks):
@@ -80,3 +95,92 @@ def test_a_page_of_the_site_equals_the_report_and_is_the_only_file(
   assert [p.name for p in written] == ['sweep.html']
   sweep.render(one, tmp_path)
   assert written[0].read_text() == (tmp_path / 'sweep.html').read_text()
+
+
+def test_every_experiment_is_a_page_of_the_navigation(experiments):
+  config = {'nav': ['index.md']}
+  assert experiments.on_config(config) is config
+  first, added = config['nav']
+  assert first == 'index.md'
+  assert added['Experiments'] == [
+    path.relative_to(ROOT).as_posix()
+    for path in sorted(ROOT.glob('experiments/*/README.md'))
+  ]
+  assert len(added['Experiments']) > 20
+
+
+def test_links_of_experiments_lead_to_pages_and_files_of_the_site(experiments):
+  folders = [folder.name for folder in experiments.folders()]
+  for folder in experiments.folders():
+    text = experiments.page(folder)
+    files = [path.name for path in experiments.linked(folder, text)]
+    for target in re.findall(r'\]\(([^):#]+)(?:#[^)]*)?\)', text):
+      if target.startswith('../../'):
+        assert (ROOT / 'docs' / target.removeprefix('../../')).is_file()
+      elif target.startswith('../'):
+        assert target.removesuffix('/README.md')[3:] in folders
+      else:
+        assert target in files, (folder, target)
+
+
+def test_experiments_with_a_sweep_link_to_its_page(hooks, experiments):
+  swept = {folder.name for folder in hooks.swept()}
+  for folder in experiments.folders():
+    text = experiments.page(folder)
+    assert ('<a href="sweep.html">' in text) == (folder.name in swept)
+    assert '](sweep.md)' not in text
+
+
+def test_the_search_index_is_a_script_too(experiments, tmp_path):
+  (tmp_path / 'search').mkdir()
+  config = {'site_dir': str(tmp_path)}
+  experiments.on_post_build(config)
+  assert not list((tmp_path / 'search').iterdir())
+  (tmp_path / 'search/search_index.json').write_text('{"docs": []}')
+  experiments.on_post_build(config)
+  script = (tmp_path / 'search/search_index.js').read_text()
+  assert script == 'var __index = {"docs": []};\n'
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not browser.PROGRAM, reason='needs chromium on the path')
+def test_the_search_of_the_site_works_from_disk(tmp_path):
+  settings = yaml.safe_load((ROOT / 'mkdocs.yml').read_text(encoding='utf-8'))
+  docs = tmp_path / 'docs'
+  (docs / 'javascripts').mkdir(parents=True)
+  (docs / 'index.md').write_text('# First\n\nNothing here.\n')
+  (docs / 'other.md').write_text('# Second\n\nA word, gradientish.\n')
+  for name in settings['extra']['polyfills']:
+    shutil.copy(ROOT / 'docs' / name, docs / name)
+  # Without the API's pages, which take most of the time.
+  settings |= {'plugins': ['search'], 'nav': ['index.md', 'other.md']}
+  settings['hooks'] = [str(ROOT / 'docs/experiment_pages.py')]
+  settings |= {'docs_dir': str(docs), 'site_dir': str(tmp_path / 'site')}
+  (tmp_path / 'mkdocs.yml').write_text(yaml.safe_dump(settings))
+  subprocess.run(
+    [sys.executable, '-m', 'mkdocs', 'build', '--quiet'],
+    cwd=tmp_path,
+    env=os.environ | {'NO_MKDOCS_2_WARNING': '1', 'PYTHONPATH': str(ROOT)},
+    check=True,
+  )
+  address = (tmp_path / 'site/index.html').as_uri()
+  text = browser.dump(f'{address}?q=gradientish', tmp_path / 'profile')
+  (found,) = re.findall(r'md-search-result__meta">([^<]*)', text)
+  assert found == '1 matching document'
+
+
+def test_the_page_of_codes_begins_with_its_contents():
+  text = (ROOT / 'docs/codecs.md').read_text(encoding='utf-8')
+  before, *after = re.split('^## ', text, flags=re.M)
+  listed = re.findall(r'\[([^\]]+)\]\(#([\w-]+)\)', before)
+  assert [name for name, _ in listed] == [each.split('\n')[0] for each in after]
+  for name, anchor in listed:
+    assert anchor == name.lower().replace(' ', '-')
+
+
+def test_sections_of_docstrings_are_lists():
+  settings = yaml.safe_load((ROOT / 'mkdocs.yml').read_text(encoding='utf-8'))
+  (found,) = (p for p in settings['plugins'] if 'mkdocstrings' in p)
+  options = found['mkdocstrings']['handlers']['python']['options']
+  # A table has a column of types, which docstrings leave to the signatures.
+  assert options['docstring_section_style'] == 'list'

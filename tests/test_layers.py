@@ -40,6 +40,7 @@ LAYERS = (
   'terngrad.measure.processes',
   'terngrad.measure.planning',
   'terngrad.measure.keras',
+  'terngrad.report.pages',
   'terngrad.report',
   'terngrad.sweep',
   'terngrad.launching',

@@ -205,6 +205,9 @@ def test_wheel_holds_every_module_and_kernels_that_work(tmp_path):
   )
   (wheel,) = tmp_path.glob('*.whl')
   names = zipfile.ZipFile(wheel).namelist()
+  # Pages of runs and sweeps hold them.
+  pages = 'terngrad/report/pages'
+  assert {f'{pages}/page.css', f'{pages}/page.js'} <= {*names}
   expected = {
     path.relative_to(ROOT).as_posix()
     for package in PACKAGES

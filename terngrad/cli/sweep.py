@@ -33,6 +33,7 @@ codec_table = lazy.module('terngrad.measure.codec_table')
 model = lazy.module('terngrad.measure.planning.model')
 coding = lazy.module('terngrad.measure.planning.coding')
 report = lazy.module('terngrad.report.sweep')
+sweep_page = lazy.module('terngrad.report.sweep_page')
 runs = lazy.module('terngrad.sweep.runs')
 
 USAGE = """\
@@ -197,7 +198,7 @@ def page(folder: pathlib.Path) -> str:
   failures = report.read_failures(folder)
   table = report.summary(rows, baselines, failures)
   by_step = report.read_curves(folder)
-  return report.page(folder.resolve().name, table, rows, by_step, failures)
+  return sweep_page.page(folder.resolve().name, table, rows, by_step, failures)
 
 
 def _model_seconds(config: 'training.TrainConfig', values: SweepFlags) -> float:

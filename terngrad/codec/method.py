@@ -114,7 +114,7 @@ class Method(deprecated.AcceptsFunctions):
     name: used in labels. Checkpoints store it.
     traits: properties that an exchange may rely on.
     scope: what the code of an element depends on: ELEMENT, VARIABLE or BUCKET.
-    A bucket of scope BUCKET is not split into parts.
+      A bucket of scope BUCKET is not split into parts.
     num_rounds: communication rounds in a step.
     estimates: True if `estimate` is implemented. If False, the decoded values
       of one worker are known only through the mean.

@@ -131,7 +131,7 @@ class ParallelModel(building.BuiltModel):
     """Takes several steps.
 
     Args:
-      num_steps: >= 1.
+      num_steps: number of steps, at least 1.
       report: called after each step with (steps taken in total, its
         `scoring.Result`).
 

@@ -50,7 +50,7 @@ class Towers(NamedTuple):
   Attributes:
     devices: device names, one replica of the parameters on each; a name may
       occur twice.
-    num_workers: >= len(devices).
+    num_workers: number of workers, at least len(devices).
   """
 
   devices: tuple[str, ...]

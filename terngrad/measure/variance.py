@@ -10,7 +10,6 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 import tqdm
-from matplotlib import figure
 
 from terngrad import errors as refusals
 from terngrad.measure import gradient_codecs
@@ -175,20 +174,3 @@ def table(
   base = made[made['codec'] == BASE].set_index('gradients')['mean']
   made['gain'] = made['gradients'].map(base) / made['mean']
   return made
-
-
-def chart(measured: pd.DataFrame) -> figure.Figure:
-  """Plots the error of the mean by bits, one panel per file of `table`."""
-  panels = measured.groupby('gradients', sort=False)
-  page = figure.Figure(figsize=(8 * len(panels), 6), dpi=120, layout='tight')
-  axes = page.subplots(1, len(panels), squeeze=False)[0]
-  for axis, (name, rows) in zip(axes, panels, strict=True):
-    for _, row in rows.iterrows():
-      point = row['bits'], row['mean']
-      axis.loglog(*point, 'o')
-      axis.annotate(row['codec'], point, fontsize='x-small')
-    axis.set_xlabel('bits/element')
-    axis.set_ylabel("squared error of the mean / a worker's mean square")
-    axis.set_title(name)
-    axis.grid(alpha=0.3)
-  return page

@@ -28,8 +28,22 @@ class RunRecords(NamedTuple):
   scores: pd.DataFrame
 
 
-def read(folder: str) -> RunRecords:
-  """Reads the records of a run.
+class FoundRun(NamedTuple):
+  """A run, and its records as they were logged.
+
+  Attributes:
+    train_dir: path of its --train_dir.
+    losses: records of training; at least one holds a loss.
+    scores: records of evaluation.
+  """
+
+  train_dir: str
+  losses: list[metrics.Record]
+  scores: list[metrics.Record]
+
+
+def find(folder: str) -> FoundRun:
+  """Finds a run and reads its records.
 
   Args:
     folder: path of the run's --train_dir, or of the directory that holds it as
@@ -40,8 +54,9 @@ def read(folder: str) -> RunRecords:
     errors.ConfigError: there is no run, or it has no record of training.
   """
   trained = run_folder.find_run(folder, 'runs')
-  losses = _of_table(metrics.TRAINING, records.read(trained))
-  if losses.empty:
+  losses = records.read(trained)
+  names = {kind.name for kind in metrics.TRAINING}
+  if not any(names & record.keys() for record in losses):
     raise errors.ConfigError(
       f'{trained}: expected a {records.FILE_NAME} with losses, received none. '
       'Pass the folder of a run that has logged a step.'
@@ -50,7 +65,16 @@ def read(folder: str) -> RunRecords:
   above, name = os.path.split(os.path.abspath(trained))
   if not scores and name == 'train':
     scores = records.read(os.path.join(above, 'eval'))
-  return RunRecords(losses, _of_table(metrics.EVALUATION, scores))
+  return FoundRun(trained, losses, scores)
+
+
+def read(folder: str) -> RunRecords:
+  """Reads the records of a run, with the arguments and errors of `find`."""
+  found = find(folder)
+  return RunRecords(
+    _of_table(metrics.TRAINING, found.losses),
+    _of_table(metrics.EVALUATION, found.scores),
+  )
 
 
 def _of_table(

@@ -1,20 +1,22 @@
-"""Curves of a run's records, drawn as SVG."""
+"""Curves of the records of runs: which there are, and which vary."""
 
-import io
+import math
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
-import matplotlib as mpl
 import pandas as pd
-from matplotlib import figure
 
+from terngrad.report.pages import html_page
+from terngrad.report.pages import line_plot
 from terngrad.training import metric
 from terngrad.training import metrics
 
 _SPARSITY = '/binary/sparsity'
 _MOST_CURVES = 12
+# Name of the mean of many variables.
+MEAN = 'mean'
 
 # Values by name; None if a value was not finite.
 _Record = Mapping[str, Any]
@@ -24,12 +26,14 @@ class Curve(NamedTuple):
   """A named line of a plot.
 
   Attributes:
-    name: label in the legend.
-    points: (step, value) pairs.
+    name: label in the legend; '' if the title of the plot says it.
+    points: (step, value) pairs, finite.
+    run: index of the run among compared runs.
   """
 
   name: str
-  points: list[tuple[int, float]]
+  points: list[tuple[float, float]]
+  run: int = 0
 
 
 class Plot(NamedTuple):
@@ -81,52 +85,52 @@ def plots(trained: Sequence[_Record], scored: Sequence[_Record]) -> list[Plot]:
   return [plot for plot in drawable if plot.curves]
 
 
-def svg(plot: Plot) -> str:
+def svg(
+  plot: Plot, most: int = 300, by_run: bool = False, whole: bool = False
+) -> html_page.Markup:
   """Draws a plot.
 
-  Returns:
-    An <svg> element without an XML header. Equal plots give equal text.
-  """
-  page = figure.Figure(figsize=(6, 3.2))  # without pyplot, needs no display
-  axes = page.subplots()
-  for curve in plot.curves:
-    steps, values = zip(*curve.points, strict=True)
-    marker = 'o' if len(steps) < 20 else None
-    axes.plot(steps, values, label=curve.name, marker=marker, markersize=3)
-  if plot.logarithmic and all(v > 0 for c in plot.curves for _, v in c.points):
-    axes.set_yscale('log')
-  axes.set_title(plot.title, loc='left')
-  axes.set_xlabel('step')
-  axes.grid(alpha=0.3)
-  if len(plot.curves) > 1:
-    axes.legend(fontsize='x-small', loc='center left', bbox_to_anchor=(1, 0.5))
-  page.tight_layout()
-  return element(page, plot.title)
-
-
-def element(page: figure.Figure, salt: str) -> str:
-  """Returns a figure as an <svg> element without an XML header.
-
   Args:
-    page: the figure.
-    salt: text from which element ids are derived. Equal figures with equal salt
-      give equal text. Figures on one page need different salts.
+    plot: the plot.
+    most: largest number of points of a curve; longer curves are averaged.
+    by_run: True gives all curves of a run the same colour.
+    whole: True lets the plot take the width of the page.
+
+  Returns:
+    A <figure> element. Equal plots give equal text.
   """
-  with mpl.rc_context({'svg.hashsalt': salt}):
-    text = io.StringIO()
-    page.savefig(text, format='svg', metadata={'Date': None})
-  content = text.getvalue()
-  return content[content.index('<svg') :]
+  lines = [
+    line_plot.Line(c.name, c.points, c.run if by_run else index)
+    for index, c in enumerate(plot.curves)
+  ]
+  return line_plot.draw(plot.title, lines, plot.logarithmic, most, whole)
 
 
 def _curve(
   records: Sequence[_Record], field: str, name: str, factor: float = 1
 ) -> Curve:
   """Returns the curve of a field, without records where it was not finite."""
+  found = (
+    (_finite(r['step']), _finite(r[field]))
+    for r in records
+    if r.get(field) is not None
+  )
   points = [
-    (r['step'], factor * r[field]) for r in records if r.get(field) is not None
+    (step, factor * value)
+    for step, value in found
+    if step is not None and value is not None
   ]
   return Curve(name, points)
+
+
+def _finite(value: float) -> float | None:
+  """Returns a number as float, or None if it is too large or not finite."""
+  try:
+    number = float(value)
+  except OverflowError:
+    return None
+  # 1e300 leaves room for factors and sums.
+  return number if math.isfinite(number) and abs(number) < 1e300 else None
 
 
 def _sparsities(records: Sequence[_Record]) -> list[Curve]:
@@ -149,7 +153,7 @@ def _sparsities(records: Sequence[_Record]) -> list[Curve]:
   table = pd.DataFrame({curve.name: dict(curve.points) for curve in found})
   summaries = {
     f'greatest of {len(found)} variables': table.max(axis=1),
-    'mean': table.mean(axis=1),
+    MEAN: table.mean(axis=1),
     'least': table.min(axis=1),
   }
   return [Curve(name, [*each.items()]) for name, each in summaries.items()]

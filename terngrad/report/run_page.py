@@ -1,50 +1,80 @@
-"""A page about a run: its curves, and predictions for test images.
+"""A page about runs: their curves, and predictions for test images.
 
 The page is one self-contained HTML file: plots are inline SVG, images are PNG
-in data URLs, and there is no script.
+in data URLs, and its script only adds to it.
 """
 
 import base64
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 from typing import NamedTuple
 
 import numpy as np
-import tensorflow as tf
 
-from terngrad.checkpoint import checkpoints
+from terngrad import lazy
 from terngrad.report import curves
-from terngrad.report import html_page
 from terngrad.report import predicted_classes
-from terngrad.training import metric
+from terngrad.report import varied
+from terngrad.report.pages import html_page
 from terngrad.training import metrics
+
+if TYPE_CHECKING:
+  from terngrad.report import run_facts
+
+tf = lazy.module('tensorflow')
+
+# Points of all curves together; a point takes about 25 bytes.
+_MOST_POINTS = 2400
+_FEWEST_POINTS, _MOST_OF_A_CURVE = 8, 300
 
 _PAGE = """\
 {% extends 'base' %}
-{% block style %}
-svg { max-width: 620px; width: 100%; }
-.grid { display: flex; flex-wrap: wrap; gap: 10px; }
-.grid figure { margin: 0; padding: 4px; width: 128px; border: 2px solid; }
-.grid img { width: 128px; image-rendering: pixelated; display: block; }
-.RIGHT { border-color: green; } .RIGHT b { color: green; }
-.WRONG { border-color: red; } .WRONG b { color: red; }
-{% endblock %}
+{% macro rows(names, field) %}
+<div class="wide"><table>
+{% if runs | length > 1 %}
+<thead><tr><th></th>
+{%- for name in runs %}<th>{{ name }}</th>{% endfor %}</tr></thead>
+{% endif %}
+{% for name in names %}
+<tr><th>{{ name }}</th>
+{%- for run in runs.values() %}<td>{{ run[field].get(name, '') }}</td>
+{%- endfor %}</tr>
+{% endfor %}
+</table></div>
+{% endmacro %}
 {% block body %}
-<table>
-{% for name, value in facts.items() %}
-<tr><th>{{ name }}</th><td>{{ value }}</td></tr>
-{% endfor %}
-</table>
+{% if plots %}
+<div class="plots">
 {% for plot in plots %}
-{{ plot | safe }}
+{{ plot }}
 {% endfor %}
+</div>
+{% endif %}
+<h2>{{ 'Comparison' if runs | length > 1 else 'Run' }}</h2>
+{{ rows(fact_names, 'facts') }}
+{% for run in runs.values() | selectattr('virtual') %}
+{% if loop.first %}
+<p class="soft">Virtual nodes share one machine, so seconds and images/s are not
+those of as many workers. They are in metrics.jsonl.</p>
+{% endif %}
+{% endfor %}
+{% if differing %}
+<h2>Options that differ</h2>
+{{ rows(differing, 'options') }}
+{% endif %}
+{% if same %}
+<details><summary>{{ 'Other options' if differing else 'Options' }}</summary>
+{{ rows(same, 'options') }}
+</details>
+{% endif %}
 {% if examples %}
 <h2>Test images</h2>
 {% set right = examples | selectattr('right') | list %}
 <p>{{ right | length }} of {{ examples | length }} right. Images are the inputs
 of the net, scaled to the full range of brightness.</p>
-<div class="grid">
+<div class="images">
 {% for example in examples %}
 {% set word = 'RIGHT' if example.right else 'WRONG' %}
 <figure class="{{ word }}"><img alt="" src="{{ png(example.image) }}">
@@ -97,73 +127,75 @@ def predictions(
   return found
 
 
-def facts_of_run(layout: checkpoints.Layout) -> dict[str, str]:
-  """Returns the page's facts about a checkpoint, by name."""
-  return {
-    'net': layout.net,
-    # Older checkpoints store it in a separate field.
-    'codec': str((layout.may_change or {}).get('codec') or layout.codec),
-    'nodes': f'{layout.num_workers} on {layout.num_devices} devices',
-    'optimizer': layout.optimizer,
-  }
-
-
 def page(
   title: str,
-  facts: Mapping[str, str],
-  trained: Sequence[Mapping[str, Any]],
-  scored: Sequence[Mapping[str, Any]],
-  examples: Sequence[Prediction],
+  runs: 'Mapping[str, run_facts.ReportedRun]',
+  examples: Sequence[Prediction] = (),
 ) -> str:
   """Renders the page.
 
   Args:
     title: title of the page.
-    facts: values about the run, by name.
-    trained: records of training, as for `curves.plots`.
-    scored: records of evaluation.
+    runs: the runs by name, at least one.
     examples: images and predictions; may be empty.
 
   Returns:
-    HTML.
+    HTML. Equal arguments give equal text.
   """
+  found = {name: _plots(run) for name, run in runs.items()}
+  if len(runs) > 1:
+    plots, constants = varied.compare(found)
+  else:
+    ((name, alone),) = found.items()
+    plots, values = varied.divide(alone)
+    constants = {name: values}
+  shown = {
+    name: run._replace(facts={**run.facts} | _missing(constants[name], run))
+    for name, run in runs.items()
+  }
+  options = [run.options for run in runs.values()]
+  differing = [
+    name
+    for name in _names(options)
+    if len({each.get(name) for each in options}) > 1
+  ]
+  number = sum(len(plot.curves) for plot in plots)
+  most = max(_FEWEST_POINTS, _MOST_POINTS // max(number, 1))
   return html_page.render(
     _PAGE,
     title,
-    facts=facts,
-    plots=[curves.svg(plot) for plot in curves.plots(trained, scored)],
+    plots=[
+      curves.svg(plot, min(most, _MOST_OF_A_CURVE), len(runs) > 1)
+      for plot in plots
+    ],
+    runs=shown,
+    fact_names=_names(run.facts for run in shown.values()),
+    differing=differing,
+    same=[name for name in _names(options) if name not in differing],
     examples=examples,
     png=_png,
   )
 
 
-def last_values(
-  losses: Sequence[Mapping[str, Any]], scores: Sequence[Mapping[str, Any]]
+def _plots(run: 'run_facts.ReportedRun') -> list[curves.Plot]:
+  """Returns the plots of a run; no images/s for virtual nodes."""
+  return [
+    plot
+    for plot in curves.plots(run.trained, run.scored)
+    if not (run.virtual and plot.title == metrics.SPEED.title)
+  ]
+
+
+def _missing(
+  constants: Mapping[str, str], run: 'run_facts.ReportedRun'
 ) -> dict[str, str]:
-  """Returns the newest values of a run.
+  """Returns the constants that are not among the facts of the run."""
+  return {k: value for k, value in constants.items() if k not in run.facts}
 
-  Args:
-    losses: records of training, at least one.
-    scores: records of evaluation.
 
-  Returns:
-    Values as text, by label.
-  """
-  facts = {'steps': str(losses[-1]['step'])}
-  for table, found in (
-    (metrics.TRAINING, losses),
-    (metrics.EVALUATION, scores[-1:]),
-  ):
-    last = {key: value for record in found for key, value in record.items()}
-    for kind, shown in metric.entries(table, 'fact'):
-      if last.get(kind.name) is not None:
-        facts[shown.label] = shown.show(last[kind.name])
-  for kind, shown in metric.entries(metrics.EVALUATION, 'fact'):
-    for subset in metrics.epoch_subsets(losses, kind):
-      name = metrics.epoch_name(subset, kind)
-      *_, value = (record[name] for record in losses if name in record)
-      facts[f'{shown.label}, {subset}'] = shown.show(value)
-  return facts
+def _names(tables: Iterable[Mapping[str, str]]) -> list[str]:
+  """Returns the names in any of the tables, by their first occurrence."""
+  return [*dict.fromkeys(name for table in tables for name in table)]
 
 
 def _png(image: np.ndarray) -> str:

@@ -16,17 +16,14 @@ from matplotlib import figure
 from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.measure import tables
-from terngrad.report import curves
-from terngrad.report import html_page
+from terngrad.report import intervals
+from terngrad.report import sweep_page
 from terngrad.report import sweep_plot
 
 # A table beside results.csv: one row per scored epoch of a run.
 CURVES = 'curves.csv'
 # One row per failed run, written by `terngrad.sweep.failures`.
 FAILURES = 'failures.csv'
-# Student's t for 95 %, two-sided, by degrees of freedom from 1.
-# Student, The Probable Error of a Mean, Biometrika 6 (1908), as tabulated.
-_T = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 _COLUMNS = {
   'variant',
   'seed',
@@ -47,43 +44,11 @@ _MEANS = {
   'seconds': 'seconds',
   sweep_plot.MODELLED: sweep_plot.MODELLED,
 }
-# A click on a heading sorts by its column, by number if all cells are numbers.
-_PAGE = """\
-{% extends 'base' %}
-{% from 'tables' import table %}
-{% block style %}
-td, th { text-align: right; white-space: nowrap; }
-td:first-child, th:first-child { text-align: left; }
-th { cursor: pointer; }
-{% endblock %}
-{% block body %}
-<p>Means over the seeds. Differences compare runs with the same seed. Click a
-heading to sort.</p>
-{{ table(*summary) }}
-{{ plot | safe }}
-<h2>All runs</h2>
-{{ table(*runs) }}
-{% if failures %}
-<h2>Failed runs</h2>
-{{ table(*failures) }}
-{% endif %}
-<script>
-for (const table of document.querySelectorAll('table'))
-  table.querySelectorAll('th').forEach((heading, column) =>
-    heading.addEventListener('click', () => {
-      const up = heading.dataset.up !== 'true';
-      heading.dataset.up = up;
-      const rows = [...table.tBodies[0].rows];
-      const text = row => row.cells[column].textContent;
-      const numeric = rows.every(row => !isNaN(text(row)));
-      const key = row => numeric && text(row) ? Number(text(row)) : text(row);
-      rows.sort((a, b) =>
-        (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0) * (up ? 1 : -1));
-      table.tBodies[0].append(...rows);
-    }));
-</script>
-{% endblock %}
-"""
+# Below the table of sweep.md.
+_EQUAL = (
+  '\\* All values are equal, so the interval has no width. With few seeds this '
+  'is chance, and no sign of certainty.'
+)
 
 
 def read_exactly(
@@ -209,9 +174,9 @@ def summary(
     the mean difference to the baseline over common seeds, in percentage points,
     its half width, and the baseline's name if there are several; means of
     further scores in %, of bits per element, of seconds, and of modelled
-    seconds if runs have them; steps if they differ between runs. If any run
-    failed, the number of failed runs; a variant with failures only is last,
-    with accuracy NaN.
+    seconds if runs have them; NaN or no seconds for virtual nodes; steps if
+    they differ between runs. If any run failed, the number of failed runs; a
+    variant with failures only is last, with accuracy NaN.
 
   Raises:
     errors.ConfigError: a baseline has no runs.
@@ -228,9 +193,12 @@ def summary(
   )
   used = {baselines[variant] for variant in known if variant in baselines}
   differ = runs['steps'].nunique() > 1
+  runs = runs.assign(
+    seconds=runs['seconds'].mask(sweep_page.virtual_runs(runs))
+  )
   rows = []
   for variant, variant_runs in runs.groupby('variant', sort=False):
-    mean, deviation, half = interval(100 * accuracy[variant].dropna())
+    mean, deviation, half = intervals.interval(100 * accuracy[variant].dropna())
     row = {
       'variant': variant,
       'seeds': int(accuracy[variant].count()),
@@ -242,6 +210,8 @@ def summary(
       row |= _compare(accuracy[variant], accuracy[baseline], len(used) > 1)
     rows.append(row | _means(variant_runs, differ))
   table = pd.DataFrame(rows)
+  if table['seconds'].isna().all():
+    table = table.drop(columns='seconds')
   if failures is not None and not failures.empty:
     table = _add_failures(table, failures['variant'].value_counts(sort=False))
   return table.sort_values('accuracy %', ascending=False, kind='stable')
@@ -272,7 +242,7 @@ def _compare(
   accuracy: pd.Series, baseline: pd.Series, is_named: bool
 ) -> dict[str, Any]:
   """Compares two series of accuracies seed by seed."""
-  difference, _, half = interval(100 * (accuracy - baseline).dropna())
+  difference, _, half = intervals.interval(100 * (accuracy - baseline).dropna())
   if not is_named:
     return {f'to {baseline.name}': difference, 'its 95 %': half}
   return {
@@ -282,66 +252,13 @@ def _compare(
   }
 
 
-def interval(values: pd.Series) -> tuple[float, float, float]:
-  """Returns (mean, standard deviation, half width of the mean's 95 % interval).
-
-  Rounds to 9 decimals, so differences that are 0 up to floating-point error
-  become 0.
-  """
-  count = len(values)
-  mean = float(values.mean()) if count else math.nan
-  if count < 2:
-    return mean, math.nan, math.nan
-  deviation = float(values.std(ddof=1))
-  half = _t(count - 1) * deviation / math.sqrt(count)
-  return round(mean, 9), round(deviation, 9), round(half, 9)
-
-
-def _t(degrees: int) -> float:
-  """Returns the two-sided 95 % quantile of Student's t distribution.
-
-  Beyond the table it uses Abramowitz and Stegun, Handbook of Mathematical
-  Functions (1964), 26.7.5: accurate to 0.0005 from 11 degrees of freedom.
-  """
-  if degrees <= len(_T):
-    return _T[degrees - 1]
-  x = 1.959964
-  first = (x**3 + x) / 4
-  second = (5 * x**5 + 16 * x**3 + 3 * x) / 96
-  third = (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384
-  return x + first / degrees + second / degrees**2 + third / degrees**3
-
-
 def markdown(table: pd.DataFrame) -> str:
-  """Formats a table as Markdown."""
-  lines = [list(table.columns), ['---'] * len(table.columns), *_texts(table)]
-  return ''.join(f'| {" | ".join(line)} |\n' for line in lines)
-
-
-def page(
-  title: str,
-  table: pd.DataFrame,
-  runs: pd.DataFrame,
-  by_step: pd.DataFrame,
-  failures: pd.DataFrame,
-) -> str:
-  """Renders a self-contained HTML page: plot, summary, all runs, failures.
-
-  Args:
-    title: title of the page.
-    table: from `summary`.
-    runs: from `read`.
-    by_step: from `read_curves`.
-    failures: from `read_failures`.
-  """
-  return html_page.render(
-    _PAGE,
-    title,
-    summary=(table.columns, _texts(table)),
-    plot=curves.element(_chart(table, by_step), title),
-    runs=(runs.columns, _texts(runs)),
-    failures=() if failures.empty else (failures.columns, _texts(failures)),
-  )
+  """Formats a summary as Markdown, with a note on intervals without width."""
+  marks = sweep_page.marked(table)
+  rows = sweep_page.texts(table, marks)
+  lines = [list(table.columns), ['---'] * len(table.columns), *rows]
+  text = ''.join(f'| {" | ".join(line)} |\n' for line in lines)
+  return f'{text}\n{_EQUAL}\n' if marks.to_numpy().any() else text
 
 
 def _chart(table: pd.DataFrame, by_step: pd.DataFrame) -> figure.Figure:
@@ -376,19 +293,7 @@ def write(
   tables.write(folder, 'sweep', found, _chart(found, by_step))
   page_path = os.path.join(folder, 'sweep.html')
   disk.write_text(os.path.join(folder, 'sweep.md'), markdown(found))
-  disk.write_text(page_path, page(title, found, runs, by_step, failures))
+  text = sweep_page.page(title, found, runs, by_step, failures)
+  disk.write_text(page_path, text)
   shown = found.to_string(index=False, float_format='{:.4g}'.format)
   return f'{shown}\npage: {page_path}'
-
-
-def _texts(table: pd.DataFrame) -> list[list[str]]:
-  """Formats the cells of a table as text, row by row."""
-  return [[_format(value) for value in row] for _, row in table.iterrows()]
-
-
-def _format(value: Any) -> str:
-  if not isinstance(value, float):
-    return str(value)
-  if math.isnan(value):
-    return ''
-  return f'{value:.4g}' if abs(value) < 1e4 else f'{value:.0f}'

@@ -2,16 +2,17 @@
 
 import math
 from collections.abc import Mapping
-from collections.abc import Sequence
 
 import pandas as pd
 from matplotlib import axes as axes_lib
 from matplotlib import figure
 from matplotlib import ticker
 
+from terngrad.measure import labels
+
 # Columns that accuracy is plotted over; True for a logarithmic axis.
 MODELLED = 'modelled seconds'
-_OVER = {
+OVER = {
   'bits/element': True,
   'steps': False,
   'seconds': False,
@@ -28,7 +29,7 @@ def chart(table: pd.DataFrame, by_step: pd.DataFrame) -> figure.Figure:
     by_step: from `report.sweep.read_curves`; only variants in `table` are
       drawn.
   """
-  over = [column for column in _OVER if column in table]
+  over = [column for column in OVER if column in table]
   curves = {
     number: by_step[variant].dropna()
     for number, variant in enumerate(table['variant'])
@@ -44,24 +45,22 @@ def chart(table: pd.DataFrame, by_step: pd.DataFrame) -> figure.Figure:
     *others, last = others
     _by_step(last, curves)
   for axes, column in zip(others, over, strict=True):
-    for _, row in table.iterrows():
+    for number, (_, row) in enumerate(table.iterrows()):
       axes.errorbar(
         row[column],
         row['accuracy %'],
         yerr=None if math.isnan(row['95 %']) else row['95 %'],
         fmt='o',
         capsize=3,
+        color=f'C{number}',
       )
     axes.set(xlabel=column, ylabel='accuracy, %')
-    if _OVER[column]:
+    if OVER[column]:
       axes.set_xscale('log')
       axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
       axes.xaxis.set_minor_formatter('')
     axes.xaxis.set_major_formatter('{x:g}')
-    axes.margins(x=0.1)
-    low, high = axes.get_ylim()
-    # Leave space for labels that are moved up.
-    axes.set_ylim(low, high + 0.2 * (high - low))
+    axes.margins(0.1)
     axes.grid(alpha=0.3)
   # Labels depend on the positions of points, so freeze the layout. The layout
   # solver orders its terms by address, so positions differ in the last bits.
@@ -73,10 +72,12 @@ def chart(table: pd.DataFrame, by_step: pd.DataFrame) -> figure.Figure:
       (round(left, 6), round(bottom, 6), round(width, 6), round(height, 6))
     )
   for axes, column in zip(others, over, strict=True):
-    _label(axes, *(list(table[c]) for c in ('variant', column, 'accuracy %')))
+    known = table.dropna(subset=column)
+    columns = 'variant', column, 'accuracy %'
+    labels.annotate(axes, *(list(known[name]) for name in columns))
   if curves:
     ends = [(c.name, c.index[-1], c.iloc[-1]) for c in curves.values()]
-    _label(last, *zip(*ends, strict=True))
+    labels.annotate(last, *zip(*ends, strict=True))
   return drawn
 
 
@@ -105,44 +106,3 @@ def _by_step(axes: axes_lib.Axes, curves: Mapping[int, pd.Series]) -> None:
   axes.xaxis.set_major_formatter('{x:g}')
   axes.margins(x=0.1)
   axes.grid(alpha=0.3)
-
-
-def _label(
-  axes: axes_lib.Axes,
-  names: Sequence[str],
-  xs: Sequence[float],
-  ys: Sequence[float],
-) -> None:
-  """Labels points inside the axes, and moves labels up that would overlap.
-
-  Args:
-    axes: the axes; their position and limits must be final.
-    names: labels of the points.
-    xs: horizontal coordinates, in the axes' units.
-    ys: vertical coordinates, in the axes' units.
-  """
-  points = axes.transData.transform([*zip(xs, ys, strict=True)])
-  unit = axes.figure.dpi / 72
-  height = 8 * unit
-  boxes: list[tuple[float, float, float]] = []
-  order = sorted(range(len(points)), key=lambda i: (points[i][1], i))
-  for i in order:
-    (x, y), name = points[i], names[i]
-    width = 4 * unit * len(name)
-    fits = x + 8 * unit + width < axes.bbox.x1
-    start = x if fits else x - width
-    for left, right, low in sorted(boxes, key=lambda box: box[2]):
-      if left < start + width and start < right and abs(low - y) < height:
-        y = low + height
-    boxes.append((start, start + width, y))
-    shift = (y - points[i][1]) / unit
-    axes.annotate(
-      name,
-      (xs[i], ys[i]),
-      xytext=(8 if fits else -8, shift),
-      textcoords='offset points',
-      fontsize='x-small',
-      ha='left' if fits else 'right',
-      va='center',
-      arrowprops={'arrowstyle': '-', 'alpha': 0.3, 'linewidth': 0.5},
-    )

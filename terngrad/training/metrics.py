@@ -53,7 +53,11 @@ def epoch_subsets(
   `kind` is a metric of `EVALUATION`.
   """
   suffix = epoch_name('', kind)
-  names = dict.fromkeys(name for record in records for name in record)
+  # The losses of training end like the loss of a subset.
+  training = {metric.name for metric in TRAINING}
+  names = dict.fromkeys(
+    name for record in records for name in record if name not in training
+  )
   return [n.removesuffix(suffix) for n in names if n.endswith(suffix)]
 
 
@@ -90,9 +94,9 @@ SMOOTHED = metric.Metric(
   'entropy_loss_smoothed',
   lambda m: m.smoothed,
   tag='entropy_loss',
-  curve=metric.CurveFormat(LOSS, 'cross entropy, smoothed'),
+  curve=metric.CurveFormat(LOSS, 'cross entropy, moving average'),
   compared=metric.CurveFormat(
-    metric.Axes('training cross entropy, smoothed', logarithmic=True)
+    metric.Axes('training cross entropy, moving average', logarithmic=True)
   ),
 )
 SECONDS = metric.Metric(

@@ -2,8 +2,11 @@
 
 import itertools
 import math
+import os
 import re
 import statistics
+import subprocess
+import sys
 import xml.etree.ElementTree
 
 import matplotlib.text
@@ -11,8 +14,11 @@ import pandas as pd
 import pytest
 
 from terngrad import errors
+from terngrad.report import intervals
 from terngrad.report import sweep
+from terngrad.report import sweep_page
 from terngrad.report import sweep_plot
+from tests.report import markup
 
 ACCURACY = {
   'float32': {1: 0.990, 2: 0.992, 3: 0.991},
@@ -96,7 +102,7 @@ def test_intervals_of_many_seeds_use_students_t():
   # Student's t as tabulated: 11, 20 and 100 degrees of freedom.
   for freedom, quantile in ((11, 2.201), (20, 2.086), (100, 1.984)):
     values = pd.Series(range(freedom + 1)) * 1.0
-    _, deviation, half = sweep.interval(values)
+    _, deviation, half = intervals.interval(values)
     received = half * math.sqrt(freedom + 1) / deviation
     assert received == pytest.approx(quantile, abs=0.001)
 
@@ -167,13 +173,14 @@ def test_without_scored_epochs_there_are_no_curves(tmp_path, runs):
 
 def test_page_is_self_contained_and_complete(runs):
   table = sweep.summary(runs, against(runs, 'float32'))
-  page = sweep.page('lenet & more', table, runs, NO_CURVES, NO_FAILURES)
+  page = sweep_page.page('lenet & more', table, runs, NO_CURVES, NO_FAILURES)
   assert 'lenet &amp; more' in page and 'once &lt;b&gt;' in page
-  assert not re.search(r'(src|href)="(?!#)', page.replace('xlink:href="#', ''))
-  body = re.search(r'<table>.*?</table>', page, re.DOTALL)[0]
+  markup.check_self_contained(page)
+  body = re.search(r'<table class=.*?</table>', page, re.DOTALL)[0]
   rows = xml.etree.ElementTree.fromstring(body).findall('.//tr')
   assert len(rows) == 1 + len(ACCURACY)
   assert page.count('<tr>') == 2 + len(ACCURACY) + len(runs)
+  assert page.count('<svg') == 3
 
 
 def test_failures_are_counted_and_shown_and_change_no_mean(runs, tmp_path):
@@ -197,7 +204,9 @@ def test_failures_are_omitted_if_no_run_failed(runs, tmp_path):
   assert not len(sweep.read_failures(tmp_path))
   table = sweep.summary(runs, failures=sweep.read_failures(tmp_path))
   assert 'failed' not in table
-  assert 'failed' not in sweep.page('', table, runs, NO_CURVES, NO_FAILURES)
+  assert 'failed' not in sweep_page.page(
+    '', table, runs, NO_CURVES, NO_FAILURES
+  )
 
 
 def test_failures_are_read_from_the_source_folder(runs, tmp_path):
@@ -285,3 +294,128 @@ def test_first_plot_has_a_line_for_each_variant_the_best_on_top(runs):
   assert low > len(names) - 1 > 0 > high
   (means,) = axes.containers[0].lines[:1]
   assert list(means.get_xdata()) == list(table['accuracy %'])
+
+
+def seconds_of(runs, flags):
+  runs['flags'] = [flags.get(name, '--seed=1') for name in runs['variant']]
+  return sweep.summary(runs).set_index('variant')
+
+
+def test_virtual_nodes_have_no_seconds(runs):
+  table = seconds_of(runs, {'ternary': '--num_gpus=2 --num_nodes=4'})
+  assert table.loc['float32', 'seconds'] == 20.0
+  assert math.isnan(table.loc['ternary', 'seconds'])
+  labels = [
+    a.get_xlabel()
+    for a in sweep_plot.chart(table.reset_index(), NO_CURVES).axes
+  ]
+  assert labels[1:] == ['bits/element', 'seconds']
+  table = seconds_of(runs, dict.fromkeys(ACCURACY, '--num_nodes=4'))
+  assert 'seconds' not in table
+  page = sweep_page.page('', table.reset_index(), runs, NO_CURVES, NO_FAILURES)
+  assert '<th>seconds</th>' not in page and 'Virtual nodes have no' in page
+
+
+def test_equal_differences_are_marked_and_explained(runs):
+  runs.loc[runs['variant'] == 'ternary', 'accuracy'] = [0.985, 0.987, 0.986]
+  table = sweep.summary(runs, against(runs, 'float32'))
+  marks = sweep_page.marked(table).set_index(table['variant'])
+  assert marks.loc['ternary', 'its 95 %'] and not marks.loc['ternary', '95 %']
+  # The difference of the baseline to itself is 0 whatever the seeds.
+  assert not marks.loc['float32', 'its 95 %']
+  text = sweep.markdown(table)
+  (line,) = [line for line in text.splitlines() if '| ternary |' in line]
+  assert '| -0.5 | 0 * |' in line
+  assert text.splitlines()[-1].startswith('\\* All values are equal')
+  page = sweep_page.page('', table, runs, NO_CURVES, NO_FAILURES)
+  assert '<td>0 *</td>' in page and 'no sign of' in page
+  assert page.count('class="hollow"') == 1
+
+
+def test_without_equal_differences_nothing_is_marked(runs):
+  table = sweep.summary(runs, against(runs, 'float32'))
+  assert '*' not in sweep.markdown(table)
+  page = sweep_page.page('', table, runs, NO_CURVES, NO_FAILURES)
+  assert '<b>*</b>' not in page and 'class="hollow"' not in page
+
+
+def test_several_baselines_are_not_marked_against_themselves(runs):
+  baselines = {'float32': 'float32', 'ternary': 'ternary'}
+  assert not sweep_page.marked(sweep.summary(runs, baselines)).any(axis=None)
+
+
+def test_the_test_set_s_error_is_beside_the_intervals(runs):
+  table = sweep.summary(runs)
+  page = sweep_page.page('', table, runs, NO_CURVES, NO_FAILURES)
+  assert '<th>95 %</th><th>test set 95 %</th>' in page
+  # 1.96 sqrt(0.991 * 0.009 / 1000) = 0.585 %.
+  assert '<td>99.1</td><td>0.1</td><td>0.2484</td><td>0.5853</td>' in page
+  assert 'sqrt(a (1 - a) / 1000)' in page
+  # Two values do not reveal a size.
+  some = runs[runs['variant'] == 'once <b>']
+  shown = sweep_page.page('', sweep.summary(some), some, NO_CURVES, NO_FAILURES)
+  assert 'test set' not in shown
+
+
+def test_sd_and_intervals_are_explained(runs):
+  page = sweep_page.page('', sweep.summary(runs), runs, NO_CURVES, NO_FAILURES)
+  assert '<b>sd</b>: standard deviation' in page
+  assert 'half width of the 95 % confidence interval' in page
+  assert 'its 95 %' not in page
+
+
+def test_flags_of_all_runs_are_written_once_and_folded(runs):
+  runs['flags'] = [f'--a=1 --b={seed}' for seed in runs['seed']]
+  page = sweep_page.page('', sweep.summary(runs), runs, NO_CURVES, NO_FAILURES)
+  folded = re.search('<details>.*?</details>', page, re.DOTALL)[0]
+  assert page.count('--a=1') == folded.count('--a=1') == 1
+  assert folded.count('<td>--b=2</td>') == 3
+
+
+def test_curves_over_steps_are_first_and_interactive(runs):
+  by_step = pd.DataFrame({'ternary': [50.0, 75.0]}, index=[1, 2])
+  page = sweep_page.page('', sweep.summary(runs), runs, by_step, NO_FAILURES)
+  figures = re.findall('<figcaption>([^<\n]+)', page)
+  assert figures[0] == 'accuracy after an epoch, mean over seeds, %'
+  assert 'data-x="1 2" data-y="50 75"' in page
+
+
+@pytest.mark.parametrize('value', [math.inf, -math.inf, 1e305, math.nan])
+def test_numbers_that_no_axis_can_show_are_not_drawn(runs, value):
+  runs.loc[1, ['accuracy', 'bits_per_element', 'seconds']] = value
+  by_step = pd.DataFrame({'ternary': [50.0, value]}, index=[1, 2])
+  table = sweep.summary(runs, against(runs, 'float32'))
+  page = sweep_page.page('', table, runs, by_step, NO_FAILURES)
+  for drawn in re.findall('<svg.*?</svg>', page, re.DOTALL):
+    assert not re.search('"[^"]*(nan|inf)\\b[^"]*"', drawn)
+
+
+def test_pages_do_not_depend_on_the_process(runs, tmp_path):
+  runs.to_csv(tmp_path / 'results.csv', index=False)
+  made = []
+  for seed in ('1', '2'):
+    folder = tmp_path / seed
+    program = (
+      'import sys; from terngrad.report import sweep;'
+      'sweep.write(sys.argv[2], "t", sweep.read(sys.argv[1]))'
+    )
+    subprocess.run(
+      [sys.executable, '-c', program, tmp_path / 'results.csv', folder],
+      env=os.environ | {'PYTHONHASHSEED': seed},
+      check=True,
+    )
+    made.append({p.name: p.read_bytes() for p in folder.iterdir()})
+  assert made[0] == made[1]
+  assert {*made[0]} == {'sweep.csv', 'sweep.md', 'sweep.html', 'sweep.png'}
+
+
+def test_a_page_of_hostile_names_has_our_script_only(runs):
+  bad = '"><script>alert(1)</script></svg>'
+  runs['variant'] = runs['variant'].replace('ternary', bad)
+  runs['flags'] = runs['machine'] = bad
+  table = sweep.summary(runs, against(runs, bad))
+  failures = pd.DataFrame({'variant': [bad], 'error': [bad]})
+  by_step = pd.DataFrame({bad: [50.0, 75.0]}, index=[1, 2])
+  page = sweep_page.page(bad, table, runs, by_step, failures)
+  markup.check_self_contained(page)
+  assert page == sweep_page.page(bad, table, runs, by_step, failures)

@@ -16,7 +16,7 @@ from terngrad.config import training as configs
 from terngrad.parameter_server import server_tasks
 from terngrad.report import comparison
 from terngrad.report import curves
-from terngrad.report import run_page
+from terngrad.report import run_facts
 from terngrad.step import schedules
 from terngrad.training import evaluation
 from terngrad.training import meter
@@ -296,7 +296,7 @@ def test_pages_and_comparisons_show_what_one_entry_added(added):
   assert curve.points == list(zip((5, 10), worst, strict=True))
   (curve,) = found['log likelihood']
   assert curve.points == [(10, score)]
-  facts = run_page.last_values(trained, scored)
+  facts = run_facts.last_values(trained, scored)
   assert facts['worst loss'] == f'{worst[-1]:.1f}'
   assert facts['log likelihood'] == f'{score:.3f}'
   (row,) = comparison.table({'run': comparison.read(folder)}).to_dict('records')
@@ -313,7 +313,7 @@ def test_comparisons_draw_what_one_entry_added(added):
     (line,) = axes.lines
     drawn[axes.get_ylabel()] = list(line.get_xdata())
   assert drawn == {
-    'training cross entropy, smoothed': [5, 10],
+    'training cross entropy, moving average': [5, 10],
     'worst loss': [5, 10],
     'test accuracy, %': [10, 10],
     'test log likelihood': [10, 10],

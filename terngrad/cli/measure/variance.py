@@ -9,6 +9,7 @@ from terngrad.config import options
 
 tables = lazy.module('terngrad.measure.tables')
 variance = lazy.module('terngrad.measure.variance')
+variance_plot = lazy.module('terngrad.measure.variance_plot')
 
 USAGE = """\
 {program}: measures the error that codes add to the mean of real gradients.
@@ -77,7 +78,7 @@ def act(values: MeasureVarianceFlags) -> None:
   table = variance.table(files, codecs, values.draws)
   command.say(table.round(4).to_string(index=False))
   if values.output:
-    chart = variance.chart(table)
+    chart = variance_plot.chart(table)
     tables.write(values.output, 'measure_variance', table.round(5), chart)
 
 

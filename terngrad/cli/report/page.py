@@ -1,4 +1,4 @@
-"""Writes a page about a run: curves, and predictions for test images."""
+"""Writes a page about runs: curves, and predictions for test images."""
 
 import dataclasses
 import os
@@ -11,25 +11,33 @@ from terngrad.config import options
 
 if TYPE_CHECKING:
   from terngrad.checkpoint import trained as trained_types
+  from terngrad.report import run_facts as fact_types
   from terngrad.report import run_page as page_types
 
 checkpoints = lazy.module('terngrad.checkpoint.checkpoints')
+comparison = lazy.module('terngrad.report.comparison')
+disk = lazy.module('slim.datasets.records.disk')
 datasets = lazy.module('slim.datasets.factory')
 predicted_images = lazy.module('terngrad.report.predicted_images')
 records = lazy.module('terngrad.training.records')
 run_folder = lazy.module('terngrad.checkpoint.folder')
+run_facts = lazy.module('terngrad.report.run_facts')
 run_page = lazy.module('terngrad.report.run_page')
 trained = lazy.module('terngrad.checkpoint.trained')
 
 USAGE = """\
-{program}: makes a page about a run, one HTML file that needs no other file.
+{program}: makes a page about runs, one HTML file that needs no other file.
 
   {program} --train_dir=T --eval_dir=E --output=run.html \\
       --dataset_name=cifar10 --data_dir=D --subset=test
+  {program} --runs=float32=DIR1,ternary=DIR2 --output=runs.html
 
 Loss, accuracy, zeros, bits and images/s come from the records in T and E; T is
 the run's --train_dir, or the folder that holds it as `train`. With --data_dir
-there are images too, with predictions by the newest checkpoint in T.
+there are images too, with predictions by the newest checkpoint in T. --runs
+compares runs in one page, with the folders that `terngrad report compare`
+takes. In a browser the page shows values under the pointer, hides curves and
+smooths them; it loads nothing, and is complete without scripts.
 """
 
 option = options.option
@@ -42,6 +50,12 @@ class ReportPageFlags:
   train_dir: str = option('', 'Folder of the training run.', 'run')
   eval_dir: str = option(
     '', 'Folder of its evaluation; empty: no scores.', 'run'
+  )
+  runs: tuple[str, ...] = option(
+    (),
+    'NAME=FOLDER of runs to compare, instead of --train_dir, separated by '
+    'commas; FOLDER is a --train_dir, or holds train and eval.',
+    'run',
   )
   output: str = option('run.html', 'File to write.', 'run')
   dataset_name: str = option('imagenet', 'Data set of the training.', 'data')
@@ -68,6 +82,52 @@ class ReportPageFlags:
 
 def act(values: ReportPageFlags) -> None:
   """Writes the page."""
+  if values.runs:
+    title, runs = 'Runs', _compared(values)
+    examples: list[page_types.Prediction] = []
+  else:
+    title, run, examples = _single(values)
+    runs = {title: run}
+  text = run_page.page(title, runs, examples)
+  try:
+    disk.write_text(values.output, text)
+  except OSError as error:
+    raise flags.UsageError(
+      f'--output: expected a file that can be written, received '
+      f'{values.output} ({error.strerror}). Choose another --output.'
+    ) from error
+  command.say(f'Wrote {values.output}.')
+
+
+def _compared(
+  values: ReportPageFlags,
+) -> 'dict[str, fact_types.ReportedRun]':
+  """Reads the runs of --runs, by name."""
+  for name in ('train_dir', 'eval_dir', 'data_dir'):
+    if received := getattr(values, name):
+      raise flags.UsageError(
+        f'--{name}: expected none beside --runs, received {received!r}. Leave '
+        'one of the two out.'
+      )
+  folders = dict(
+    command.named_path('runs', item, 'FOLDER', 'ternary=runs/ternary')
+    for item in values.runs
+  )
+  return {name: _run(folder) for name, folder in folders.items()}
+
+
+def _run(folder: str) -> 'fact_types.ReportedRun':
+  found = comparison.find(folder)
+  newest = checkpoints.newest(found.train_dir)
+  layout = checkpoints.read_layout(newest) if newest else None
+  facts = {'folder': os.path.abspath(found.train_dir)}
+  return run_facts.report(found.losses, found.scores, layout, facts)
+
+
+def _single(
+  values: ReportPageFlags,
+) -> 'tuple[str, fact_types.ReportedRun, list[page_types.Prediction]]':
+  """Returns (title, run, predictions) of --train_dir."""
   train_dir = run_folder.find_run(values.train_dir, 'train_dir')
   values = dataclasses.replace(values, train_dir=train_dir)
   losses = records.read(values.train_dir)
@@ -92,28 +152,17 @@ def act(values: ReportPageFlags) -> None:
   facts = {'folder': folder}
   examples: list[page_types.Prediction] = []
   newest = checkpoints.newest(values.train_dir)
-  if newest:
-    facts |= run_page.facts_of_run(checkpoints.read_layout(newest))
   if values.data_dir:
     net, examples = _predict(values)
     facts['net'] = f'{net.layout.net}, {net.image_size} pixels'
     facts['images'] = (
       f'{values.subset} of {values.dataset_name}, step {net.step}'
     )
-  facts |= run_page.last_values(losses, scores)
+  layout = checkpoints.read_layout(newest) if newest else None
   # The directory of a run is usually named train: add its parent's name.
   parent, name = os.path.split(folder)
   title = os.path.join(os.path.basename(parent), name)
-  text = run_page.page(title, facts, losses, scores, examples)
-  try:
-    with open(values.output, 'w', encoding='utf-8') as file:
-      file.write(text)
-  except OSError as error:
-    raise flags.UsageError(
-      f'--output: expected a file that can be written, received '
-      f'{values.output} ({error.strerror}). Choose another --output.'
-    ) from error
-  command.say(f'Wrote {values.output}.')
+  return title, run_facts.report(losses, scores, layout, facts), examples
 
 
 def _predict(
