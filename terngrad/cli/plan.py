@@ -176,8 +176,7 @@ def act(values: PlanFlags) -> None:
   shapes = subject.shapes
   fitted = _read_steps(values.fitted_to, shapes)
   others = _read_steps(values.beside, shapes)
-  measured = [*fitted, *others]
-  texts = [one.text for one in measured]
+  texts = [one.text for one in (*fitted, *others)]
   parameters = _parameters(values, subject.seconds, texts)
   if fitted:
     parameters = parameters_lib.fit(parameters, fitted, shapes)._replace(

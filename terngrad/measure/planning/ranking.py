@@ -101,7 +101,9 @@ def describe(table: pd.DataFrame) -> str:
       f'. As fast within noise: {", ".join(others)}; of these the code with '
       'the smallest known loss of accuracy is named, then the simplest'
     )
+  gain = f'{row["over float32"]:.2f} times as fast as float32'
+  if chosen == model.FLOAT32:
+    gain = 'which is float32: compression does not pay here'
   return (
-    f'recommended: {chosen}, {row[model.STEP]:.3g} s per step, '
-    f'{row["over float32"]:.2f} times as fast as float32{reason}'
+    f'recommended: {chosen}, {row[model.STEP]:.3g} s per step, {gain}{reason}'
   )

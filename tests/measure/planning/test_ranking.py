@@ -73,6 +73,11 @@ def test_the_sentence_names_the_code_and_its_equals():
   assert alone.endswith('as fast as float32, the fastest')
 
 
+def test_the_sentence_says_if_compression_does_not_pay():
+  sentence = ranking.describe(table({'identity': 1.0, 'thc': 1.5}))
+  assert 'compression does not pay here' in sentence
+
+
 def test_the_table_marks_equal_codes_and_has_accuracies():
   shown = ranking.with_accuracy(table({'ternary': 1.0, 'thc': 1.0, 'fp16': 9}))
   rows = shown.set_index('codec')
