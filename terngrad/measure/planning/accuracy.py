@@ -7,7 +7,7 @@ from terngrad.codec.methods import registry
 from terngrad.measure.planning import accuracy_table
 
 
-class Sweep(NamedTuple):
+class SweepSource(NamedTuple):
   """A committed sweep.
 
   Attributes:
@@ -21,10 +21,10 @@ class Sweep(NamedTuple):
 
 # By the folder in experiments/.
 SWEEPS = {
-  'lenet_codecs': Sweep(
+  'lenet_codecs': SweepSource(
     'MNIST, points', 'LeNet on MNIST, 4 workers, 2,000 steps of momentum SGD'
   ),
-  'cifar10_causes': Sweep(
+  'cifar10_causes': SweepSource(
     'CIFAR-10 (JPEG), points',
     'cifar10_alexnet on a copy of CIFAR-10 stored as JPEG, 2 workers, 8,000 '
     'steps of Adam',

@@ -40,7 +40,7 @@ class MeasuredModel(NamedTuple):
   sparse: tuple[str, ...] = ()
 
 
-class _Step:
+class _SyntheticStep:
   """A traced training step on a constant synthetic batch.
 
   Attributes:
@@ -118,7 +118,7 @@ def measure(
   """
   end = _now() + most_seconds
   try:
-    step = _Step(model, optimizer, synthetic_batch(model, batch_size))
+    step = _SyntheticStep(model, optimizer, synthetic_batch(model, batch_size))
     sizes = step()
   except errors.ConfigError:
     raise
@@ -147,7 +147,7 @@ def measure(
 
 
 def _summary(
-  step: _Step, sizes: Sequence[int], seconds: Sequence[float]
+  step: _SyntheticStep, sizes: Sequence[int], seconds: Sequence[float]
 ) -> MeasuredModel:
   low, middle, high = np.quantile(seconds, (0.25, 0.5, 0.75))
   return MeasuredModel(

@@ -87,13 +87,15 @@ def test_no_step_begins_when_the_time_is_over(monkeypatch):
   monkeypatch.setattr(computing, '_FEWEST_ROUNDS', 2)
   calls = []
   monkeypatch.setattr(
-    computing._Step,
+    computing._SyntheticStep,
     '__call__',
     lambda self: calls.append(None) or [],
   )
   model = net(keras.layers.Dense(2))
   trained = lambda self: model.trainable_variables  # noqa: E731
-  monkeypatch.setattr(computing._Step, 'dense', property(trained, lambda *_: 0))
+  monkeypatch.setattr(
+    computing._SyntheticStep, 'dense', property(trained, lambda *_: 0)
+  )
   found = measure(model, rounds=50, seconds=0)
   # One that compiles, and two that are timed.
   assert len(calls) == 3
