@@ -155,8 +155,6 @@ def test_a_keras_file_is_planned_with_its_variables_and_its_time(
       [(1024, 1000)], 0.25, 0.01, row_bytes=10**6, sparse=('words',)
     ),
   )
-  known = tmp_path / 'known.json'
-  parameters_lib.write(known, KNOWN)
   asked = plan.PlanFlags(
     model='net.keras',
     codecs=CODES,

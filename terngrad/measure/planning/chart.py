@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib import figure
@@ -14,7 +15,7 @@ from terngrad.measure.planning import rates
 _BANDWIDTHS = [10 ** (7 + i / 4) for i in range(17)]
 _WORKERS = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 10_000]
 # Ten dark colours, then the same ones with other lines.
-_COLOURS = mpl.colormaps['tab20'].colors[::2]
+_COLOURS = mpl.color_sequences['tab10']
 _STYLES = ('-', '--', ':', '-.')
 
 
@@ -43,7 +44,7 @@ def draw(
       ).step
 
     line, colour = ('-', 'black') if text == model.FLOAT32 else next(styles)
-    look = {'label': text, 'linestyle': line, 'color': colour}
+    look: dict[str, Any] = {'label': text, 'linestyle': line, 'color': colour}
     left.plot(
       [value / 1e6 for value in _BANDWIDTHS],
       [seconds(model.set_bandwidth(network, value)) for value in _BANDWIDTHS],

@@ -55,7 +55,7 @@ def measure_all(
   end = _now() + most_seconds
   total = len(texts) * (1 + rounds)
   with progress.Progress(total=total, desc='codes', unit='turn') as bar:
-    jobs = {}
+    jobs: dict[str, Mapping[str, timing.Job]] = {}
     for text in texts:
       jobs[text] = _jobs(text)
       _times(jobs[text].values())

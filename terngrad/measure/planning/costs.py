@@ -1,6 +1,7 @@
 """Coding costs of this machine: from the cache, and timed where it has none."""
 
 import os
+import pathlib
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -49,7 +50,8 @@ def find(
   Raises:
     ValueError: a text names no method.
   """
-  found, file = {}, None
+  found: dict[str, model.Coding] = {}
+  file: pathlib.Path | None = None
   if options.reads or options.writes:
     try:
       file = cache.path()

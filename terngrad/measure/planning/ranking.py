@@ -101,6 +101,8 @@ def describe(table: pd.DataFrame) -> str:
       f'. As fast within noise: {", ".join(others)}; of these the code with '
       'the smallest known loss of accuracy is named, then the simplest'
     )
+  if chosen == model.FLOAT32 and not others:
+    reason = ''
   gain = f'{row["over float32"]:.2f} times as fast as float32'
   if chosen == model.FLOAT32:
     gain = 'which is float32: compression does not pay here'

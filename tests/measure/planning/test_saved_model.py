@@ -20,6 +20,9 @@ def net():
 
 def save(tmp_path, model):
   path = str(tmp_path / 'net.keras')
+  if model.optimizer is not None:
+    # Keras warns of slots that a file lacks.
+    model.optimizer.build(model.trainable_variables)
   model.save(path)
   return path
 
