@@ -10,38 +10,58 @@ from terngrad import errors
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.config import options
+from terngrad.measure.planning import rates
 
 if TYPE_CHECKING:
+  from terngrad.measure.planning import computing as computing_types
   from terngrad.measure.planning import parameters as parameter_types
 
+answer = lazy.module('terngrad.measure.planning.answer')
 chart = lazy.module('terngrad.measure.planning.chart')
-coding = lazy.module('terngrad.measure.planning.coding')
+computing = lazy.module('terngrad.measure.planning.computing')
+costs = lazy.module('terngrad.measure.planning.costs')
 exchanges = lazy.module('terngrad.measure.processes.exchanges')
 model = lazy.module('terngrad.measure.planning.model')
 parameters_lib = lazy.module('terngrad.measure.planning.parameters')
+ranking = lazy.module('terngrad.measure.planning.ranking')
+saved_model = lazy.module('terngrad.measure.planning.saved_model')
 tables = lazy.module('terngrad.measure.tables')
 
 USAGE = """\
 {program}: finds the gradient code with the fastest step on a network.
 
-  {program} --net=alexnet --seconds=0.25 --bandwidth=1e9 --workers=4
-  {program} --elements=25.6e6 --seconds=0.4 --bandwidth=1e8 --workers=8 \\
-      --codecs=ternary --codecs=error_feedback+stc --output=plans
-  {program} --net=alexnet --fitted_to=slow/exchange.csv@1e8 \\
-      --fitted_to=fast/exchange.csv@1e9 --bandwidth=1e7 --output=plans
-  {program} --net=alexnet --parameters=plans/parameters.json \\
-      --bandwidth=1e7 --beside=slowest/exchange.csv@1e7
+Your own Keras model, saved by model.save('net.keras'), on four machines with
+100 Mbit/s:
 
---seconds is the time of a worker's step without any exchange, as training on
-one machine shows it. Encoding and decoding are timed here, on a million
-elements; bytes are counted as the exchanges count them; every hop takes
---latency. The table lists the parts of a step for each code, the fastest first,
-its speed-up over float32, fp16 and PowerSGD, and the bandwidth below which it
-is faster than float32. --output writes the table, a plot over bandwidth and
-workers, and all parameters as parameters.json, which --parameters reads.
---fitted_to fits computing, overlap, efficiency and the speed of coding to steps
-measured by `terngrad measure exchange --real`. --fitted_to and --beside print
-the errors of the plan for such steps.
+  {program} --model=net.keras --batch_size=64 --bandwidth=100Mbit --workers=4
+
+A net of this project, or a number of parameters, with the seconds that one
+worker computes in a step, as training on one machine shows them:
+
+  {program} --net=alexnet --seconds=0.25 --bandwidth=1Gbit --workers=4
+  {program} --elements=25.6e6 --seconds=0.4 --bandwidth=100Mbit --workers=8 \\
+      --codecs=ternary --codecs=error_feedback+stc --output=plans
+
+The last line of the output names the code to take. Above it is a table with the
+seconds of a step and of its parts, the fastest code first; '=' marks the codes
+that are as fast as the first within noise. It also has the speed-up over
+float32, fp16 and PowerSGD; the bandwidth below which the code is faster than
+float32; and the accuracy that it gained or lost beside float32 in experiments
+of this project.
+
+Encoding and decoding are timed here, which takes up to a minute. The times are
+stored in ~/.cache/terngrad (or $XDG_CACHE_HOME/terngrad) for the next plan on
+this machine. Bytes are counted as the exchanges count them; every hop takes
+--latency. --output writes the table, a plot over bandwidth and workers, and all
+parameters as parameters.json, which --parameters reads.
+
+To fit computing, overlap, efficiency and the speed of coding to steps that
+`terngrad measure exchange --real` measured, and to see the plan's errors:
+
+  {program} --net=alexnet --fitted_to=slow/exchange.csv@100Mbit \\
+      --fitted_to=fast/exchange.csv@1Gbit --bandwidth=10Mbit --output=plans
+  {program} --net=alexnet --parameters=plans/parameters.json \\
+      --bandwidth=10Mbit --beside=slowest/exchange.csv@10Mbit
 """
 
 option = options.option
@@ -51,17 +71,34 @@ option = options.option
 class PlanFlags:
   """The flags of `terngrad plan`."""
 
-  net: str = option('', 'Net whose variables are coded.', 'model')
+  model: str = option(
+    '',
+    'Keras file (model.save) whose variables are coded; a step is timed with '
+    'random examples. Code in the file is refused.',
+    'model',
+  )
+  batch_size: int = option(
+    32, 'With --model: examples of a worker in a step.', 'model'
+  )
+  net: str = option(
+    '', 'Instead of --model: net whose variables are coded.', 'model'
+  )
   elements: float = option(
     0.0,
-    'Instead of --net: number of parameters, as a matrix of 1,024 rows.',
+    'Instead of --model: number of parameters, as a matrix of 1,024 rows.',
     'model',
   )
   seconds: float = option(
-    0.0, 'Seconds that one worker computes in a step.', 'run'
+    0.0,
+    'Seconds that one worker computes in a step; with --model they replace the '
+    'timed ones.',
+    'run',
   )
-  bandwidth: float = option(
-    1e9, 'Bandwidth of a worker in bits per second.', 'cluster'
+  bandwidth: str = option(
+    '1Gbit',
+    'Bandwidth of a worker: bits per second, or with a unit, as 100Mbit, '
+    '2.5Gbit/s, 25GB/s.',
+    'cluster',
   )
   latency: float = option(
     5e-5, 'Latency between two workers in seconds.', 'cluster'
@@ -88,8 +125,8 @@ class PlanFlags:
   )
   fitted_to: tuple[str, ...] = option(
     (),
-    'Table of `terngrad measure exchange` to fit the plan to, and the bits per '
-    'second of its network, as FILE.csv@1e9; repeat for several.',
+    'Table of `terngrad measure exchange` to fit the plan to, and its '
+    'bandwidth, as FILE.csv@1Gbit; repeat for several.',
     'run',
     repeated=True,
   )
@@ -116,23 +153,31 @@ class PlanFlags:
     'codes',
     repeated=True,
   )
-  rounds: int = option(5, 'Rounds in which each code is timed.', 'run')
+  rounds: int = option(
+    25, 'Rounds in which codes take turns; steps of --model.', 'run'
+  )
+  max_seconds: float = option(
+    40.0, 'No further round begins after this time, except the first 3.', 'run'
+  )
+  refresh: bool = option(
+    False, 'Time all codes again, and replace the stored times.', 'run'
+  )
+  no_cache: bool = option(
+    False, 'Neither read nor store times of codes.', 'run'
+  )
   output: str = option('', 'Folder for plan.csv and plan.png.', 'run')
 
 
 def act(values: PlanFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
   _check(values)
-  if values.net:
-    # The nets of `measure exchange`, whose steps are compared.
-    options.choice('net', values.net, exchanges.NETS)
-    shapes = exchanges.subject(values.net, real=False).shapes
-  else:
-    shapes = [(1024, max(1, round(values.elements / 1024)))]
+  bandwidth = rates.parse('bandwidth', values.bandwidth)
+  subject = _subject(values)
+  shapes = subject.shapes
   fitted = _read_steps(values.fitted_to, shapes)
   others = _read_steps(values.beside, shapes)
-  measured = [*fitted, *others]
-  parameters = _parameters(values, [one.text for one in measured])
+  texts = [one.text for one in (*fitted, *others)]
+  parameters = _parameters(values, subject.seconds, texts)
   if fitted:
     parameters = parameters_lib.fit(parameters, fitted, shapes)._replace(
       source=f'{parameters.source}; fitted to {", ".join(values.fitted_to)}'
@@ -142,29 +187,47 @@ def act(values: PlanFlags) -> None:
       f'{parameters.overlap:.2f}, efficiency {parameters.efficiency:.3f}, '
       f'coding {parameters.coding:.2f} times the timed seconds'
     )
-  _report_errors('fitted to', parameters, fitted, shapes)
-  _report_errors('beside', parameters, others, shapes)
-  network = parameters.network(values.bandwidth, values.workers)
+  for name, steps in (('fitted to', fitted), ('beside', others)):
+    if steps:
+      command.say(f'{name}:')
+      command.say(answer.describe_errors(parameters, steps, shapes))
   arguments = (
     values.codecs,
     shapes,
     parameters.computing,
-    network,
+    parameters.network(bandwidth, values.workers),
     parameters.costs,
     parameters.overlap,
+    subject.row_bytes,
   )
   table = model.table(*arguments)
-  command.say(table.to_string(index=False, float_format='{:.4g}'.format))
-  best = table.iloc[0]
+  shown = ranking.with_accuracy(table)
   command.say(
-    f'fastest: {best["codec"]}, {best["step"]:.3g} s per step, '
-    f'{best["over float32"]:.2f} times as fast as float32'
+    f'{rates.describe(bandwidth)}, {values.workers} workers, '
+    f'{parameters.computing:.4g} s of computing in a step:'
   )
+  command.say(answer.describe_table(shown))
   if values.output:
-    path = tables.write(values.output, 'plan', table, chart.draw(*arguments))
+    path = tables.write(values.output, 'plan', shown, chart.draw(*arguments))
     parameters_path = parameters_lib.default_path(values.output)
     parameters_lib.write(parameters_path, parameters)
     command.say(f'plot: {path}; parameters: {parameters_path}')
+  command.say(ranking.describe(table))
+
+
+def _subject(values: PlanFlags) -> 'computing_types.MeasuredModel':
+  """Returns what --model, --net or --elements describes."""
+  if values.model:
+    timing = values.batch_size, values.rounds, values.max_seconds
+    found = saved_model.measure(values.model, *timing, command.say)
+    return found._replace(seconds=values.seconds or found.seconds)
+  if values.net:
+    # The nets of `measure exchange`, whose steps are compared.
+    options.choice('net', values.net, exchanges.NETS)
+    shapes = exchanges.subject(values.net, real=False).shapes
+  else:
+    shapes = [(1024, max(1, round(values.elements / 1024)))]
+  return computing.MeasuredModel(shapes, values.seconds)
 
 
 def _read_steps(
@@ -181,65 +244,56 @@ def _read_steps(
 
 
 def _parameters(
-  values: PlanFlags, more: Sequence[str]
+  values: PlanFlags, seconds: float, more: Sequence[str]
 ) -> 'parameter_types.Parameters':
   """Returns parameters with the costs of --codecs and of further codecs."""
   if values.parameters:
     parameters = parameters_lib.read(values.parameters)
   else:
     parameters = parameters_lib.Parameters(
-      f'--seconds and other flags; codes timed in {values.rounds} rounds on '
-      f'{platform.processor() or platform.machine()}, {os.cpu_count()} cores',
-      values.seconds,
+      f'flags; codes timed on {platform.processor() or platform.machine()}, '
+      f'{os.cpu_count()} cores',
+      seconds,
       values.overlap,
       values.efficiency,
       values.latency,
       1.0,
       {},
     )
+  texts = [
+    text
+    for text in dict.fromkeys([model.FLOAT32, *values.codecs, *more])
+    if text not in parameters.codes
+  ]
+  timing = costs.TimingOptions(
+    values.rounds,
+    values.max_seconds,
+    reads=not (values.no_cache or values.refresh),
+    writes=not values.no_cache,
+  )
   with errors.as_config_error():
-    timed = {
-      text: coding.measure(text, values.rounds)
-      for text in dict.fromkeys([model.FLOAT32, *values.codecs, *more])
-      if text not in parameters.codes
-    }
+    timed = costs.find(texts, timing, command.say) if texts else {}
   return parameters._replace(codes=parameters.codes | timed)
 
 
-def _report_errors(
-  name: str,
-  parameters: 'parameter_types.Parameters',
-  measured: 'Sequence[parameter_types.MeasuredSeconds]',
-  shapes: Sequence[Sequence[int]],
-) -> None:
-  if not measured:
-    return
-  table = parameters_lib.compare(parameters, measured, shapes)
-  command.say(f'{name}:')
-  command.say(table.to_string(index=False, float_format='{:.4g}'.format))
-  magnitudes = table['error'].abs()
-  worst = table.loc[magnitudes.idxmax()]
-  command.say(
-    f'median error {magnitudes.median():.1%}; the worst '
-    f'{worst["error"]:+.1%}, of {worst["codec"]} at {worst["Mbit/s"]:g} Mbit/s'
-  )
-
-
 def _check(values: PlanFlags) -> None:
-  if bool(values.net) == bool(values.elements):
+  given = [n for n in ('model', 'net', 'elements') if getattr(values, n)]
+  if len(given) != 1:
     raise errors.ConfigError(
-      f'net: expected either --net or --elements, received {values.net!r} and '
-      f'{values.elements:g}. Give --net=alexnet, or --elements=61e6.'
+      'net: expected one of --model, --net and --elements, received '
+      f'{" and ".join(f"--{n}" for n in given) or "none"}. Give '
+      '--model=net.keras, --net=alexnet or --elements=61e6.'
     )
-  command.at_least(0, values, 'elements', 'seconds', 'latency')
-  command.at_least(1, values, 'bandwidth', 'workers', 'rounds')
+  command.at_least(0, values, 'elements', 'seconds', 'latency', 'max_seconds')
+  command.at_least(1, values, 'workers', 'rounds', 'batch_size')
   options.in_range('overlap', values.overlap, 0, 1)
   options.in_range('efficiency', values.efficiency, 0.01, 1)
-  if not (values.seconds or values.parameters or values.fitted_to):
+  known = (values.model, values.seconds, values.parameters, values.fitted_to)
+  if not any(known):
     raise errors.ConfigError(
       'seconds: expected the seconds of a step of one worker without exchange, '
       'received 0. Train a few steps on one machine and take sec/batch from '
-      'the log.'
+      'the log, or give your model by --model.'
     )
 
 

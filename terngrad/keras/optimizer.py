@@ -215,7 +215,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
   ) -> None:
     """Logs once which sparse gradients the wrapped optimizer makes dense."""
     inner = self.inner_optimizer
-    causes = [name for name in _DENSE_OPTIONS if getattr(inner, name)]
+    causes = dense_causes(inner)
     names = [
       getattr(variable, 'path', variable.name)
       for gradient, variable in zip(
@@ -442,6 +442,11 @@ def policy_variables(
   )
   specs = tuple(model[index] for index in indices)
   return policy.Variables(indices, specs, model=model)
+
+
+def dense_causes(optimizer: keras.optimizers.Optimizer) -> list[str]:
+  """Lists the options with which Keras makes sparse gradients dense."""
+  return [name for name in _DENSE_OPTIONS if getattr(optimizer, name)]
 
 
 def find_compressed(

@@ -42,6 +42,13 @@ def test_script_writes_the_committed_table(script, table, tmp_path):
   pd.testing.assert_frame_equal(received, expected, rtol=1e-3, atol=2e-4)
 
 
+def test_accuracies_of_the_plan_are_those_of_the_sweeps(tmp_path):
+  written = tmp_path / 'accuracy_table.py'
+  run(ROOT / 'experiments/plan_accuracy/make_table.py', written)
+  committed = ROOT / 'terngrad/measure/planning/accuracy_table.py'
+  assert written.read_bytes() == committed.read_bytes()
+
+
 def test_shared_scalers_match_those_by_hand(tmp_path):
   # Nothing is beyond 2.5 deviations. Scalers are 1 and 3: 3 over their mean 2.
   signs = np.float32([1, 1, -1, -1])

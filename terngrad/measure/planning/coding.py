@@ -1,10 +1,21 @@
-"""Measures the cost of a codec on this machine, for `model.plan`."""
+"""Measures the costs of codecs on this machine, for `model.plan`.
+
+All codes take a turn in each round, so that a slow period affects all of them.
+The gradient is one matrix of a million elements: encoding and decoding take
+time in proportion to the elements, so larger models need no larger sample.
+"""
 
 import math
 import statistics
+import time
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
+from slim.datasets.records import progress
 from terngrad.measure import gradient_codecs
 from terngrad.measure import timing
 from terngrad.measure.planning import model
@@ -12,43 +23,110 @@ from terngrad.reduce import bucketing
 from terngrad.reduce import halves
 
 _SAMPLE = (1024, 1024)
+_SEND, _RECEIVE, _EIGHT = 'send', 'receive', 'receive 8'
+# Rounds that are timed however long they take.
+FEWEST_ROUNDS = 3
+_now = time.perf_counter
 
 
 def measure(text: str, rounds: int = 5) -> model.Coding:
-  """Times a codec on this machine.
+  """Times one codec on this machine; see `measure_all`."""
+  return measure_all([text], rounds)[text]
+
+
+def measure_all(
+  texts: Sequence[str], rounds: int, most_seconds: float = math.inf
+) -> dict[str, model.Coding]:
+  """Times codecs on this machine in interleaved rounds.
+
+  Shows a bar on terminals; otherwise it writes a line every 30 seconds.
 
   Args:
-    text: codec in the syntax of `--codec`.
-    rounds: rounds of timing; the median is used.
+    texts: codecs in the syntax of `--codec`.
+    rounds: rounds of timing after an untimed one, which also compiles.
+    most_seconds: no round begins after this time, except the first three.
+
+  Returns:
+    The medians over the rounds, by text.
 
   Raises:
-    ValueError: the text names no method.
+    ValueError: a text names no method.
   """
-  jobs = {}
-  for workers in (2, 8):
-    send, receive = _jobs(text, workers)
-    jobs['send', workers], jobs['receive', workers] = (send, 1), (receive, 1)
+  end = _now() + most_seconds
+  total = len(texts) * (1 + rounds)
+  with progress.Progress(total=total, desc='codes', unit='turn') as bar:
+    jobs: dict[str, Mapping[str, timing.Job]] = {}
+    for text in texts:
+      jobs[text] = _jobs(text)
+      _times(jobs[text].values())
+      bar.update()
+    samples: dict[str, list[list[float]]] = {text: [] for text in texts}
+    for number in range(rounds):
+      if number >= FEWEST_ROUNDS and _now() >= end:
+        break
+      for text in texts:
+        samples[text].append(_times(jobs[text].values()))
+        bar.update()
+  return {text: _cost(jobs[text], samples[text]) for text in texts}
+
+
+def _times(jobs: Iterable[timing.Job]) -> list[float]:
+  """Runs each job twice and returns the seconds of the second run."""
+  found = []
+  for job in jobs:
+    # Threads of the previous job may still spin, and its data fill the caches.
+    job()
+    start = _now()
+    job()
+    found.append(_now() - start)
+  return found
+
+
+def _cost(
+  names: Iterable[str], rounds: Sequence[Sequence[float]]
+) -> model.Coding:
+  """Returns the cost of a codec from the seconds of each round by job."""
+  values = dict(zip(names, np.array(rounds).T, strict=True))
   size = math.prod(_SAMPLE)
-  seconds = {
-    name: statistics.median(values) / size
-    for name, values in timing.alternate(jobs, rounds).items()
-  }
-  two, eight = seconds['receive', 2], seconds['receive', 8]
-  return model.Coding(seconds['send', 2], two, max(0.0, eight - two) / 6)
+  send, two, eight = (
+    statistics.median(values[name]) / size for name in (_SEND, _RECEIVE, _EIGHT)
+  )
+  both = values[_SEND] + values[_RECEIVE]
+  low, middle, high = np.quantile(both, (0.25, 0.5, 0.75))
+  return model.Coding(
+    send, two, max(0.0, eight - two) / 6, float((high - low) / 2 / middle)
+  )
 
 
-def _jobs(text: str, workers: int) -> tuple[timing.Job, timing.Job]:
-  """Returns jobs that send and that receive a gradient of shape `_SAMPLE`."""
-  codec = gradient_codecs.build(text, [_SAMPLE], workers)
-  codec = bucketing.on_kernels(codec)
-  both = halves.Halves(codec, workers)
+def _jobs(text: str) -> Mapping[str, timing.Job]:
+  """Returns jobs that send, and that receive from two and eight workers."""
   gradient = tf.random.stateless_normal(_SAMPLE, [1, 2])
-  zeros = [
-    tf.zeros([workers, codec.round_words(n)], tf.int32)
-    for n in range(codec.num_rounds)
-  ]
-  words, shared = both.send([gradient], zeros)
-  rows = [tf.tile(row[tf.newaxis], [workers, 1]) for row in words]
-  return lambda: both.send([gradient], rows)[1].numpy(), lambda: [
-    mean.numpy() for mean in both.receive(rows, shared)
-  ]
+  found: dict[str, timing.Job] = {}
+  sent: list[tf.Tensor] = []
+  shared = tf.zeros([0])
+  for workers, name in ((2, _RECEIVE), (8, _EIGHT)):
+    codec = gradient_codecs.build(text, [_SAMPLE], workers)
+    codec = bucketing.on_kernels(codec)
+    both = halves.Halves(codec, workers)
+    sizes = [codec.round_words(n) for n in range(codec.num_rounds)]
+    # Encoding is compiled once, unless the words depend on the workers.
+    if [row.shape[0] for row in sent] != sizes:
+      zeros = [tf.zeros([workers, words], tf.int32) for words in sizes]
+      sent, shared = both.send([gradient], zeros)
+    rows = [tf.tile(row[tf.newaxis], [workers, 1]) for row in sent]
+    if workers == 2:
+      found[_SEND] = _sending(both, gradient, rows)
+    found[name] = _receiving(both, rows, shared)
+  return found
+
+
+def _sending(
+  both: halves.Halves, gradient: tf.Tensor, rows: Sequence[tf.Tensor]
+) -> timing.Job:
+  return lambda: both.send([gradient], rows)[1].numpy()
+
+
+def _receiving(
+  both: halves.Halves, rows: Sequence[tf.Tensor], shared: tf.Tensor
+) -> timing.Job:
+  return lambda: [mean.numpy() for mean in both.receive(rows, shared)]

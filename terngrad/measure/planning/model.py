@@ -26,6 +26,8 @@ from terngrad.measure import gradient_codecs
 FLOAT32 = 'identity'
 # Bandwidths that `break_even` searches, each 0.06 % above the last.
 _NUM_BANDWIDTHS = 2**15 + 1
+# Columns of `table` that others read.
+STEP, NOISE, LIMIT = 'step s', '± s', 'pays below Mbit/s'
 # Codecs to compare with: common elsewhere, and the smallest in PyTorch.
 RIVALS = {'fp16': 'fp16', 'PowerSGD': 'error_feedback+powersgd:rank=1'}
 
@@ -51,11 +53,14 @@ class Coding(NamedTuple):
     send: encodes all messages of one worker.
     receive: decodes the mean of two workers' messages.
     more: decodes the messages of each further worker, if they are gathered.
+    spread: half the interquartile range of the timed rounds, divided by their
+      median; 0 if it is not known.
   """
 
   send: float
   receive: float
   more: float
+  spread: float = 0.0
 
 
 class Plan(NamedTuple):
@@ -86,6 +91,7 @@ def plan(
   network: Network,
   cost: Coding,
   overlap: float = 0.0,
+  row_bytes: float = 0.0,
 ) -> Plan:
   """Predicts the step time with a codec.
 
@@ -97,8 +103,14 @@ def plan(
     cost: coding costs of the codec.
     overlap: fraction of the computing during which messages may be transferred,
       in [0, 1].
+    row_bytes: bytes of a worker's sparse gradients, which every other worker
+      gets uncompressed. They are not in `shapes`.
   """
   num_bytes, hops, gathers = _traffic(text, tuple(shapes), network)
+  if row_bytes:
+    # Values and indices are gathered one after the other.
+    num_bytes += (network.workers - 1) * row_bytes
+    hops += 2 * (network.workers - 1)
   size = sum(methods.sizes_of(shapes))
   others = max(0, network.workers - 2) if gathers else 0
   coded = (cost.send + cost.receive + others * cost.more) * size
@@ -138,6 +150,7 @@ def table(
   network: Network,
   costs: Mapping[str, Coding],
   overlap: float = 0.0,
+  row_bytes: float = 0.0,
 ) -> pd.DataFrame:
   """Compares codecs, the fastest step first.
 
@@ -148,41 +161,48 @@ def table(
     network: as for `plan`.
     costs: coding costs, by the codecs' texts.
     overlap: as for `plan`.
+    row_bytes: as for `plan`.
 
   Returns:
-    One row per codec: the parts in seconds; the speed-up over float32 and over
-    the given codecs that are in `RIVALS`; and the bandwidth, in Mbit/s, at
-    which float32 is as fast. The codec pays off below that bandwidth: it is
-    infinite if the codec always pays off, 0 if it never does.
+    One row per codec: step, its parts and the noise of its coding (`spread`) in
+    seconds; the speed-up over float32 and over the given codecs that are in
+    `RIVALS`; and the bandwidth, in Mbit/s, at which float32 is as fast. The
+    codec pays off below that bandwidth: it is infinite if the codec always pays
+    off, 0 if it never does, NaN for float32.
   """
+
+  def planned_on(text: str, changed: Network) -> Plan:
+    return plan(
+      text, shapes, computing, changed, costs[text], overlap, row_bytes
+    )
+
   plans = {
-    text: plan(text, shapes, computing, network, costs[text], overlap)
-    for text in dict.fromkeys([FLOAT32, *texts])
+    text: planned_on(text, network) for text in dict.fromkeys([FLOAT32, *texts])
   }
 
   def limit(text: str) -> float:
     def steps(bandwidth: float) -> list[float]:
       changed = set_bandwidth(network, bandwidth)
-      pair = (text, FLOAT32)
-      return [plan(n, shapes, computing, changed, costs[n]).step for n in pair]
+      return [planned_on(one, changed).step for one in (text, FLOAT32)]
 
     return break_even(steps)
 
   rows = [
     {
       'codec': text,
-      **planned._asdict(),
-      'step': planned.step,
+      STEP: planned.step,
+      NOISE: costs[text].spread * planned.coding,
+      **{f'{part} s': value for part, value in planned._asdict().items()},
       **{
         f'over {name}': plans[base].step / planned.step
         for name, base in {'float32': FLOAT32, **RIVALS}.items()
         if base in plans
       },
-      'pays below Mbit/s': math.nan if text == FLOAT32 else limit(text) / 1e6,
+      LIMIT: math.nan if text == FLOAT32 else limit(text) / 1e6,
     }
     for text, planned in plans.items()
   ]
-  return pd.DataFrame(rows).sort_values('step', kind='stable')
+  return pd.DataFrame(rows).sort_values(STEP, kind='stable')
 
 
 def set_bandwidth(network: Network, bandwidth: float) -> Network:

@@ -5,6 +5,7 @@ import math
 import os
 import pathlib
 from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ import pandas as pd
 from terngrad import errors
 from terngrad.codec import method as methods
 from terngrad.measure.planning import model
+from terngrad.measure.planning import rates
 from terngrad.measure.processes import peers
 
 # Number of fitted parameters; at least as many measured steps are needed.
@@ -56,7 +58,11 @@ class Parameters(NamedTuple):
   def costs(self) -> dict[str, model.Coding]:
     """Costs of the codecs for a worker: `codes` multiplied by `coding`."""
     return {
-      text: model.Coding(*(self.coding * part for part in cost))
+      text: cost._replace(
+        send=self.coding * cost.send,
+        receive=self.coding * cost.receive,
+        more=self.coding * cost.more,
+      )
       for text, cost in self.codes.items()
     }
 
@@ -110,8 +116,7 @@ def read(path: str | os.PathLike[str]) -> Parameters:
   try:
     fields = json.loads(pathlib.Path(path).read_text(encoding='utf-8'))
     codes = {
-      text: model.Coding(*map(_number, (c['send'], c['receive'], c['more'])))
-      for text, c in fields.pop('codes').items()
+      text: read_cost(cost) for text, cost in fields.pop('codes').items()
     }
     source = str(fields.pop('source'))
     numbers = {name: _number(value) for name, value in fields.items()}
@@ -133,6 +138,12 @@ def read(path: str | os.PathLike[str]) -> Parameters:
   return found
 
 
+def read_cost(fields: Mapping[str, float]) -> model.Coding:
+  """Reads a cost as `write` stores it; earlier versions store no spread."""
+  parts = (fields['send'], fields['receive'], fields['more'])
+  return model.Coding(*map(_number, (*parts, fields.get('spread', 0.0))))
+
+
 def _number(value: float) -> float:
   if type(value) not in (int, float) or not 0 <= value < math.inf:
     raise ValueError(f'expected numbers of at least 0, received {value!r}')
@@ -149,24 +160,20 @@ def read_measured(
     shapes: shapes of the variables that the table should be about.
 
   Returns:
-    (the steps; the excluded cases: those of other programs, and those with an
-    explicit algorithm).
+    (the steps; the excluded cases: other programs, and explicit algorithms).
 
   Raises:
     errors.ConfigError: there is no such table, or it is of another net.
   """
   path, _, bits = text.rpartition('@')
   try:
-    bandwidth = float(bits)
-    if not 1 <= bandwidth < math.inf:
-      raise ValueError(f'{bits} bits per second')
+    bandwidth = rates.read(bits)
     table = pd.read_csv(path)[[*_COLUMNS]].astype(_COLUMNS)
   except (KeyError, OSError, OverflowError, ValueError) as error:
     raise errors.ConfigError(
       'measured steps: expected FILE@BITS with the CSV file of measure '
       'exchange and the bits per second of its network, such as '
-      f'runs/exchange.csv@1e9, received {text} ({error}). Correct the path or '
-      'the bandwidth.'
+      f'runs/exchange.csv@100Mbit, received {text} ({error}). Correct it.'
     ) from error
   size = sum(methods.sizes_of(shapes))
   mismatched = table[table['elements'] != size]

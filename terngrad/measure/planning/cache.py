@@ -1,0 +1,100 @@
+"""Stores the coding costs of this machine and these versions between plans."""
+
+import hashlib
+import json
+import os
+import pathlib
+import platform
+from collections.abc import Mapping
+
+import numpy as np
+import tensorflow as tf
+
+from slim.datasets.records import disk
+from terngrad import native
+from terngrad import version
+from terngrad.cluster import onednn
+from terngrad.measure.planning import model
+from terngrad.measure.planning import parameters
+
+# Changes with the meaning of a cost.
+_FORMAT = 1
+
+
+def machine() -> dict[str, str]:
+  """Returns what coding costs depend on: the machine and the versions."""
+  return {
+    'processor': _processor(),
+    'cores': str(len(os.sched_getaffinity(0))),
+    'kernels': native.instruction_set() or 'none',
+    'oneDNN': 'on' if onednn.is_on() else 'off',
+    'GPUs': str(len(tf.config.list_physical_devices('GPU'))),
+    'terngrad': version.__version__,
+    'tensorflow': tf.__version__,
+    'numpy': np.__version__,
+  }
+
+
+def _processor(path: str = '/proc/cpuinfo') -> str:
+  """Returns the name of the processor."""
+  try:
+    lines = pathlib.Path(path).read_text(encoding='utf-8').splitlines()
+  except (OSError, ValueError):
+    lines = []
+  names = [line.partition(':')[2] for line in lines if 'model name' in line]
+  return (names or [platform.processor()])[0].strip() or platform.machine()
+
+
+def path() -> pathlib.Path:
+  """Returns the file of this machine in the user's cache folder.
+
+  The folder is `$XDG_CACHE_HOME/terngrad` if that variable holds an absolute
+  path, otherwise `~/.cache/terngrad`.
+
+  Raises:
+    OSError: the user has no home folder.
+
+  References:
+    XDG Base Directory Specification,
+    https://specifications.freedesktop.org/basedir-spec/latest/
+  """
+  folder = pathlib.Path(os.environ.get('XDG_CACHE_HOME', ''))
+  if not folder.is_absolute():
+    try:
+      folder = pathlib.Path.home() / '.cache'
+    except RuntimeError as error:
+      raise OSError(str(error)) from error
+  text = json.dumps([_FORMAT, machine()])
+  name = hashlib.sha256(text.encode()).hexdigest()[:16]
+  return folder / 'terngrad' / f'coding-{name}.json'
+
+
+def read(file: pathlib.Path) -> dict[str, model.Coding]:
+  """Reads stored costs by codec; {} if there is no file.
+
+  Raises:
+    OSError, ValueError: the file cannot be read, or is damaged.
+  """
+  try:
+    fields = json.loads(file.read_text(encoding='utf-8'))
+    if fields['machine'] != machine():
+      raise ValueError('it belongs to another machine')
+    return {
+      text: parameters.read_cost(cost) for text, cost in fields['codes'].items()
+    }
+  except FileNotFoundError:
+    return {}
+  except (AttributeError, KeyError, RecursionError, TypeError) as error:
+    raise ValueError(f'{type(error).__name__}: {error}') from error
+
+
+def write(file: pathlib.Path, costs: Mapping[str, model.Coding]) -> None:
+  """Replaces the file atomically.
+
+  Raises:
+    OSError: it cannot be written.
+  """
+  disk.make_folder(file.parent)
+  codes = {text: cost._asdict() for text, cost in costs.items()}
+  text = json.dumps({'machine': machine(), 'codes': codes}, indent=1)
+  disk.write_text(file, f'{text}\n')

@@ -1,0 +1,111 @@
+"""Which codes are equally fast within noise, and which of them to take.
+
+A plan orders codes only if their steps differ by more than the timing's noise
+and by more than the plan's typical error. Among codes that are equal to the
+fastest, a fixed rule decides, so that noise does not change the answer.
+"""
+
+import math
+
+import pandas as pd
+
+from terngrad.measure.planning import accuracy
+from terngrad.measure.planning import model
+
+# Predictions have a median error of 6.9 % (experiments/plan_validation), and
+# those of codes on one network err alike.
+TOLERANCE = 0.05
+_EQUAL = '='
+
+
+def equal_codes(table: pd.DataFrame) -> list[str]:
+  """Lists the codes that are as fast as the fastest, within noise.
+
+  A step may be longer than the shortest by `TOLERANCE`, or by the noise of both
+  codes (`model.NOISE`) if that is more.
+
+  Args:
+    table: from `model.table`.
+
+  Returns:
+    Codes, the fastest first.
+  """
+  best = table.iloc[0]
+  allowed = (table[model.NOISE] + best[model.NOISE]).clip(
+    lower=TOLERANCE * best[model.STEP]
+  )
+  is_equal = table[model.STEP] - best[model.STEP] <= allowed
+  return [*table[is_equal]['codec']]
+
+
+def recommend(table: pd.DataFrame) -> str:
+  """Returns the code to take: one of `equal_codes`.
+
+  The first of: the smallest loss of accuracy that the project's sweeps measured
+  (codes that they lack come last), float32, the fewest wrappers and options,
+  the shortest text.
+  """
+
+  def order(text: str) -> tuple[float, bool, int, int, str]:
+    loss = accuracy.largest_loss(text)
+    rank = math.inf if loss is None else loss
+    parts = sum(map(text.count, '+:,'))
+    return rank, text != model.FLOAT32, parts, len(text), text
+
+  return min(equal_codes(table), key=order)
+
+
+def with_accuracy(table: pd.DataFrame) -> pd.DataFrame:
+  """Adds a mark of equal codes and the accuracy of `accuracy.SWEEPS`.
+
+  Also replaces numbers of `model.LIMIT` that are no bandwidth by text: 'always'
+  or 'never', and '' for float32.
+  """
+  equal = {*equal_codes(table)}
+  found = table.assign(
+    **{
+      model.LIMIT: table[model.LIMIT].map(_limit_text),
+      **{
+        sweep.heading: [
+          str(accuracy.find(text).get(name, '')) for text in table['codec']
+        ]
+        for name, sweep in accuracy.SWEEPS.items()
+      },
+    }
+  )
+  marks = [_EQUAL if text in equal else '' for text in table['codec']]
+  found.insert(1, 'fastest', marks)
+  return found
+
+
+def _limit_text(limit: float) -> str:
+  if math.isnan(limit):
+    return ''
+  if limit == 0:
+    return 'never'
+  return 'always' if math.isinf(limit) else f'{limit:.4g}'
+
+
+def describe(table: pd.DataFrame) -> str:
+  """Returns the sentence that names the code to take.
+
+  Args:
+    table: from `model.table`.
+  """
+  chosen = recommend(table)
+  row = table.set_index('codec').loc[chosen]
+  others = [text for text in equal_codes(table) if text != chosen]
+  reason = ', the fastest'
+  if others:
+    reason = (
+      f'. As fast within noise: {", ".join(others)}; of these the code with '
+      'the smallest known loss of accuracy is named, then the simplest'
+    )
+  if chosen == model.FLOAT32 and not others:
+    reason = ''
+  gain = f'{row["over float32"]:.2f} times as fast as float32'
+  if chosen == model.FLOAT32:
+    gain = 'which is float32: compression does not pay here'
+  return (
+    f'recommended: {chosen}, {row[model.STEP]:.3g} s per step, {gain}{reason}'
+  )
