@@ -1,6 +1,7 @@
 """Timing that is fair on machines of varying speed: jobs alternate."""
 
 import concurrent.futures
+import functools
 import os
 import statistics
 import time
@@ -17,6 +18,7 @@ import tqdm
 _K = TypeVar('_K', bound=Hashable)
 # The return value of a job is ignored.
 Job = Callable[[], object]
+Repeatable = Callable[[int], object]  # of the number of repetitions
 
 
 def alternate(
@@ -77,18 +79,25 @@ def memory_copy(num_elements: int, times: int) -> Job:
 def repeat(
   work: Callable[..., Sequence[tf.Tensor]], times: int, *arguments: tf.Tensor
 ) -> Job:
-  """Returns a job of one traced function that repeats some work in a loop.
+  """Returns `repeatable` work as a job of `times` repetitions."""
+  return functools.partial(repeatable(work, *arguments), times)
 
-  The cost of a call from Python is thus divided over all repetitions.
+
+def repeatable(
+  work: Callable[..., Sequence[tf.Tensor]], *arguments: tf.Tensor
+) -> Repeatable:
+  """Returns a traced function that repeats some work in a loop.
+
+  The cost of a call from Python is thus divided over all repetitions. The
+  function takes their number.
 
   Args:
     work: takes the index of the repetition, int32 [], and the arguments.
-    times: number of repetitions.
     *arguments: arguments of `work`.
   """
 
   @tf.function
-  def loop(*arguments: tf.Tensor) -> tf.Tensor:
+  def loop(times: tf.Tensor, *arguments: tf.Tensor) -> tf.Tensor:
     def body(i: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
       results = work(i, *arguments)
       # Use one element of each result, so that TensorFlow prunes no result.
@@ -104,5 +113,5 @@ def repeat(
 
   # Trace here: TensorFlow mistakes the loops of many jobs for one function that
   # is traced repeatedly, and warns.
-  traced = loop.get_concrete_function(*arguments)
-  return lambda: traced(*arguments).numpy()
+  traced = loop.get_concrete_function(tf.constant(0), *arguments)
+  return lambda times: traced(tf.constant(times), *arguments).numpy()
