@@ -119,7 +119,7 @@ def test_the_largest_elements_are_sent_and_the_others_kept(snippets):
 )
 def test_both_methods_keep_every_claim(snippets, text):
   extra = {'largest': 'largest:Largest'}
-  subject = subjects.Subject(
+  subject = subjects.MethodUnderTest(
     text, lambda workers: registry.method(text, workers, extra)
   )
   found = list(claims.check(subject))

@@ -12,7 +12,7 @@ _SIZE, _DRAWS = 1000, 128
 
 
 def mean_over_draws_is_the_gradient_if_unbiased(
-  subject: subjects.Subject,
+  subject: subjects.MethodUnderTest,
 ) -> None:
   """With traits.unbiased, the error of the mean of 128 draws is their spread.
 
@@ -44,7 +44,7 @@ def mean_over_draws_is_the_gradient_if_unbiased(
   )
 
 
-def biased_methods_are_contractive(subject: subjects.Subject) -> None:
+def biased_methods_are_contractive(subject: subjects.MethodUnderTest) -> None:
   """Without traits.unbiased, the squared error is below the square.
 
   Otherwise the residuals of error feedback grow without bound.

@@ -1,6 +1,6 @@
 """All claims, and the check of a method against them.
 
-A claim is a function of a `subject.Subject`. It returns if the method keeps it
+A claim is a function of a `subject.MethodUnderTest`. It returns if the method keeps it
 and raises `failures.ClaimFailed` or `failures.NotApplicable` otherwise.
 """
 
@@ -22,7 +22,7 @@ from terngrad.conformance import values
 from terngrad.conformance import variants
 from terngrad.conformance import words
 
-Claim = Callable[[subjects.Subject], None]
+Claim = Callable[[subjects.MethodUnderTest], None]
 CLAIMS: tuple[Claim, ...] = (
   words.declarations_are_plain_values,
   words.payload_has_the_declared_number_of_words,
@@ -43,7 +43,7 @@ CLAIMS: tuple[Claim, ...] = (
   variants.kernels_give_the_bits_of_the_method,
   variants.compiled_code_gives_the_bits_of_eager_code,
 )
-# Values of `Outcome.state`.
+# Values of `ClaimOutcome.state`.
 OK, FAILED, NOT_APPLICABLE = 'ok', 'failed', 'does not apply'
 # Frames in these folders are not the author's.
 _LIBRARIES = [
@@ -52,7 +52,7 @@ _LIBRARIES = [
 ]
 
 
-class Outcome(NamedTuple):
+class ClaimOutcome(NamedTuple):
   """The result of one claim.
 
   Attributes:
@@ -72,8 +72,8 @@ def name_of(claim: Claim) -> str:
 
 
 def check(
-  subject: subjects.Subject, claims: Iterable[Claim] = CLAIMS
-) -> Iterator[Outcome]:
+  subject: subjects.MethodUnderTest, claims: Iterable[Claim] = CLAIMS
+) -> Iterator[ClaimOutcome]:
   """Yields the outcome of each claim about a method, as soon as it is known.
 
   An exception of the method is a failure of the claim.
@@ -82,13 +82,13 @@ def check(
     try:
       claim(subject)
     except failures.ClaimFailed as failure:
-      yield Outcome(name_of(claim), FAILED, str(failure))
+      yield ClaimOutcome(name_of(claim), FAILED, str(failure))
     except failures.NotApplicable as reason:
-      yield Outcome(name_of(claim), NOT_APPLICABLE, str(reason))
+      yield ClaimOutcome(name_of(claim), NOT_APPLICABLE, str(reason))
     except Exception as error:
-      yield Outcome(name_of(claim), FAILED, _describe(error))
+      yield ClaimOutcome(name_of(claim), FAILED, _describe(error))
     else:
-      yield Outcome(name_of(claim), OK)
+      yield ClaimOutcome(name_of(claim), OK)
 
 
 def _describe(error: Exception) -> str:

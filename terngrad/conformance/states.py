@@ -8,7 +8,9 @@ from terngrad.conformance import subject as subjects
 from terngrad.reduce import workers
 
 
-def states_stay_finite_and_have_one_owner(subject: subjects.Subject) -> None:
+def states_stay_finite_and_have_one_owner(
+  subject: subjects.MethodUnderTest,
+) -> None:
   """Names of states differ, states stay finite, `send` keeps shared ones."""
   codec = subject.codec
   declared = [(s.name, s.variable) for s in subject.bucket.states]

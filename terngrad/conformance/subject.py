@@ -31,7 +31,7 @@ def rng() -> np.random.Generator:
   return np.random.default_rng(_RNG_SEED)
 
 
-class Subject:
+class MethodUnderTest:
   """One method, and results that several claims use.
 
   Attributes:

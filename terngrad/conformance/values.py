@@ -9,7 +9,9 @@ expect = failures.expect
 _HUGE, _SUBNORMAL = (1e30, 1e32), (1e-40, 2.0**-126)
 
 
-def means_have_the_shapes_of_the_gradients(subject: subjects.Subject) -> None:
+def means_have_the_shapes_of_the_gradients(
+  subject: subjects.MethodUnderTest,
+) -> None:
   """Decoded means are finite float32 in the shapes of the variables."""
   remedy = 'Let decode return one float32 tensor per entry of context.shapes.'
   expect(
@@ -31,7 +33,7 @@ def means_have_the_shapes_of_the_gradients(subject: subjects.Subject) -> None:
     )
 
 
-def zeros_give_zeros(subject: subjects.Subject) -> None:
+def zeros_give_zeros(subject: subjects.MethodUnderTest) -> None:
   """Gradients of zeros decode to means of zeros."""
   zeros = [np.zeros(shape, np.float32) for shape in subjects.SHAPES]
   for mean in subject.step([zeros] * subjects.WORKERS):
@@ -44,7 +46,7 @@ def zeros_give_zeros(subject: subjects.Subject) -> None:
 
 
 def huge_and_subnormal_gradients_stay_finite_and_small(
-  subject: subjects.Subject,
+  subject: subjects.MethodUnderTest,
 ) -> None:
   """Gradients of 1e30 give means up to 1e32; of 1e-40, up to 2**-126."""
   for value, limit in (_HUGE, _SUBNORMAL):
@@ -58,7 +60,7 @@ def huge_and_subnormal_gradients_stay_finite_and_small(
       )
 
 
-def scale_is_preserved(subject: subjects.Subject) -> None:
+def scale_is_preserved(subject: subjects.MethodUnderTest) -> None:
   """Gradients times 2**-86 and 2**100 decode to the means times the same."""
   if not subject.method.traits.preserves_scale:
     raise failures.NotApplicable('traits.preserves_scale is False')
@@ -78,7 +80,9 @@ def scale_is_preserved(subject: subjects.Subject) -> None:
       )
 
 
-def lossless_trait_matches_exact_means(subject: subjects.Subject) -> None:
+def lossless_trait_matches_exact_means(
+  subject: subjects.MethodUnderTest,
+) -> None:
   """One worker's mean has the bits of its gradient if traits.lossless."""
   alone = subject.worker_gradients[:1]
   bits = failures.bits_of(subject.step(alone))

@@ -17,7 +17,7 @@ _PART_BYTES = 2**10
 
 
 def compiled_code_gives_the_bits_of_eager_code(
-  subject: subjects.Subject,
+  subject: subjects.MethodUnderTest,
 ) -> None:
   """Eager code and XLA agree on every bit; without `compiled`, the graph."""
   shapes = [(size,) for size in _SIZES]
@@ -45,7 +45,7 @@ def compiled_code_gives_the_bits_of_eager_code(
 
 
 def parts_of_a_model_give_the_bits_of_the_whole(
-  subject: subjects.Subject,
+  subject: subjects.MethodUnderTest,
 ) -> None:
   """A bucket that is sent in parts decodes to the same means, by `scope`."""
   cut = parts.cut(subject.codec, _PART_BYTES)
@@ -66,7 +66,9 @@ def parts_of_a_model_give_the_bits_of_the_whole(
   )
 
 
-def mean_of_one_worker_is_its_estimate(subject: subjects.Subject) -> None:
+def mean_of_one_worker_is_its_estimate(
+  subject: subjects.MethodUnderTest,
+) -> None:
   """`estimate` returns what `decode` returns for a worker alone."""
   codec, bucket = subject.codec, subject.bucket
   if not bucket.method.estimates:
@@ -93,7 +95,7 @@ def mean_of_one_worker_is_its_estimate(subject: subjects.Subject) -> None:
 
 
 def devices_do_not_change_the_order_of_workers(
-  subject: subjects.Subject,
+  subject: subjects.MethodUnderTest,
 ) -> None:
   """Payloads from 1, 2 or 3 devices decode to the same bits."""
   codec = subject.codec
@@ -129,7 +131,9 @@ def devices_do_not_change_the_order_of_workers(
     )
 
 
-def kernels_give_the_bits_of_the_method(subject: subjects.Subject) -> None:
+def kernels_give_the_bits_of_the_method(
+  subject: subjects.MethodUnderTest,
+) -> None:
   """The method that `on_kernels` returns gives the same means."""
   fast = subject.method.on_kernels()
   if fast is subject.method:

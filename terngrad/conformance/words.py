@@ -14,7 +14,9 @@ _NOT_FINITE = (np.nan, np.inf, -np.inf)
 _PLAIN = (str, int, tuple, type(None))
 
 
-def probe_shows_elements_that_are_not_finite(subject: subjects.Subject) -> None:
+def probe_shows_elements_that_are_not_finite(
+  subject: subjects.MethodUnderTest,
+) -> None:
   """A NaN or an infinity in a gradient makes a probe number not finite."""
   for index, value in zip((0, 1, 3), _NOT_FINITE, strict=True):
     values = [v.copy() for v in subject.worker_gradients[0]]
@@ -29,7 +31,9 @@ def probe_shows_elements_that_are_not_finite(subject: subjects.Subject) -> None:
     )
 
 
-def payload_has_the_declared_number_of_words(subject: subjects.Subject) -> None:
+def payload_has_the_declared_number_of_words(
+  subject: subjects.MethodUnderTest,
+) -> None:
   """`send` returns the words that `messages` declares, `begin` the probes."""
   codec, (words, probe) = subject.codec, subject.first_words
   declared, count = codec.round_words(0), codec.num_probes
@@ -52,7 +56,7 @@ def payload_has_the_declared_number_of_words(subject: subjects.Subject) -> None:
 
 
 def workers_draw_differently_if_and_only_if_private(
-  subject: subjects.Subject,
+  subject: subjects.MethodUnderTest,
 ) -> None:
   """Two workers with one gradient send other words if randomness is private."""
   words, probe = subject.first_words
@@ -78,7 +82,7 @@ def workers_draw_differently_if_and_only_if_private(
   )
 
 
-def declarations_are_plain_values(subject: subjects.Subject) -> None:
+def declarations_are_plain_values(subject: subjects.MethodUnderTest) -> None:
   """The declarations of the class are texts, numbers, tuples or None."""
   wrong = {
     name: value
@@ -93,7 +97,9 @@ def declarations_are_plain_values(subject: subjects.Subject) -> None:
   )
 
 
-def any_words_decode_to_the_declared_shapes(subject: subjects.Subject) -> None:
+def any_words_decode_to_the_declared_shapes(
+  subject: subjects.MethodUnderTest,
+) -> None:
   """`decode` of arbitrary words neither fails nor returns other shapes."""
   codec, rng = subject.codec, subjects.rng()
   probe = tf.ones([codec.num_probes])

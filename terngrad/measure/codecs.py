@@ -74,7 +74,7 @@ def jobs(
 def _worker_jobs(
   codec: gradients.GradientCodec,
   values: Sequence[tf.Tensor],
-  sent: payloads.Sent,
+  sent: payloads.WorkerWords,
   step: gradients.WorkerStep,
 ) -> dict[str, timing.Repeatable]:
   """Returns the works of a worker before it receives the mean."""
@@ -103,7 +103,7 @@ def _worker_jobs(
 def _send_all(
   codec: gradients.GradientCodec,
   carried: gradients.BucketTensors,
-  sent: payloads.Sent,
+  sent: payloads.WorkerWords,
   step: gradients.WorkerStep,
 ) -> list[tf.Tensor]:
   """Returns the words of all rounds, and the states after them."""
@@ -128,7 +128,7 @@ def _program(
 
 
 def _decode(
-  codec: gradients.GradientCodec, sent: payloads.Sent, num_workers: int
+  codec: gradients.GradientCodec, sent: payloads.WorkerWords, num_workers: int
 ) -> Callable[..., list[tf.Tensor]]:
   """Returns a function from the words of each round, int32 [n, w], to means."""
 
@@ -141,7 +141,7 @@ def _decode(
 def _updates(
   codec: gradients.GradientCodec,
   values: Sequence[tf.Tensor],
-  sent: payloads.Sent,
+  sent: payloads.WorkerWords,
 ) -> dict[str, timing.Repeatable]:
   """Returns works that decode two workers' words and update parameters."""
   optimizer = optimizers.Momentum()

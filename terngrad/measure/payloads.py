@@ -12,7 +12,7 @@ from terngrad.codec import method as methods
 from terngrad.reduce import gradients
 
 
-class Sent(NamedTuple):
+class WorkerWords(NamedTuple):
   """The results of a worker in a step, before the mean is known.
 
   Attributes:
@@ -44,7 +44,7 @@ def send(
   codec: gradients.GradientCodec,
   values: Sequence[tf.Tensor],
   step: gradients.WorkerStep,
-) -> Sent:
+) -> WorkerWords:
   """Runs all rounds of one worker; the others send the same words.
 
   `values` are float32 gradients, and `step` is from `worker_step`.
@@ -60,7 +60,7 @@ def send(
     received = methods.received_by(step.worker, received)
     one, states = codec.send(number, held, states, received, step)
     words.append(one)
-  return Sent(probe, carried, words, first)
+  return WorkerWords(probe, carried, words, first)
 
 
 def tile(words: Sequence[tf.Tensor], num_workers: int) -> list[tf.Tensor]:
@@ -92,7 +92,7 @@ def receive(
 def decode(
   codec: gradients.GradientCodec,
   words: Sequence[tf.Tensor],
-  sent: Sent,
+  sent: WorkerWords,
   num_workers: int,
   step: gradients.WorkerStep | None = None,
 ) -> list[tf.Tensor]:

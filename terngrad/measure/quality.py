@@ -38,7 +38,7 @@ class Quality(NamedTuple):
   bias: float
 
 
-class _Totals:
+class _DrawSums:
   """Sums over draws of the decoded gradients."""
 
   def __init__(self, size: int) -> None:
@@ -79,7 +79,7 @@ def measure(
   # TensorFlow counts the traces of each partial separately.
   program = tf.function(functools.partial(send), jit_compile=alone.compiled)
   flat = _flat(values)
-  totals, error = _Totals(flat.size), 0.0
+  totals, error = _DrawSums(flat.size), 0.0
   for draw in range(draws):
     probe, means = program(tf.constant(draw, tf.int64))
     decoded = _flat(means)

@@ -41,12 +41,12 @@ class Floats(methods.Method):
 
 def outcomes(method):
   """{claim: outcome} of a class of methods."""
-  subject = subjects.Subject('broken', lambda workers: method())
+  subject = subjects.MethodUnderTest('broken', lambda workers: method())
   return {o.name: o for o in claims.check(subject)}
 
 
 def outcome(claim, method):
-  subject = subjects.Subject('broken', lambda workers: method())
+  subject = subjects.MethodUnderTest('broken', lambda workers: method())
   chosen = [c for c in claims.CLAIMS if claims.name_of(c) == claim]
   (found,) = claims.check(subject, chosen)
   return found

@@ -80,7 +80,7 @@ def act(values: CheckCodecFlags) -> int:
   chosen = _chosen(values.skip)
   with errors.as_config_error():
     registry.method(values.code, 1, extra)
-  subject = subjects.Subject(
+  subject = subjects.MethodUnderTest(
     values.code,
     lambda workers: registry.method(values.code, workers, extra),
   )

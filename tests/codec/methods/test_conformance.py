@@ -92,7 +92,9 @@ GATE_EVERY = {
 
 @functools.cache
 def subject_of(text):
-  return subjects.Subject(text, lambda workers: registry.method(text, workers))
+  return subjects.MethodUnderTest(
+    text, lambda workers: registry.method(text, workers)
+  )
 
 
 def keep(claim, text):
