@@ -1,7 +1,8 @@
 """All claims, and the check of a method against them.
 
-A claim is a function of a `subject.MethodUnderTest`. It returns if the method keeps it
-and raises `failures.ClaimFailed` or `failures.NotApplicable` otherwise.
+A claim is a function of a `subject.MethodUnderTest`. It returns if the method
+keeps it, and raises `failures.ClaimFailed` or `failures.NotApplicable`
+otherwise.
 """
 
 import pathlib
