@@ -52,23 +52,34 @@ def jobs(
   )
   for name, count in {'decode': 1, 'decode_sum': WORKERS}.items():
     if count == WORKERS or not scatters:
-      decode = _decode(codec, sent, count)
-      found[name] = timing.repeatable(
-        lambda i, *words, decode=decode: decode(*words),
-        *payloads.tile(sent.words, count),
-      )
+      decode = _without_index(_decode(codec, sent, count))
+      words = payloads.tile(sent.words, count)
+      found[name] = timing.repeatable(decode, *words)
   if codec.finishes:
     carried = codec.carry(sent.carried, step)
     finish = _program(codec, codec.finish)
-    found['finish'] = timing.repeatable(
-      lambda i, *means: payloads.flatten_states(
-        finish(carried, sent.states, list(means), step)
-      ),
-      *values,
-    )
+
+    def finish_states(*means: tf.Tensor) -> list[tf.Tensor]:
+      after = finish(carried, sent.states, list(means), step)
+      return payloads.flatten_states(after)
+
+    finish_again = _without_index(finish_states)
+    found['finish'] = timing.repeatable(finish_again, *values)
   if scatters:
     return found
   return found | _updates(codec, values, sent)
+
+
+def _without_index(
+  function: Callable[..., list[tf.Tensor]],
+) -> Callable[..., list[tf.Tensor]]:
+  """Returns work for `timing.repeatable` that ignores the repetition."""
+
+  def work(i: tf.Tensor, *arguments: tf.Tensor) -> list[tf.Tensor]:
+    del i
+    return function(*arguments)
+
+  return work
 
 
 def _worker_jobs(
@@ -78,7 +89,8 @@ def _worker_jobs(
   step: gradients.WorkerStep,
 ) -> dict[str, timing.Repeatable]:
   """Returns the works of a worker before it receives the mean."""
-  begin, send = _program(codec, codec.begin), _program(codec, _send_all)
+  begin = _program(codec, codec.begin)
+  send = _program(codec, functools.partial(_send_all, codec))
   before = step._replace(local_probe=None, shared_probe=None)
 
   def probe(i: tf.Tensor, *values: tf.Tensor) -> list[tf.Tensor]:
@@ -92,7 +104,7 @@ def _worker_jobs(
     started = now._replace(local_probe=None, shared_probe=None)
     carried, found = begin(list(values), sent.states, started)
     now = now._replace(local_probe=found, shared_probe=found)
-    return send(codec, carried, sent, now)
+    return send(carried, sent, now)
 
   return {
     'probe': timing.repeatable(probe, *values),
