@@ -101,7 +101,8 @@ def repeatable(
     def body(i: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
       results = work(i, *arguments)
       # Use one element of each result, so that TensorFlow prunes no result.
-      ends = [tf.reshape(r, [-1])[-1] for r in results if r.shape != (0,)]
+      used = [r for r in results if r.shape.num_elements() != 0]
+      ends = [tf.reshape(r, [-1])[-1] for r in used]
       return i + 1, total + tf.add_n([tf.cast(e, tf.float32) for e in ends])
 
     return tf.while_loop(
