@@ -277,7 +277,7 @@ BROKEN = [
   (
     'devices do not change the order of workers',
     OrderOfDevices,
-    'expected the bits of one device, .* stack_by_worker',
+    'expected the bits of one device, .*method.stack_by_worker',
   ),
   (
     'parts of a model give the bits of the whole',
