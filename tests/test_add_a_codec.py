@@ -7,16 +7,23 @@ import numpy as np
 import pytest
 
 from terngrad.codec.methods import registry
+from terngrad.conformance import claims
+from terngrad.conformance import subject as subjects
 from tests.codec import rounds
 
 TEXT = pathlib.Path(__file__).parents[1] / 'docs' / 'add_a_codec.md'
 
 
+FIRST, COMPARISON, SECOND = re.findall(
+  '```python\n(.*?)```', TEXT.read_text(), re.DOTALL
+)
+
+
 @pytest.fixture
 def snippets(tmp_path, monkeypatch):
-  """The programs of the page, the first of which can be imported."""
-  found = re.findall('```python\n(.*?)```', TEXT.read_text(), re.DOTALL)
-  (tmp_path / 'predicted.py').write_text(found[0], encoding='utf-8')
+  """The two methods of the page can be imported; the first is installed."""
+  (tmp_path / 'predicted.py').write_text(FIRST, encoding='utf-8')
+  (tmp_path / 'largest.py').write_text(SECOND, encoding='utf-8')
   info = tmp_path / 'predicted-1.0.dist-info'
   info.mkdir()
   (info / 'METADATA').write_text('Name: predicted\nVersion: 1.0\n')
@@ -27,12 +34,12 @@ def snippets(tmp_path, monkeypatch):
     f'[{name}]\n' + line.replace('"', '') + '\n'
   )
   monkeypatch.syspath_prepend(tmp_path)
-  return found
+  return tmp_path
 
 
 @pytest.mark.slow
 def test_the_comparison_learns_with_every_codec(snippets, capsys):
-  exec(compile(snippets[1], str(TEXT), 'exec'), {})
+  exec(compile(COMPARISON, str(TEXT), 'exec'), {})
   lines = capsys.readouterr().out.splitlines()
   assert [line.split(':')[0] for line in lines] == [
     'float32',
@@ -47,8 +54,9 @@ def test_the_comparison_learns_with_every_codec(snippets, capsys):
   assert 1 < float(bits) < 1.4
 
 
-def test_the_method_is_short(snippets):
-  body = snippets[0][snippets[0].index('class Predicted') :]
+@pytest.mark.parametrize('text', [FIRST, SECOND], ids=['first', 'second'])
+def test_the_method_is_short(text):
+  body = text[text.index('class ') :]
   assert len([line for line in body.splitlines() if line.strip()]) < 50
 
 
@@ -77,3 +85,43 @@ def test_signs_of_prediction_errors_are_sent(snippets, wrapper):
         for worker, gradient in enumerate(values):
           left[worker][i] = gradient[i] + left[worker][i] - mean
       known[i] = 0.5 * known[i] + 0.5 * mean
+
+
+def test_the_largest_elements_are_sent_and_the_others_kept(snippets):
+  codec = rounds.codec_of(
+    registry.method('largest:ratio=0.1', 2, {'largest': 'largest:Largest'}),
+    [(6, 5), (7,), ()],
+  )
+  workers, rng = rounds.Workers(codec, 2), np.random.default_rng(1)
+  left = np.zeros((2, 38))
+  for step in range(4):
+    flat = rng.normal(size=(2, 38)).astype(np.float32)
+    values = [[v[:30].reshape(6, 5), v[30:37], v[37]] for v in flat]
+    means = workers.step(codec, values, step)
+    sums = flat + left
+    sent = np.zeros_like(sums)
+    for worker, whole in enumerate(sums):
+      chosen = np.argsort(-np.abs(whole))[:4]
+      sent[worker, chosen] = whole[chosen]
+    left = sums - sent
+    mean = np.concatenate([np.ravel(m) for m in means])
+    np.testing.assert_allclose(mean, sent.mean(axis=0), rtol=1e-5, atol=1e-6)
+    kept = [
+      np.concatenate([np.ravel(r) for r in w[0]])
+      for w in (workers.worker_states)
+    ]
+    np.testing.assert_allclose(kept, left, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  'text', ['predicted', 'error_feedback+predicted', 'largest:ratio=0.1']
+)
+def test_both_methods_keep_every_claim(snippets, text):
+  extra = {'largest': 'largest:Largest'}
+  subject = subjects.MethodUnderTest(
+    text, lambda workers: registry.method(text, workers, extra)
+  )
+  found = list(claims.check(subject))
+  assert [o for o in found if o.state == claims.FAILED] == []
+  assert sum(o.state == claims.OK for o in found) >= 12

@@ -185,6 +185,15 @@ COMMANDS: Mapping[str, Entry | CommandGroup] = {
       ),
     },
   ),
+  'check': CommandGroup(
+    'Check what you wrote.',
+    {
+      'codec': Entry(
+        'a gradient code: does it keep the rules of all codes?',
+        'terngrad.cli.check.codec:COMMAND',
+      ),
+    },
+  ),
   'measure': CommandGroup(
     'Measure speed, bytes and quality, as ratios within one run.',
     {

@@ -21,10 +21,14 @@ from typing import NamedTuple
 from absl import flags
 
 from slim import errors as slim_errors
+from terngrad.codec.methods import registry
 from terngrad.config import options
 
 _TRUE = ('true', 't', '1')
 _FALSE = ('false', 'f', '0')
+
+# Stands in a description for the names of all codes.
+_CODECS = '{codecs}'
 
 _HELP = ('--help', '-help', '-h', '--helpfull')
 
@@ -353,8 +357,12 @@ def _help_line(field: options.Option, defaults: Mapping[str, Any]) -> str:
   note = (
     f'; general default {field.default!r}' if default != field.default else ''
   )
+  described = field.help
+  if _CODECS in described:
+    # Reads the metadata of all installed packages.
+    described = described.replace(_CODECS, registry.describe_names())
   text = textwrap.fill(
-    field.help,
+    described,
     _COLUMNS,
     initial_indent=_INDENT,
     subsequent_indent=_INDENT,

@@ -7,6 +7,7 @@ all.
 
 import contextlib
 import importlib
+import logging
 import os
 import shutil
 import sys
@@ -63,3 +64,22 @@ def suppressed_stderr() -> Iterator[None]:
         buffer.seek(0)
         with open(os.dup(2), 'wb') as stderr:
           shutil.copyfileobj(buffer, stderr)
+
+
+@contextlib.contextmanager
+def suppressed_retracing_warnings() -> Iterator[None]:
+  """Drops TensorFlow's warnings of functions that are traced repeatedly.
+
+  Commands that compile many codes for many shapes trace each once. TensorFlow
+  counts by source line and takes them for one function.
+  """
+
+  def is_other(record: logging.LogRecord) -> bool:
+    return 'triggered tf.function retracing' not in record.getMessage()
+
+  logger = logging.getLogger('tensorflow')
+  logger.addFilter(is_other)
+  try:
+    yield
+  finally:
+    logger.removeFilter(is_other)

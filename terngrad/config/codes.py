@@ -58,12 +58,8 @@ class CodeOptions(options.ConfigPart):
   )
   codec: str = options.option(
     '',
-    'Gradient code, NAME[:option=value,...]. NAME is one of '
-    f'{", ".join(sorted(registry.CODECS))}, or of the methods with several '
-    f'messages, {", ".join(sorted(registry.METHODS))}, or an alias, '
-    f'{", ".join(sorted(registry.ALIASES))}. '
-    f'{"+NAME:..., ".join(sorted(registry.WRAPPERS))}+NAME:... wrap the code '
-    'NAME (docs/codecs.md). Empty: set by --grad_bits. For an all-reduce of '
+    'Gradient code, NAME[:option=value,...]. {codecs} '
+    'Empty: set by --grad_bits. For an all-reduce of '
     'integers: ternary:packing=radix,workers=N.',
     on_resume=options.IGNORED,
   )

@@ -1,9 +1,9 @@
 """Comparison of codecs: time relative to a memory copy, and quality."""
 
 import statistics
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -13,11 +13,15 @@ from matplotlib import figure
 from slim.nets import factory as nets
 from terngrad import errors
 from terngrad import native
-from terngrad.codec import coded
 from terngrad.codec.methods import registry
 from terngrad.measure import codecs as measures
+from terngrad.measure import gradient_codecs
+from terngrad.measure import quality as measured_quality
 from terngrad.measure import rivals
 from terngrad.measure import timing
+from terngrad.measure import turns
+from terngrad.reduce import bucketing
+from terngrad.reduce import gradients
 
 # A job repeats its work until it has processed this many elements.
 _ELEMENTS_A_JOB = 2**27
@@ -26,20 +30,23 @@ _MOST_REPEATS = 100
 _DRAWN_ELEMENTS = 2**23
 _COPY = ('copy',)
 _UPDATES = ('update', 'fused_update')
-_WORKS = ('probe', 'encode', 'decode', 'decode_sum', *_UPDATES)
+_WORKS = ('probe', 'encode', 'decode', 'decode_sum', 'finish', *_UPDATES)
 
 Shapes = list[tuple[int, ...]]
 Row = dict[str, str | float]
+# A code and its implementation: ('topk', 'native').
+_Kind = tuple[str, str]
 
 
-def codecs(texts: Sequence[str]) -> dict[str, coded.Code]:
-  """Parses codecs in the syntax of `--codec`; returns them by text.
+def check(texts: Sequence[str]) -> None:
+  """Refuses texts that name no method, in the syntax of `--codec`.
 
   Raises:
-    errors.ConfigError: a text does not name a codec with a single message.
+    errors.ConfigError: a text names no method.
   """
   with errors.as_config_error():
-    return {text: registry.parse(text) for text in texts}
+    for text in texts:
+      registry.method(text, measures.WORKERS)
 
 
 def cases(sizes: Sequence[str], names: Sequence[str]) -> dict[str, Shapes]:
@@ -75,76 +82,116 @@ def cases(sizes: Sequence[str], names: Sequence[str]) -> dict[str, Shapes]:
 
 
 def measure(
-  parsed: Mapping[str, coded.Code],
+  text: str,
   name: str,
   shapes: Shapes,
   rounds: int,
-  with_rivals: bool,
+  advance: Callable[[], object] = lambda: None,
 ) -> list[Row]:
-  """Measures every codec on one list of gradients.
+  """Measures a method on one list of gradients, in turns with memory copies.
 
-  A codec with native kernels is measured with them and without them.
+  A method with native kernels is measured with them and without them. Work that
+  takes long is timed in fewer rounds, see `turns`.
 
   Args:
-    parsed: from `codecs`.
+    text: the method.
     name: name of the case.
     shapes: shapes of the gradients, which are Gaussian.
     rounds: rounds of timing; the median is reported.
-    with_rivals: True also measures `rivals`.
+    advance: called `rounds + 1` times.
 
   Returns:
-    One row for every codec and rival.
+    One row for each implementation.
   """
-  rng = np.random.default_rng(0)
-  gradients = [
-    tf.constant(rng.standard_normal(shape, np.float32)) for shape in shapes
-  ]
-  size = sum(int(np.prod(shape)) for shape in shapes)
-  times = max(1, min(_MOST_REPEATS, _ELEMENTS_A_JOB // size))
+  values, size = _gaussian(shapes)
   draws = max(2, min(32, _DRAWN_ELEMENTS // size))
-  jobs, quality = {}, {}
-  for kind, codec in _kinds(parsed).items():
-    jobs[kind] = measures.jobs(codec, gradients, times)
-    quality[kind] = measures.quality(codec, gradients, draws)._asdict()
-  if with_rivals:
-    flat = tf.concat([tf.reshape(g, [-1]) for g in gradients], axis=0)
-    for rival in rivals.rivals(flat, times):
-      jobs[rival.name, 'rival'] = rival.jobs
-      quality[rival.name, 'rival'] = {'bits_by_length': rival.bits}
-  copy = timing.memory_copy(size, times)
-  works: dict[tuple[str, ...], tuple[timing.Job, int]] = {_COPY: (copy, times)}
-  for kind, kind_jobs in jobs.items():
-    works |= {(*kind, work): (job, times) for work, job in kind_jobs.items()}
-  seconds = timing.alternate(works, rounds)
+  alone = gradient_codecs.build(text, shapes, 1)
+  works: dict[tuple[str, ...], turns.Work] = {}
+  quality = {}
+  for kind, codec in _kinds(text, shapes).items():
+    fast = bucketing.on_kernels(alone) if kind[1] == 'native' else alone
+    quality[kind] = measured_quality.measure(
+      codec, fast, values, draws, measures.WORKERS
+    )
+    for work, job in measures.jobs(codec, values).items():
+      works[(*kind, work)] = turns.plan(job, _repeats(size), rounds)
+  advance()
+  seconds = _take(works, size, rounds, advance)
   return [
     {
       'gradient': name,
       'codec': kind[0],
       'kind': kind[1],
       **_speeds(seconds, kind, size),
-      **quality[kind],
+      **found._asdict(),
     }
-    for kind in jobs
+    for kind, found in quality.items()
   ]
 
 
-def _kinds(
-  parsed: Mapping[str, coded.Code],
-) -> dict[tuple[str, str], coded.Code]:
-  """Returns the codecs by (text, implementation)."""
+def measure_rivals(name: str, shapes: Shapes, rounds: int) -> list[Row]:
+  """Measures `rivals` on one list of gradients, as `measure` does."""
+  values, size = _gaussian(shapes)
+  times = _repeats(size)
+  flat = tf.concat([tf.reshape(g, [-1]) for g in values], axis=0)
+  found = rivals.rivals(flat, times)
+  works = {
+    (rival.name, 'rival', work): turns.Work(job, times, rounds)
+    for rival in found
+    for work, job in rival.jobs.items()
+  }
+  seconds = _take(works, size, rounds)
+  return [
+    {
+      'gradient': name,
+      'codec': rival.name,
+      'kind': 'rival',
+      **_speeds(seconds, (rival.name, 'rival'), size),
+      'bits_by_length': rival.bits,
+    }
+    for rival in found
+  ]
+
+
+def _gaussian(shapes: Shapes) -> tuple[list[tf.Tensor], int]:
+  """Returns gradients of these shapes, and the number of elements."""
+  rng = np.random.default_rng(0)
+  values = [
+    tf.constant(rng.standard_normal(shape, np.float32)) for shape in shapes
+  ]
+  return values, sum(int(np.prod(shape)) for shape in shapes)
+
+
+def _repeats(size: int) -> int:
+  return max(1, min(_MOST_REPEATS, _ELEMENTS_A_JOB // size))
+
+
+def _take(
+  works: dict[tuple[str, ...], turns.Work],
+  size: int,
+  rounds: int,
+  advance: Callable[[], object] = lambda: None,
+) -> dict[tuple[str, ...], list[float]]:
+  """Times works and a memory copy in turns."""
+  times = _repeats(size)
+  copy = turns.Work(timing.memory_copy(size, times), times, rounds)
+  return turns.take({_COPY: copy, **works}, rounds, advance)
+
+
+def _kinds(text: str, shapes: Shapes) -> dict[_Kind, gradients.GradientCodec]:
+  """Returns the codecs of a method by (text, implementation)."""
+  codec = gradient_codecs.build(text, shapes, measures.WORKERS)
+  fast = bucketing.on_kernels(codec) if native.available() else codec
   kinds = {}
-  for text, codec in parsed.items():
-    fast = codec.on_kernels() if native.available() else codec
-    if fast is not codec:
-      # `parsed` holds codes of one message, and so do their kernels.
-      kinds[text, 'native'] = cast(coded.Code, fast)
-    kinds[text, 'XLA' if codec.compiled else 'graph'] = codec
+  if fast.buckets[0].method is not codec.buckets[0].method:
+    kinds[text, 'native'] = fast
+  kinds[text, 'XLA' if codec.compiled else 'graph'] = codec
   return kinds
 
 
 def _speeds(
   seconds: Mapping[tuple[str, ...], Sequence[float]],
-  kind: tuple[str, str],
+  kind: _Kind,
   size: int,
 ) -> dict[str, float]:
   """Returns GB/s of float32 and time relative to the copy, by kind of work."""
@@ -157,8 +204,27 @@ def _speeds(
     if work not in _UPDATES:
       median = statistics.median(seconds[job])
       found[f'{work}_gb_s'] = 4e-9 * size * copies / median
-    found[f'{work}_to_copy'] = timing.ratio(seconds, job, _COPY) / copies
+    ratio = statistics.median(
+      a / b for a, b in zip(seconds[job], seconds[_COPY], strict=False)
+    )
+    found[f'{work}_to_copy'] = ratio / copies
   return found
+
+
+def line(row: Row) -> str:
+  """Returns a row in a line: times in memory copies, bits, error."""
+  times = ', '.join(
+    f'{work} {row[f"{work}_to_copy"]:.3g}'
+    for work in _WORKS
+    if f'{work}_to_copy' in row
+  )
+  ends = f'{row["bits_by_length"]:.3g} bits'
+  if 'error' in row:
+    ends += f', error {row["error"]:.3g}'
+  return (
+    f'{row["gradient"]}  {row["codec"]} ({row["kind"]}): copies: {times}; '
+    f'{ends}'
+  )
 
 
 def table(rows: list[Row]) -> pd.DataFrame:
@@ -175,6 +241,8 @@ def chart(measured: pd.DataFrame) -> figure.Figure:
   works = ('encode', 'decode', 'decode_sum')
   for axis, work in zip(page.subplots(1, 3, sharey=True), works, strict=True):
     for (codec, kind), lines in singles.groupby(['codec', 'kind'], sort=False):
+      if f'{work}_to_copy' not in lines:
+        continue
       axis.loglog(
         lines['gradient'].astype(float),
         lines[f'{work}_to_copy'],

@@ -1,6 +1,7 @@
 """Timing that is fair on machines of varying speed: jobs alternate."""
 
 import concurrent.futures
+import functools
 import os
 import statistics
 import time
@@ -17,6 +18,7 @@ import tqdm
 _K = TypeVar('_K', bound=Hashable)
 # The return value of a job is ignored.
 Job = Callable[[], object]
+Repeatable = Callable[[int], object]  # of the number of repetitions
 
 
 def alternate(
@@ -77,22 +79,30 @@ def memory_copy(num_elements: int, times: int) -> Job:
 def repeat(
   work: Callable[..., Sequence[tf.Tensor]], times: int, *arguments: tf.Tensor
 ) -> Job:
-  """Returns a job of one traced function that repeats some work in a loop.
+  """Returns `repeatable` work as a job of `times` repetitions."""
+  return functools.partial(repeatable(work, *arguments), times)
 
-  The cost of a call from Python is thus divided over all repetitions.
+
+def repeatable(
+  work: Callable[..., Sequence[tf.Tensor]], *arguments: tf.Tensor
+) -> Repeatable:
+  """Returns a traced function that repeats some work in a loop.
+
+  The cost of a call from Python is thus divided over all repetitions. The
+  function takes their number.
 
   Args:
     work: takes the index of the repetition, int32 [], and the arguments.
-    times: number of repetitions.
     *arguments: arguments of `work`.
   """
 
   @tf.function
-  def loop(*arguments: tf.Tensor) -> tf.Tensor:
+  def loop(times: tf.Tensor, *arguments: tf.Tensor) -> tf.Tensor:
     def body(i: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
       results = work(i, *arguments)
       # Use one element of each result, so that TensorFlow prunes no result.
-      ends = [tf.reshape(r, [-1])[-1] for r in results if r.shape != (0,)]
+      used = [r for r in results if r.shape.num_elements() != 0]
+      ends = [tf.reshape(r, [-1])[-1] for r in used]
       return i + 1, total + tf.add_n([tf.cast(e, tf.float32) for e in ends])
 
     return tf.while_loop(
@@ -104,5 +114,5 @@ def repeat(
 
   # Trace here: TensorFlow mistakes the loops of many jobs for one function that
   # is traced repeatedly, and warns.
-  traced = loop.get_concrete_function(*arguments)
-  return lambda: traced(*arguments).numpy()
+  traced = loop.get_concrete_function(tf.constant(0), *arguments)
+  return lambda times: traced(tf.constant(times), *arguments).numpy()

@@ -12,6 +12,7 @@ import tensorflow as tf
 import tqdm
 
 from terngrad import errors as refusals
+from terngrad.codec import method as methods
 from terngrad.measure import gradient_codecs
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
@@ -27,8 +28,8 @@ class Errors(NamedTuple):
   Attributes:
     bits: bits per element that a worker sends, including probes.
     one: squared error of a worker's decoded gradient relative to its gradient's
-      square, mean over workers and draws; NaN if messages do not determine a
-      single worker's gradient.
+      square, mean over workers and draws. A method without `estimate` decodes
+      the words of this worker alone; NaN if it has several rounds.
     one_sem: standard error of `one` over the draws; NaN for one draw.
     mean: squared error of the decoded mean relative to the mean square of the
       workers' gradients: `one` / N if errors are independent and unbiased.
@@ -142,9 +143,42 @@ def _error_of_one(
   for worker, gradient in enumerate(flat):
     estimate = taken.estimate(code, worker)
     if estimate is None:
+      estimate = _decode_alone(code, taken, worker)
+    if estimate is None:
       return np.nan
     total += np.square(estimate.numpy() - gradient).sum()
   return total
+
+
+def _decode_alone(
+  code: gradients.GradientCodec, taken: stepping.StepOutcome, worker: int
+) -> tf.Tensor | None:
+  """Decodes a worker's words of a first step as the mean of one worker.
+
+  Returns:
+    float32 [elements], as `GradientCodec.flatten`; None for several rounds, in
+    which a worker's words depend on the other workers.
+  """
+  messages = code.messages(0)
+  if code.num_rounds > 1 or any(m.combine == methods.SCATTER for m in messages):
+    return None
+  step = taken.steps[worker]._replace(num_workers=1, worker=None, keys=None)
+  piece = methods.Piece(0, [taken.words[0][worker : worker + 1]])
+  received = [methods.payloads(messages, [piece])]
+  shared = stepping.Workers(code, 1).shared
+  return code.flatten(code.decode(received, shared, step)[0])
+
+
+def notes(measured: pd.DataFrame) -> list[str]:
+  """Returns a line for each codec of `table` whose `one` is unknown."""
+  unknown = measured[measured['one'].isna()]['codec'].unique()
+  return [
+    f'{text}: one is unknown. The words of its later rounds depend on all '
+    "workers, so they determine only the mean. If one worker's words do "
+    'determine its gradient, define estimate in the class, and set estimates = '
+    'True and estimated_round (docs/add_a_codec.md).'
+    for text in unknown
+  ]
 
 
 def table(

@@ -10,6 +10,7 @@ import pytest
 from terngrad.cli import flags
 from terngrad.cli import launch
 from terngrad.cli.measure import fit
+from terngrad.codec.methods import registry
 from terngrad.config import options
 from terngrad.config import training as configs
 from tests.cli import starters
@@ -394,7 +395,8 @@ def test_help_lists_every_flag_of_a_program(program):
   assert seen == expected
   said = ' '.join(text.split())
   for field in options.fields(found.options):
-    assert ' '.join(field.help.split()) in said
+    described = field.help.replace('{codecs}', registry.describe_names())
+    assert ' '.join(described.split()) in said
 
 
 TMP = tempfile.gettempdir()

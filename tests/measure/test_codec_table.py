@@ -1,5 +1,6 @@
 """The table of codecs: what is measured, and what is refused."""
 
+import numpy as np
 import pytest
 
 from slim import errors as data_errors
@@ -26,16 +27,68 @@ def test_unknown_nets_and_codecs_are_refused():
   with pytest.raises(data_errors.UnknownNameError, match="'lenet'"):
     codec_table.cases([], ['lenat'])
   with pytest.raises(errors.ConfigError, match="Did you mean 'ternary'"):
-    codec_table.codecs(['terniary'])
+    codec_table.check(['terniary'])
+  with pytest.raises(errors.ConfigError, match="Did you mean 'ratio'"):
+    codec_table.check(['error_feedback+topk:ration=0.1'])
 
 
 def test_rows_and_chart_of_one_case():
-  codecs = codec_table.codecs(['identity'])
-  rows = codec_table.measure(codecs, '1e+02', [(100,)], 1, False)
+  steps = []
+  rows = codec_table.measure(
+    'identity', '1e+02', [(100,)], 1, lambda: steps.append(1)
+  )
   kinds = ['native', 'XLA'] if native.available() else ['XLA']
   assert [row['kind'] for row in rows] == kinds
+  assert len(steps) == 2
   table = codec_table.table(rows)
   assert (table['bits_by_length'] == 32 * 101 / 100).all()
   assert (table['encode_to_copy'] > 0).all()
   axes = codec_table.chart(table).axes
   assert [len(axis.lines) for axis in axes] == [len(kinds) + 1] * 3
+
+
+# Several messages, rounds and states, a SCATTER, draws in `decode`.
+@pytest.mark.parametrize(
+  ('text', 'works', 'bits'),
+  [
+    ('powersgd', 'probe encode decode decode_sum update', 32 * 44 / 250),
+    (
+      'error_feedback+powersgd',
+      'probe encode decode decode_sum finish update',
+      32 * 44 / 250,
+    ),
+    (
+      'error_feedback+topk:ratio=0.1',
+      'probe encode decode decode_sum update',
+      None,
+    ),
+    ('randomk:ratio=0.1', 'probe encode decode decode_sum update', None),
+    ('bidirectional+sign', 'probe encode decode_sum', None),
+  ],
+)
+def test_methods_of_any_kind_are_measured(text, works, bits):
+  rows = codec_table.measure(text, 'case', [(20, 12), (10,)], 1)
+  assert [row['kind'] for row in rows] in (
+    ['graph'],
+    ['XLA'],
+    ['native', 'XLA'],
+    ['native', 'graph'],
+  )
+  for row in rows:
+    found = [key.removesuffix('_to_copy') for key in row if 'to_copy' in key]
+    assert found == works.split()
+    assert 0 < row['error'] < 1
+    assert np.isfinite(row['bits_by_formula'])
+    line = codec_table.line(row)
+    assert line.startswith(f'case  {text} ({row["kind"]}): copies: probe ')
+    assert f'error {row["error"]:.3g}' in line
+  if bits:
+    # P, Q, and the vector as it is: 20 + 12 + 10, then two norms.
+    assert rows[0]['bits_by_length'] == pytest.approx(bits)
+
+
+def test_rivals_are_rows_too():
+  rows = codec_table.measure_rivals('1e+02', [(100,)], 1)
+  assert [row['kind'] for row in rows] == ['rival'] * 3
+  assert all('encode_to_copy' in row for row in rows)
+  assert codec_table.line(rows[0]).endswith('1.6 bits')

@@ -10,7 +10,9 @@ from terngrad import native
 from terngrad.codec import chain
 from terngrad.codec.methods import registry
 from terngrad.measure import codecs as measures
+from terngrad.measure import quality as qualities
 from terngrad.measure import rivals
+from tests.codec import rounds
 
 SIZES = (3000, 7)
 
@@ -20,8 +22,17 @@ def gaussian():
   return [tf.constant(rng.normal(size=n), tf.float32) for n in SIZES]
 
 
+def codec_of(method):
+  return rounds.codec_of(method, [(n,) for n in SIZES])
+
+
+def quality_of(method, draws):
+  codec = codec_of(method)
+  return qualities.measure(codec, codec, gaussian(), draws)
+
+
 def test_quality_of_plain_floats_is_perfect():
-  quality = measures.quality(registry.parse('identity'), gaussian(), 2)
+  quality = quality_of(registry.parse('identity'), 2)
   assert quality.error == 0.0
   assert quality.bits_by_formula == quality.bits_by_length
   assert np.isnan(quality.entropy) and np.isnan(quality.bias)
@@ -31,7 +42,7 @@ def test_quality_of_plain_floats_is_perfect():
 def test_quality_of_ternary_codes_matches_the_formulas():
   gradients = gaussian()
   codec = registry.parse('ternary:clip_factor=0')
-  quality = measures.quality(codec, gradients, 64)
+  quality = quality_of(codec, 64)
   values = [g.numpy().astype(np.float64) for g in gradients]
   # Each element's variance is s |g| - g**2.
   variance = sum(np.sum(np.abs(g).max() * np.abs(g) - g**2) for g in values)
@@ -54,7 +65,7 @@ def test_the_bias_score_detects_a_biased_codec():
       return codec.decode_sum(parts, shared_probe, shapes, 0.9 * scale)
 
   shrunk = Shrunk(codec.stages)
-  assert measures.quality(shrunk, gaussian(), 32).bias < -5
+  assert quality_of(shrunk, 32).bias < -5
 
 
 @pytest.mark.parametrize(
@@ -68,23 +79,23 @@ def test_jobs_run(fast):
     if not native.available():
       pytest.skip('the native kernels are not built here')
     codec = codec.on_kernels()
-  jobs = measures.jobs(codec, gaussian(), 2)
+  jobs = measures.jobs(codec_of(codec), gaussian())
   ends = ['update', 'fused_update'] if fast else ['update']
   assert list(jobs) == ['probe', 'encode', 'decode', 'decode_sum', *ends]
   for job in jobs.values():
-    assert np.isfinite(job())
+    assert np.isfinite(job(2))
 
 
 @pytest.mark.parametrize('fast', [False, True], ids=['twin', 'native'])
-def test_decode_sum_adds_eight_payloads(fast):
+def test_the_mean_of_eight_equal_payloads_is_that_of_one(fast):
   codec = registry.parse('identity')
   if fast:
     if not native.available():
       pytest.skip('the native kernels are not built here')
     codec = codec.on_kernels()
-  jobs = measures.jobs(codec, gaussian(), 2)
-  one, several = jobs['decode'](), jobs['decode_sum']()
-  assert several == pytest.approx(8 * one, rel=1e-5)
+  jobs = measures.jobs(codec_of(codec), gaussian())
+  one, several = jobs['decode'](2), jobs['decode_sum'](2)
+  assert several == pytest.approx(one, rel=1e-5)
 
 
 def test_codecs_of_many_sizes_cause_no_retracing_warning(caplog):
@@ -92,8 +103,9 @@ def test_codecs_of_many_sizes_cause_no_retracing_warning(caplog):
   with caplog.at_level(logging.WARNING, 'tensorflow'):
     for size in range(1, 7):
       gradients = [tf.ones([size])]
-      measures.jobs(codec, gradients, 1)
-      measures.quality(codec, gradients, 2)
+      made = rounds.codec_of(codec, [(size,)])
+      measures.jobs(made, gradients)
+      qualities.measure(made, made, gradients, 2)
   assert 'retracing' not in caplog.text
 
 

@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
 
+from terngrad.codec.methods.scalar import sign
+from terngrad.codec.methods.sparse import topk
 from terngrad.measure import variance
 
 
@@ -53,6 +55,32 @@ def test_error_of_one_worker_is_nan_with_two_rounds():
   assert 0 < found.mean < 1
   # P, Q, the vector as it is, and two norms.
   assert found.bits * 3007 == 32 * (60 + 50 + 7 + 2)
+
+
+@pytest.fixture
+def no_estimate(monkeypatch):
+  """The codes `sign` and `topk` without `estimate`."""
+  for kind in (sign.Sign, topk.TopK):
+    monkeypatch.setattr(kind, 'estimates', False)
+    monkeypatch.setattr(kind._twin, 'estimates', False)
+
+
+@pytest.mark.parametrize('text', ['sign', 'topk:ratio=0.1'])
+def test_error_of_one_worker_is_derived_without_estimate(text, request):
+  expected = variance.errors(text, gradients_of(3), 2)
+  request.getfixturevalue('no_estimate')
+  found = variance.errors(text, gradients_of(3), 2)
+  assert found.one == pytest.approx(expected.one, rel=1e-6)
+  assert found.one > found.mean
+
+
+def test_a_table_says_what_to_write_where_the_error_is_unknown():
+  table = variance.table(
+    [('g', gradients_of(2))], ['sign', 'powersgd', 'ternary'], 1
+  )
+  (note,) = variance.notes(table)
+  assert note.startswith('powersgd: one is unknown.')
+  assert 'define estimate' in note
 
 
 def test_bits_count_only_the_used_words():

@@ -38,6 +38,14 @@ class Progress(tqdm.tqdm):
       self.delay = math.inf
     super().close()
 
+  def say(self, line: str) -> None:
+    """Prints a line to standard output, above the bar on a terminal."""
+    if self._in_lines:
+      sys.stdout.write(f'{line}\n')
+    else:
+      self.write(line, file=sys.stdout)
+    sys.stdout.flush()
+
   @staticmethod
   def status_printer(file: TextIO) -> abc.Callable[[str], None]:
     """Returns a function that writes a status, a line for each in a log."""

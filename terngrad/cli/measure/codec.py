@@ -1,37 +1,47 @@
-"""Measures codecs: time relative to a memory copy, and quality."""
+"""Measures codes: time relative to a memory copy, and quality."""
 
 import dataclasses
-import sys
 from typing import Any
 
 from terngrad import lazy
 from terngrad.cli import command
+from terngrad.cli import quiet
 from terngrad.codec.methods import registry
 from terngrad.config import options
 
 codec_table = lazy.module('terngrad.measure.codec_table')
+progress = lazy.module('slim.datasets.records.progress')
 tables = lazy.module('terngrad.measure.tables')
 
 USAGE = """\
-{program}: measures codecs: speed, relative to a memory copy, and quality.
+{program}: measures codes: speed, relative to a memory copy, and quality.
 
   {program}
   {program} --codecs=ternary --sizes=1.6e7 --compare
 
-For every codec, and every size or list of a net's variables, it measures
+The codes are written as for the trainers' --codec: codes, methods of several
+messages or rounds, wrappers and aliases, and codes of other packages. For each,
+and for every size or list of a net's variables, one worker's first step is
+measured:
 
-- the speed of probing and encoding, of decoding one payload, and of decoding
-  the sum of 8 payloads: in GB/s of float32, and as time relative to one copy of
-  the gradient (the sum: to 8 copies);
-- the time to decode the sum of 2 payloads and update parameters with momentum,
-  relative to one copy: one after the other (update) and, if there is a kernel
-  for it, at once (fused_update);
+- probe: the numbers that workers agree on; with a residual, also adding it;
+- encode: this, the words of all rounds, and the new states of the worker;
+- decode: the mean from the words of 1 worker; decode_sum: of 8 workers;
+- finish: the states that depend on the mean, such as PowerSGD's residuals;
+- update: decoding 2 workers' words and then updating parameters with momentum;
+  fused_update: the same at once, if there is a kernel for it;
 - the bits per element by formula and by length, the entropy of the codes, the
-  squared error, and a z-score of the bias.
+  squared error of one worker's mean, and a z-score of the bias.
 
-A codec with native kernels is listed twice: with its kernels, and as compiled
-by XLA. Gradients are Gaussian. Measurements take turns, round by round, and a
-ratio is the median of the ratios within a round.
+Speeds are in GB/s of float32, and times relative to one copy of the gradient
+(decode_sum: to 8 copies). Nothing is sent: communication between rounds is not
+in these times. A dash means that a method does not have this work or number.
+
+A code with native kernels is listed twice: with its kernels, and as compiled by
+XLA. Gradients are Gaussian. The works of a code take turns with the copy, round
+by round, and a ratio is the median of the ratios within a round. Work that
+takes seconds is timed in fewer rounds, at least 2. A line with a code's result
+follows as soon as it is measured; the table of all comes at the end.
 """
 
 option = options.option
@@ -42,8 +52,8 @@ class MeasureCodecFlags:
   """The flags of `terngrad measure codec`."""
 
   codecs: tuple[str, ...] = option(
-    registry.KINDS,
-    "Codecs, as the trainers' --codec spells them; repeat for several.",
+    (*registry.KINDS, *registry.METHODS),
+    'Codes, NAME[:option=value,...]; repeat for several. {codecs}',
     'codes',
     repeated=True,
   )
@@ -70,18 +80,34 @@ class MeasureCodecFlags:
 
 def act(values: MeasureCodecFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
-  codecs = codec_table.codecs(values.codecs)
-  rows: list[dict[str, Any]] = []
-  for name, shapes in codec_table.cases(values.sizes, values.nets).items():
-    sys.stderr.write(f'{name}\n')
-    rows += codec_table.measure(
-      codecs, name, shapes, values.rounds, values.compare
-    )
-  table = codec_table.table(rows)
-  command.say(table.to_string(index=False))
+  command.at_least(1, values, 'rounds')
+  codec_table.check(values.codecs)
+  with quiet.suppressed_retracing_warnings():
+    table = codec_table.table(_rows(values))
+  command.say(table.to_string(index=False, na_rep='-'))
   if values.output:
     chart = codec_table.chart(table)
     tables.write(values.output, 'measure_codec', table, chart)
+
+
+def _rows(values: MeasureCodecFlags) -> list[dict[str, Any]]:
+  """Measures all cases; prints a line as soon as a code is measured."""
+  cases = codec_table.cases(values.sizes, values.nets)
+  total = len(cases) * len(values.codecs) * (values.rounds + 1)
+  rows: list[dict[str, Any]] = []
+  with progress.Progress(total=total, unit='round') as bar:
+    for name, shapes in cases.items():
+      for text in values.codecs:
+        bar.set_description(f'{name} {text}', refresh=False)
+        found = codec_table.measure(
+          text, name, shapes, values.rounds, bar.update
+        )
+        rows += found
+        for row in found:
+          bar.say(codec_table.line(row))
+      if values.compare:
+        rows += codec_table.measure_rivals(name, shapes, values.rounds)
+  return rows
 
 
 COMMAND = command.Command(USAGE, MeasureCodecFlags, act)

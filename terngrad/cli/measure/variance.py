@@ -4,6 +4,7 @@ import dataclasses
 
 from terngrad import lazy
 from terngrad.cli import command
+from terngrad.cli import quiet
 from terngrad.codec.methods import registry
 from terngrad.config import options
 
@@ -25,6 +26,9 @@ error of the mean that is equal in all draws, which averaging over draws does
 not remove; by how much the mean is shortened; and how many times smaller than
 with plain TernGrad the error of the mean is. --codecs=all measures every kind
 of code.
+
+A method without `estimate` decodes one worker's words alone. A dash in the
+column `one` means that this is impossible, and a line below says why.
 """
 
 option = options.option
@@ -53,8 +57,8 @@ class MeasureVarianceFlags:
       'eden3',
       'fp16',
     ),
-    "Codecs, as the trainers' --codec spells them; repeat for several. all: "
-    'every kind.',
+    'Codes, NAME[:option=value,...]; repeat for several. all: every kind. '
+    '{codecs}',
     'codes',
     repeated=True,
   )
@@ -75,8 +79,11 @@ def act(values: MeasureVarianceFlags) -> None:
   ]
   files = [(name, [*variance.read(path).values()]) for name, path in pairs]
   codecs = registry.list_kinds() if ALL in values.codecs else values.codecs
-  table = variance.table(files, codecs, values.draws)
-  command.say(table.round(4).to_string(index=False))
+  with quiet.suppressed_retracing_warnings():
+    table = variance.table(files, codecs, values.draws)
+  command.say(table.round(4).to_string(index=False, na_rep='-'))
+  for note in variance.notes(table):
+    command.say(note)
   if values.output:
     chart = variance_plot.chart(table)
     tables.write(values.output, 'measure_variance', table.round(5), chart)

@@ -2,6 +2,8 @@
 
 import functools
 from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING
 from typing import Any
@@ -238,8 +240,8 @@ def parse(text: str, workers: int = 0) -> 'coded_lib.Code':
   name, _ = spelling.split(text)
   remark = ', a method and not a codec' if name in METHODS else ''
   makers = CODECS | _external_codecs(name)
-  spelling.check_name('codec', name, makers, remark)
-  made = spelling.make('codec', text, makers, workers=workers)
+  spelling.check_name('codec', name, {*makers, *ALIASES}, remark)
+  made = _make(text, makers, workers)
   if wrappers or not isinstance(made, coded.Code):
     raise ValueError(
       'codec: expected one that sends a single message and keeps no state, '
@@ -249,7 +251,9 @@ def parse(text: str, workers: int = 0) -> 'coded_lib.Code':
   return made
 
 
-def method(text: str, workers: int = 0) -> 'methods.Method':
+def method(
+  text: str, workers: int = 0, extra: Mapping[str, str] | None = None
+) -> 'methods.Method':
   """Builds the method that a command line names, and its wrappers.
 
   Examples:
@@ -261,37 +265,45 @@ def method(text: str, workers: int = 0) -> 'methods.Method':
       number of `WRAPPERS` may precede it, each with its options and a plus
       sign.
     workers: number of workers, unless the text sets it.
+    extra: codes that no package registers, by name: `module:function`.
 
   Raises:
     ValueError: a name, option or value is invalid (the message lists the valid
       ones), or a wrapper does not support the method.
   """
-  check_names(text)
+  check_names(text, extra)
   *wrappers, text = _expand_alias(text).split('+')
   name, _ = spelling.split(text)
-  makers = CODECS | METHODS | _external_codecs(name)
-  made = coded.as_method(spelling.make('codec', text, makers, workers=workers))
+  makers = CODECS | METHODS | _external_codecs(name) | dict(extra or {})
+  made = coded.as_method(_make(text, makers, workers))
   for wrapper in reversed(wrappers):
     made = _wrap(wrapper, made, workers)
   return made
 
 
-def check_names(text: str) -> None:
+def check_names(text: str, extra: Mapping[str, str] | None = None) -> None:
   """Refuses an unknown codec or wrapper, without importing TensorFlow.
 
   Args:
     text: as for `method`.
+    extra: as for `method`.
 
   Raises:
-    ValueError: a name is unknown, or a wrapper occurs twice. The message lists
-      the known names, with aliases and those of other packages.
+    ValueError: a name is unknown or is in `extra` though terngrad has it, or a
+      wrapper occurs twice. The message lists the known names, with aliases and
+      those of other packages.
   """
   *wrappers, last = (
     spelling.split(part)[0] for part in _expand_alias(text).split('+')
   )
-  spelling.check_name(
-    'codec', last, CODECS | METHODS | ALIASES | _external_codecs(last)
-  )
+  ours = CODECS | METHODS | ALIASES
+  if shadowed := {*ours, *WRAPPERS} & {*(extra or {})}:
+    raise ValueError(
+      f'codec: expected a name that terngrad does not have, received '
+      f'{", ".join(shadowed)!r}. Choose another name for the code.'
+    )
+  known = ours | _external_codecs(last) | dict(extra or {})
+  spelling.check_name('codec', last, known)
   for name in wrappers:
     if name not in WRAPPERS:
       raise ValueError(
@@ -303,6 +315,29 @@ def check_names(text: str) -> None:
         f'codec: expected {name} once, received it twice in {text!r}. Leave '
         'one out.'
       )
+
+
+def _make(
+  text: str, makers: Mapping[str, Callable[..., Any] | str], workers: int
+) -> Any:
+  """Builds the code of a text, which may be another package's.
+
+  Raises:
+    ValueError: as for `method`, or the location of another package's code
+      cannot be imported.
+  """
+  name, _ = spelling.split(text)
+  maker = makers[name]
+  if name not in CODECS | METHODS:
+    try:
+      maker = spelling.resolve(maker)
+    except (ImportError, AttributeError, ValueError) as error:
+      raise ValueError(
+        f'codec {name}: expected MODULE:NAME of a function or class that can '
+        f'be imported, received {maker!r} ({error}). Correct it, or install '
+        'the package that defines it.'
+      ) from error
+  return spelling.make('codec', text, {name: maker}, workers=workers)
 
 
 def _wrap(text: str, made: 'methods.Method', workers: int) -> 'methods.Method':
@@ -327,7 +362,30 @@ def _expand_alias(text: str) -> str:
 
 def _external_codecs(name: str) -> dict[str, str]:
   """Finds codecs of other packages; reads metadata only for unknown names."""
-  if name in CODECS or name in METHODS:
-    return {}
+  return {} if name in CODECS | METHODS else external_codecs()
+
+
+def external_codecs() -> dict[str, str]:
+  """Finds the codecs that other packages register: `module:name` by name.
+
+  Names that terngrad has are left out.
+  """
   found = metadata.entry_points(group=ENTRY_POINTS)
-  return {entry.name: entry.value for entry in found}
+  ours = CODECS | METHODS | ALIASES
+  return {e.name: e.value for e in found if e.name not in ours}
+
+
+def describe_names() -> str:
+  """Returns sentences for --help: codes, aliases, other packages', wrappers."""
+  external = external_codecs()
+  packages = f', or of other packages, {_list(external)}' if external else ''
+  wrappers = '+NAME:..., '.join(sorted(WRAPPERS))
+  return (
+    f'NAME is one of {_list(CODECS)}, or of the methods with several messages, '
+    f'{_list(METHODS)}, or an alias, {_list(ALIASES)}{packages}. '
+    f'{wrappers}+NAME:... wrap the code NAME (docs/codecs.md).'
+  )
+
+
+def _list(names: Iterable[str]) -> str:
+  return ', '.join(sorted(names))

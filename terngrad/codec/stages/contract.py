@@ -57,8 +57,8 @@ class Traits(NamedTuple):
   All codes preserve scale: twice the gradient decodes to twice the result, if
   the largest magnitude of the variable, or of the group, is between 2**-96 and
   2**120 divided by the number of workers. Smaller gradients may decode to
-  zeros. So may elements below 2**-126, which processors flush to zero. The
-  exceptions are `fp16` and `threshold`, which depend on absolute magnitudes.
+  zeros. So may elements below 2**-126, which processors flush to zero. Codes
+  without `preserves_scale` are exempt.
 
   Attributes:
     unbiased: the mean of decoded payloads over all keys is the gradient, up to
@@ -73,6 +73,8 @@ class Traits(NamedTuple):
     rounds: every element decodes to a near float of fewer bits. If the code is
       not unbiased, its bias is this rounding error, so it needs no error
       feedback.
+    preserves_scale: False for codes that compare magnitudes with constants, as
+      `fp16` and `threshold` do.
   """
 
   unbiased: bool
@@ -80,6 +82,7 @@ class Traits(NamedTuple):
   additive: bool
   randomness: Literal['none', 'private', 'shared']
   rounds: bool = False
+  preserves_scale: bool = True
 
 
 class Stage(deprecated.AcceptsFunctions):

@@ -102,6 +102,8 @@ class _Bfloat16(_TwoPerWord):
 
 class _Float16(_TwoPerWord):
   name = 'float16_words'
+  # Magnitudes above 65504 or below 2**-24 do not fit.
+  traits = _TwoPerWord.traits._replace(preserves_scale=False)
 
   def to_bits(self, values: tf.Tensor) -> tf.Tensor:
     bounded = tf.clip_by_value(values, -_MAX_FLOAT16, _MAX_FLOAT16)

@@ -174,16 +174,16 @@ def mean_magnitude(gradient: tf.Tensor) -> tf.Tensor:
   """Computes the mean magnitude, summed in float64 and rounded once.
 
   Args:
-    gradient: float32, any static shape with elements.
+    gradient: float32, any static shape.
 
   Returns:
-    float32 [].
+    float32 []; 0 without elements.
   """
   flat = tf.reshape(gradient, [-1])
   total = _reduce(flat, _wide_abs, tf.add, tf.reduce_sum)
   # Multiplies, because compiled code replaces a division by a product, which
   # rounds differently.
-  return tf.cast(total * (1.0 / flat.shape.num_elements()), tf.float32)
+  return tf.cast(total * (1.0 / max(1, flat.shape.num_elements())), tf.float32)
 
 
 def _wide_abs(values: tf.Tensor) -> tf.Tensor:

@@ -240,6 +240,46 @@ def test_codec_of_another_package_is_found_by_name():
   assert registry.parse('fp16').name == 'float16_words'
 
 
+@pytest.mark.usefixtures('other_package')
+def test_names_for_help_include_aliases_and_other_packages():
+  text = registry.describe_names()
+  assert 'or an alias, dgc, ef_signsgd, int8, signsgd, ' in text
+  assert 'or of other packages, mine.' in text
+  assert '+NAME:..., error_feedback+NAME:..., momentum+NAME:... wrap' in text
+  with pytest.raises(ValueError, match='expected one of .*dgc.*mine.*signsgd'):
+    registry.check_names('no such code')
+  # Ours hides theirs.
+  assert registry.external_codecs() == {'mine': 'other_codes:mine'}
+
+
+def test_options_of_aliases_wrappers_and_other_packages_are_suggested(
+  other_package,
+):
+  for text, option in {
+    'dgc:ration=0.1': 'ratio',
+    'int8:groupsize=4': 'group_size',
+    'error_feedback:decai=1+topk': 'decay',
+    'mine:clip_facter=1': 'clip_factor',
+  }.items():
+    with pytest.raises(ValueError, match=f"Did you mean '{option}'"):
+      registry.method(text)
+
+
+def test_codes_that_no_package_registers_can_be_given(other_package):
+  extra = {'yours': 'other_codes:mine'}
+  made = registry.method('error_feedback+yours:clip_factor=3', 0, extra)
+  assert made.name == 'error feedback > clip_by_stddev(3) > ternarize > base3'
+  with pytest.raises(ValueError, match="Did you mean 'yours'"):
+    registry.check_names('your', extra)
+  with pytest.raises(ValueError, match='a name that terngrad does not have'):
+    registry.check_names('topk', {'topk': 'other_codes:mine'})
+  for location in ('other_codes:absent', 'no_such_module:mine', ':'):
+    with pytest.raises(
+      ValueError, match='MODULE:NAME .* be imported, received'
+    ):
+      registry.method('yours', 0, {'yours': location})
+
+
 def test_repeated_option_is_refused():
   with pytest.raises(ValueError, match='received clip_factor twice'):
     registry.parse('ternary:clip_factor=2,clip_factor=3')

@@ -208,3 +208,9 @@ def test_number_of_threads_does_not_change_a_bit(tmp_path):
   result = forked.run(None, DIGEST, other, folder=tmp_path)
   assert result.returncode == 0, result.stderr
   assert result.stdout == digest()
+
+
+def test_mean_magnitude_of_nothing_is_zero():
+  assert statistics.mean_magnitude(tf.zeros([0, 3])).numpy() == 0.0
+  found = statistics.mean_magnitude(tf.constant([[1.0, -2.0], [0.0, 5.0]]))
+  assert found.numpy() == 2.0

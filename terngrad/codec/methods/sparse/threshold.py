@@ -30,7 +30,7 @@ class Threshold(few_elements.FewElements):
   The payload has variable length. Use it with error feedback.
   """
 
-  traits = by_variable.DETERMINISTIC
+  traits = by_variable.DETERMINISTIC._replace(preserves_scale=False)
   scope = contract.BUCKET
 
   def __init__(self, above: float = 0.001, capacity: float = 0.02) -> None:
@@ -98,7 +98,7 @@ class _Pairs(wire.VariablePacking):
   elements_per_word = 1
   levels = None
   domain = (contract.FLOAT, contract.WORDS)
-  traits = by_variable.DETERMINISTIC
+  traits = by_variable.DETERMINISTIC._replace(preserves_scale=False)
 
   def __init__(self, above: float, fraction: float) -> None:
     self.name = f'threshold({above:g}, {fraction:g})'

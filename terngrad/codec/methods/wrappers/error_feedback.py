@@ -43,7 +43,7 @@ class ErrorFeedback(around.StateWrapper):
 
     Raises:
       ValueError: the method carries words, from which no residual can be
-        computed; or `decay` is out of its range.
+        computed; it has error feedback already; or `decay` is out of range.
     """
     if not 0 < decay <= 1:
       raise ValueError(
@@ -54,6 +54,11 @@ class ErrorFeedback(around.StateWrapper):
       raise ValueError(
         'error_feedback: expected a codec that encodes after the workers agree '
         f'on the probe, received {method.name}. Remove sharing=requantize.'
+      )
+    if _has_residuals(method):
+      raise ValueError(
+        'error_feedback: expected a codec without error feedback, received '
+        f'{method.name}. Remove one error_feedback.'
       )
     super().__init__(method)
     decays = '' if decay == 1 else f'({decay:g})'
@@ -115,6 +120,14 @@ class ErrorFeedback(around.StateWrapper):
     if self.method.finishes:
       inner = self.method.finish(gradients, inner, means, context)
     return [*residuals, *inner]
+
+
+def _has_residuals(method: methods.Method | None) -> bool:
+  """Returns whether a method is, or wraps, error feedback."""
+  if isinstance(method, ErrorFeedback):
+    return True
+  inner = getattr(method, 'method', None)
+  return inner is not None and _has_residuals(inner)
 
 
 def _new_residuals(

@@ -131,3 +131,13 @@ def test_residuals_of_ternary_clipped_at_2_5_deviations_grow():
   # All that is left stays, and more comes with each step.
   assert shares[-1] > 20
   assert all(later > 0.9 * before + 0.5 for before, later in pairwise(shares))
+
+
+@pytest.mark.parametrize('inner', ['error_feedback+topk', 'ef_signsgd'])
+def test_error_feedback_around_error_feedback_is_refused(inner):
+  method = registry.method(inner)
+  with pytest.raises(ValueError, match='expected a codec without error feed'):
+    error_feedback.ErrorFeedback(method)
+  # A wrapper between the two hides it from the text, not from the class.
+  with pytest.raises(ValueError, match='expected error_feedback once'):
+    registry.method(f'error_feedback+{inner}')

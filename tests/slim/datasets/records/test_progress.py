@@ -40,3 +40,17 @@ def test_short_work_leaves_no_line_in_a_log_file(seconds):
 
 def test_a_terminal_gets_a_bar(seconds):
   assert '\r' in seconds(4, is_terminal=True)
+
+
+@pytest.mark.parametrize('is_terminal', [False, True])
+def test_a_result_is_a_line_of_standard_output(
+  monkeypatch, capsys, is_terminal
+):
+  stream = io.StringIO()
+  stream.isatty = lambda: is_terminal
+  monkeypatch.setattr(sys, 'stderr', stream)
+  with progress.Progress(total=2, file=stream) as bar:
+    bar.set_description('next', refresh=False)
+    bar.say('first is done')
+  assert capsys.readouterr().out == 'first is done\n'
+  assert bool(stream.getvalue()) == is_terminal

@@ -1,0 +1,1 @@
+"""`terngrad check`: the commands that check what a user wrote."""

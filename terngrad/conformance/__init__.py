@@ -1,0 +1,1 @@
+"""Claims about every gradient code, and their check on any of them."""
