@@ -1,6 +1,7 @@
 """How claims report: expected, received, remedy."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,8 +31,8 @@ def expect(holds: object, expected: str, received: object, remedy: str) -> None:
     raise ClaimFailed(expected, received, remedy)
 
 
-def bits_of(arrays: Sequence[np.ndarray]) -> np.ndarray:
-  """Returns float32 arrays as one int32 [elements].
+def bits_of(arrays: Sequence[Any]) -> np.ndarray:
+  """Returns float32 tensors or arrays as one int32 [elements].
 
   NaN equals NaN, and 0.0 differs from -0.0.
   """

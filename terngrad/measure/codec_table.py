@@ -114,7 +114,8 @@ def measure(
       codec, fast, values, draws, measures.WORKERS
     )
     for work, job in measures.jobs(codec, values).items():
-      works[(*kind, work)] = turns.plan(job, _repeats(size), rounds)
+      key = (*kind, work)
+      works[key] = turns.plan(job, _repeats(size), rounds)
   advance()
   seconds = _take(works, size, rounds, advance)
   return [
@@ -135,7 +136,7 @@ def measure_rivals(name: str, shapes: Shapes, rounds: int) -> list[Row]:
   times = _repeats(size)
   flat = tf.concat([tf.reshape(g, [-1]) for g in values], axis=0)
   found = rivals.rivals(flat, times)
-  works = {
+  works: dict[tuple[str, ...], turns.Work] = {
     (rival.name, 'rival', work): turns.Work(job, times, rounds)
     for rival in found
     for work, job in rival.jobs.items()

@@ -119,10 +119,11 @@ def _send_all(
   step: gradients.WorkerStep,
 ) -> list[tf.Tensor]:
   """Returns the words of all rounds, and the states after them."""
-  held, states, words = codec.carry(carried, step), sent.states, []
+  held, words = codec.carry(carried, step), list[tf.Tensor]()
+  states: gradients.BucketTensors = sent.states
   for number in range(codec.num_rounds):
-    received = payloads.receive(codec, sent.words[:number], step.num_workers)
-    received = methods.received_by(step.worker, received)
+    rounds = payloads.receive(codec, sent.words[:number], step.num_workers)
+    received = methods.received_by(step.worker, rounds)
     one, states = codec.send(number, held, states, received, step)
     words.append(one)
   return [*words, *payloads.flatten_states(states)]

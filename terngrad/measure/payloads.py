@@ -56,8 +56,8 @@ def send(
   step = step._replace(local_probe=probe, shared_probe=probe)
   held = codec.carry(carried, step)
   for number in range(codec.num_rounds):
-    received = receive(codec, words, step.num_workers)
-    received = methods.received_by(step.worker, received)
+    rounds = receive(codec, words, step.num_workers)
+    received = methods.received_by(step.worker, rounds)
     one, states = codec.send(number, held, states, received, step)
     words.append(one)
   return WorkerWords(probe, carried, words, first)

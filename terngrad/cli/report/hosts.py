@@ -8,7 +8,7 @@ from terngrad.cli import flags
 from terngrad.config import options
 
 exchanges = lazy.module('terngrad.measure.processes.exchanges')
-hosts = lazy.module('terngrad.report.hosts')
+hosts = lazy.module('terngrad.measure.planning.hosts')
 
 USAGE = """\
 {program}: predicts what the steps of runs on one machine would take on hosts.

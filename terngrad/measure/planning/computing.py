@@ -147,7 +147,7 @@ def measure(
 
 
 def _summary(
-  step: _SyntheticStep, sizes: Sequence[int], seconds: Sequence[float]
+  step: _SyntheticStep, sizes: np.ndarray, seconds: Sequence[float]
 ) -> MeasuredModel:
   low, middle, high = np.quantile(seconds, (0.25, 0.5, 0.75))
   return MeasuredModel(

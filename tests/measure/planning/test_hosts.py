@@ -6,8 +6,8 @@ import pytest
 
 from terngrad import errors
 from terngrad.cli import main
+from terngrad.measure.planning import hosts
 from terngrad.measure.planning import model
-from terngrad.report import hosts
 from terngrad.training import records
 
 # 100,000 elements.
