@@ -118,7 +118,7 @@ def test_a_worker_stopped_before_the_first_step_is_named(
     cluster.start_all()
     # The chief's functions are not traced yet: TensorFlow holds Python's lock
     # while it sends them to all tasks.
-    cluster.tasks['worker', 1].read_until('reads from')
+    cluster.tasks['worker', 1].read_until('reads batches from')
     cluster.tasks['worker', 1].send(signal.SIGSTOP)
     finished = cluster.chief.wait()
   assert finished.code == watchdog.LOST
