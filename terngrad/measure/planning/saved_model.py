@@ -70,9 +70,11 @@ def load(path: str) -> tuple[keras.Model, keras.optimizers.Optimizer, str]:
       f'model: expected a keras.Model in {path!r}, received '
       f"{type(model).__name__}. Save the model by model.save('FILE.keras')."
     )
-  if model.optimizer is None:
+  # A model that was never compiled lacks the attribute.
+  optimizer = getattr(model, 'optimizer', None)
+  if optimizer is None:
     return model, keras.optimizers.Adam(), 'Adam, since the file has none'
-  inner = unwrap(model.optimizer)
+  inner = unwrap(optimizer)
   return model, inner, type(inner).__name__
 
 

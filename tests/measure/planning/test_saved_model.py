@@ -20,7 +20,7 @@ def net():
 
 def save(tmp_path, model):
   path = str(tmp_path / 'net.keras')
-  if model.optimizer is not None:
+  if model.compiled:
     # Keras warns of slots that a file lacks.
     model.optimizer.build(model.trainable_variables)
   model.save(path)
