@@ -8,7 +8,6 @@ _VERBS = {'begin', 'carry', 'send', 'decode', 'estimate', 'finish'}
 # What has verbs of the same names.
 _OTHERS = {
   'terngrad/compression/compressor.py reducer.begin',
-  'terngrad/measure/planning/coding.py both.send',
   'terngrad/measure/variance.py taken.estimate',
   'terngrad/parameter_server/async_step.py self._reducer.begin',
   'terngrad/parameter_server/server_tasks.py feeder.begin',

@@ -8,9 +8,11 @@ time in proportion to the elements, so larger models need no larger sample.
 import math
 import statistics
 import time
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -112,21 +114,29 @@ def _jobs(text: str) -> Mapping[str, timing.Job]:
     # Encoding is compiled once, unless the words depend on the workers.
     if [row.shape[0] for row in sent] != sizes:
       zeros = [tf.zeros([workers, words], tf.int32) for words in sizes]
-      sent, shared = both.send([gradient], zeros)
+      sent, shared = _trace(both.send, [gradient], zeros)()
     rows = [tf.tile(row[tf.newaxis], [workers, 1]) for row in sent]
     if workers == 2:
-      found[_SEND] = _sending(both, gradient, rows)
-    found[name] = _receiving(both, rows, shared)
+      found[_SEND] = _sending(_trace(both.send, [gradient], rows))
+    found[name] = _receiving(_trace(both.receive, rows, shared))
   return found
 
 
-def _sending(
-  both: halves.Halves, gradient: tf.Tensor, rows: Sequence[tf.Tensor]
-) -> timing.Job:
-  return lambda: both.send([gradient], rows)[1].numpy()
+def _sending(encode: Callable[[], Any]) -> timing.Job:
+  """Returns a job that encodes and waits for the agreed probe."""
+  return lambda: encode()[1].numpy()
 
 
-def _receiving(
-  both: halves.Halves, rows: Sequence[tf.Tensor], shared: tf.Tensor
-) -> timing.Job:
-  return lambda: [mean.numpy() for mean in both.receive(rows, shared)]
+def _receiving(decode: Callable[[], Any]) -> timing.Job:
+  """Returns a job that decodes and waits for the means."""
+  return lambda: [mean.numpy() for mean in decode()]
+
+
+def _trace(function: Any, *arguments: Any) -> Callable[[], Any]:
+  """Traces a `tf.function`; returns a call of it with these arguments.
+
+  TensorFlow mistakes the functions of many codecs for one that is traced
+  repeatedly, and warns, unless they are traced explicitly.
+  """
+  traced = function.get_concrete_function(*arguments)
+  return lambda: traced(*arguments)
