@@ -14,6 +14,7 @@ import tqdm
 from terngrad import errors
 from terngrad import signals
 from terngrad.cluster import coordination
+from terngrad.config import options as options_lib
 from terngrad.config import training as training_options
 from terngrad.reduce import gradients
 from terngrad.step import loss_scaling
@@ -68,7 +69,9 @@ def run_steps(
     writer = None
     if config.cluster.writes_files:
       say = bar.write if show_progress else report
-      writer = run_writer.RunWriter(config, run, begin, say)
+      writer = run_writer.RunWriter(
+        config.run, _shown_options(config), run, begin, say
+      )
       stack.enter_context(_closing(writer, run.hooks))
     stop = stack.enter_context(
       signals.stop_at_signal(alone=run.exchange.group is None)
@@ -289,3 +292,16 @@ def _check_finite(
     'checkpoint is from before this step and the same command continues from '
     'it.'
   )
+
+
+def _shown_options(
+  config: training_options.TrainConfig,
+) -> dict[str, options_lib.Value]:
+  """Returns the options that trackers show: those of other hosts are not."""
+  hidden = {option.name for option in options_lib.fields(config.cluster)}
+  found = options_lib.by_name(config)
+  return {
+    name: ','.join(map(str, value)) if isinstance(value, tuple) else value
+    for name, value in found.items()
+    if name not in hidden
+  }

@@ -13,7 +13,7 @@ from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import folder
 from terngrad.checkpoint import stored_states
 from terngrad.config import options as options_lib
-from terngrad.config import training as training_options
+from terngrad.config import run as run_options
 from terngrad.reduce import fragments
 from terngrad.step import step as steps
 from terngrad.training import best_epoch
@@ -40,13 +40,21 @@ class RunWriter:
 
   def __init__(
     self,
-    config: training_options.TrainConfig,
+    options: run_options.RunOptions,
+    shown: dict[str, options_lib.Value],
     run: run_lib.Run,
     begin: Begin,
     say: Callable[[str], None],
   ) -> None:
-    """Opens the records; logs records that are missing or were dropped."""
-    options = config.run
+    """Opens the records; logs records that are missing or were dropped.
+
+    Args:
+      options: the options of the run.
+      shown: the options that trackers show, by name.
+      run: the run.
+      begin: completed steps, and the checkpoint's step or -1.
+      say: called with each log line.
+    """
     self._folder = train_dir = options.train_dir
     self.say = say
     self._run = run
@@ -59,7 +67,7 @@ class RunWriter:
       options.keep_checkpoints,
     )
     self._recorder = records.Recorder(
-      train_dir, begin[0], options.log_to, _shown_options(config)
+      train_dir, begin[0], options.log_to, shown
     )
     for line in self._recorder.remarks:
       say(line)
@@ -185,19 +193,6 @@ class RunWriter:
     if is_best:
       self._keep_best(path)
     return path
-
-
-def _shown_options(
-  config: training_options.TrainConfig,
-) -> dict[str, options_lib.Value]:
-  """Returns the options that trackers show: those of other hosts are not."""
-  hidden = {option.name for option in options_lib.fields(config.cluster)}
-  found = options_lib.by_name(config)
-  return {
-    name: ','.join(map(str, value)) if isinstance(value, tuple) else value
-    for name, value in found.items()
-    if name not in hidden
-  }
 
 
 def _histograms(

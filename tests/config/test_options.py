@@ -95,6 +95,7 @@ def test_options_local_to_a_process_are_not_compared():
     'job_name',
     'keep_checkpoints',
     'log_device_placement',
+    'log_to',
     'overwrite',
     'own_address',
     'pretrained_model_checkpoint_path',

@@ -72,7 +72,7 @@ def test_records_are_closed_within_a_time_limit(tmp_path, monkeypatch):
   monkeypatch.setattr(
     records.Recorder,
     'close',
-    lambda recorder: (seen.append([*limits]), close(recorder)),
+    lambda *values: (seen.append([*limits]), close(*values)),
   )
   config = options_lib.build(
     configs.TrainConfig,

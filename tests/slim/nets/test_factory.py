@@ -289,7 +289,7 @@ def test_options_after_a_name_apply_to_its_net_alone():
   ('text', 'match'),
   [
     ('resnet_v1_50:first=3', 'first_kernel'),
-    ('resnet_v1_50:first_kernel=x', 'an? int for first_kernel'),
+    ('resnet_v1_50:first_kernel=x', 'a whole number for first_kernel'),
     ('resnet_v1_50:seed=3', 'bias, first_kernel, first_stride, last_pool'),
     ('lenet:bias=true', 'it has no options'),
     ('resnet_v1_51:bias=true', 'Unknown net'),
