@@ -169,7 +169,7 @@ def test_a_step_exchanges_one_fragment():
 
 @pytest.mark.slow
 def test_clipping_uses_the_norm_of_the_fragment():
-  rule = optimizers.GradientDescent().clipped(1e-3)
+  rule = optimizers.GradientDescent().with_clip_norm(1e-3)
   training = trained(optimizer=rule, **STREAMED)
   for number, indices in enumerate([(0, 1), (2, 3)]):
     before = [v.numpy() for v in training.replicas[0].trainable]
