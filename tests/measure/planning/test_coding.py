@@ -66,8 +66,6 @@ def test_costs_are_medians_per_element_with_their_spread():
 def test_coding_is_timed_for_every_kind_of_method(text):
   cost = coding.measure(text, rounds=1)
   assert cost.send > 0 and cost.receive > 0 and cost.more >= 0
-  # Below a microsecond an element, on anything.
-  assert max(cost[:3]) < 1e-6
   assert registry.method(text, 2)
 
 
