@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from terngrad import errors
 from terngrad import lazy
 from terngrad.cli import command
-from terngrad.cli import quiet
 from terngrad.config import options
 from terngrad.measure.planning import rates
 
@@ -272,7 +271,7 @@ def _parameters(
     reads=not (values.no_cache or values.refresh),
     writes=not values.no_cache,
   )
-  with errors.as_config_error(), quiet.suppressed_retracing_warnings():
+  with errors.as_config_error():
     timed = costs.find(texts, timing, command.say) if texts else {}
   return parameters._replace(codes=parameters.codes | timed)
 

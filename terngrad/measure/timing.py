@@ -33,8 +33,7 @@ def alternate(
     jobs: by name, each job and the number of repetitions of its work.
     rounds: number of timed rounds.
     warm_up: number of untimed rounds before these.
-    settle: True runs each job once untimed before timing it, since threads of
-      the previous job may still be spinning and its data fill the caches.
+    settle: as for `time_once`.
 
   Returns:
     By name, the seconds per repetition, one value per round.
@@ -42,13 +41,25 @@ def alternate(
   seconds: dict[_K, list[float]] = {name: [] for name in jobs}
   for number in tqdm.trange(warm_up + rounds, unit='round', disable=None):
     for name, (job, times) in jobs.items():
-      if settle:
-        job()
-      start = time.perf_counter()
-      job()
+      found = time_once(job, settle)
       if number >= warm_up:
-        seconds[name].append((time.perf_counter() - start) / times)
+        seconds[name].append(found / times)
   return seconds
+
+
+def time_once(job: Job, settle: bool = True) -> float:
+  """Returns the seconds of one call of a job.
+
+  Args:
+    job: the job.
+    settle: True runs it once untimed before, since threads of the previous job
+      may still be spinning and its data fill the caches.
+  """
+  if settle:
+    job()
+  start = time.perf_counter()
+  job()
+  return time.perf_counter() - start
 
 
 def ratio(seconds: Mapping[_K, Sequence[float]], name: _K, base: _K) -> float:

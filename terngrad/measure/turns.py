@@ -18,8 +18,7 @@ _K = TypeVar('_K')
 _SECONDS_A_CALL = 0.1
 _SECONDS_A_WORK = 4.0
 _FEWEST_ROUNDS = 2
-# Before shorter calls the work runs once untimed: threads of the previous work
-# may still be spinning and its data fill the caches.
+# Shorter works settle before they are timed, see `timing.time_once`.
 _SETTLED_BELOW = 0.5
 
 
@@ -80,10 +79,7 @@ def take(
     for name, work in works.items():
       if number >= work.rounds:
         continue
-      if work.settles:
-        work.job()
-      start = time.perf_counter()
-      work.job()
-      seconds[name].append((time.perf_counter() - start) / work.times)
+      found = timing.time_once(work.job, work.settles)
+      seconds[name].append(found / work.times)
     advance()
   return seconds

@@ -9,13 +9,11 @@ import types
 import pytest
 
 from terngrad import errors
-from terngrad.config import options
-from terngrad.config import training
 from terngrad.tracking import background
 from terngrad.tracking import identities
 from terngrad.tracking import trackers
 from terngrad.training import records
-from terngrad.training import start
+from tests.tracking import tracked_runs
 
 NAME = 'wandb'
 
@@ -58,19 +56,7 @@ def begun(monkeypatch):
 
 
 def train(folder, steps=20, log_to=(NAME,), **changes):
-  config = options.build(
-    training.TrainConfig,
-    net='lenet',
-    dataset_name='mnist',
-    batch_size=4,
-    max_steps=steps,
-    train_dir=str(folder),
-    benchmark_mode=True,
-    image_size=8,
-    log_to=log_to,
-    **changes,
-  )
-  return start.train(config, lambda line: None)
+  return tracked_runs.train(folder, steps, log_to, **changes)
 
 
 def test_a_resumed_run_continues_the_same_run_with_all_records(tmp_path, begun):

@@ -23,7 +23,7 @@ from terngrad.tracking import identities
 from terngrad.training import start
 
 
-def train(folder, tracker, steps):
+def train(folder, steps, log_to, **changes):
   config = options.build(
     training.TrainConfig,
     net='lenet',
@@ -33,9 +33,10 @@ def train(folder, tracker, steps):
     train_dir=os.fspath(folder),
     benchmark_mode=True,
     image_size=8,
-    log_to=('tensorboard', tracker),
+    log_to=log_to,
+    **changes,
   )
-  start.train(config, lambda line: None)
+  return start.train(config, lambda line: None)
 
 
 def fit(folder, tracker):
@@ -114,8 +115,8 @@ def payloads(content):
 
 def main(folder, tracker):
   folders = [folder / 'trainer', folder / 'fit']
-  train(folders[0], tracker, 20)
-  train(folders[0], tracker, 40)
+  for steps in (20, 40):
+    train(folders[0], steps, ('tensorboard', tracker))
   fit(folders[1], tracker)
   found = []
   for one in folders:

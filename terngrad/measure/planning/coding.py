@@ -73,15 +73,8 @@ def measure_all(
 
 
 def _times(jobs: Iterable[timing.Job]) -> list[float]:
-  """Runs each job twice and returns the seconds of the second run."""
-  found = []
-  for job in jobs:
-    # Threads of the previous job may still spin, and its data fill the caches.
-    job()
-    start = _now()
-    job()
-    found.append(_now() - start)
-  return found
+  """Returns the seconds of one call of each job."""
+  return [timing.time_once(job) for job in jobs]
 
 
 def _cost(

@@ -16,11 +16,10 @@ import pandas as pd
 from terngrad import errors
 from terngrad.checkpoint import folder as run_folder
 from terngrad.codec import method as methods
+from terngrad.exchange import algorithms
 from terngrad.measure.planning import model
 from terngrad.training import records
 
-# Seconds from one host to another, as `terngrad plan` assumes.
-LATENCY = 5e-5
 NETWORKS = {'100 Mbit/s': 1e8, '1 Gbit/s': 1e9}
 
 
@@ -75,7 +74,9 @@ def table(
     cost = model.Coding(max(0.0, here - plain) / size, 0.0, 0.0)
     row = {'gradients': name, 's/step here': here}
     for label, bandwidth in NETWORKS.items():
-      network = model.Network(bandwidth, LATENCY, num_workers)
+      network = model.Network(
+        bandwidth, algorithms.GIGABIT.latency, num_workers
+      )
       planned = model.plan(codec, shapes, plain / num_workers, network, cost)
       row[f'{num_workers} hosts, {label}'] = planned.step
     rows.append(row)

@@ -97,7 +97,7 @@ def draw(
   for number, panel in enumerate(panels):
     start = round(left + _GAP + number * (width + _GAP))
     scale = _scale(panel, start, round(start + width - 8))
-    ticks = [(round(scale.place(v), 1), scales.label(v)) for v in scale.ticks()]
+    ticks = scale.labeled_ticks()
     drawn.append(
       {
         'title': panel.title,

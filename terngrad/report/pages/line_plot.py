@@ -112,10 +112,7 @@ def draw(
   points = [point for found, _ in thinned for point in found]
   x = scales.fit((step for step, _ in points), _LEFT, _RIGHT)
   y = scales.fit((v for _, v in points), _BOTTOM, _TOP, logarithmic)
-  x_ticks, y_ticks = (
-    [(round(scale.place(v), 1), scales.label(v)) for v in scale.ticks()]
-    for scale in (x, y)
-  )
+  x_ticks, y_ticks = x.labeled_ticks(), y.labeled_ticks()
   grid = [f'M{_LEFT} {at}H{_RIGHT}' for at, _ in y_ticks]
   grid += [f'M{at} {_BOTTOM}v4' for at, _ in x_ticks]
   return html_page.fragment(

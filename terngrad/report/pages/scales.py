@@ -46,6 +46,10 @@ class Scale(NamedTuple):
       found = self._inside(even.tick_values(self.low, self.high))
     return found
 
+  def labeled_ticks(self) -> list[tuple[float, str]]:
+    """Returns the coordinate, to a tenth, and the label of each tick."""
+    return [(round(self.place(v), 1), label(v)) for v in self.ticks()]
+
   def _inside(self, values: Iterable[float]) -> list[float]:
     rounded = (float(f'{value:.9g}') for value in values)
     return sorted({v for v in rounded if self.low <= v <= self.high})

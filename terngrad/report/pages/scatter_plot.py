@@ -76,10 +76,7 @@ def draw(
   area = labels.Box(_LEFT, -bottom, _RIGHT, -_TOP)
   names = [point.name for point in points]
   places = labels.place(at, names, area, _FONT, _GAP)
-  x_ticks, y_ticks = (
-    [(round(scale.place(v), 1), scales.label(v)) for v in scale.ticks()]
-    for scale in (x, y)
-  )
+  x_ticks, y_ticks = x.labeled_ticks(), y.labeled_ticks()
   grid = [f'M{_LEFT} {tick}H{_RIGHT}' for tick, _ in y_ticks]
   grid += [f'M{tick} {_TOP}V{bottom}' for tick, _ in x_ticks]
   return html_page.fragment(

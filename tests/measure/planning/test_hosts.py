@@ -44,7 +44,7 @@ def test_hosts_compute_a_share_and_wait_for_the_network():
     'ternary',
     SHAPES,
     0.1,
-    model.Network(1e8, hosts.LATENCY, 4),
+    model.Network(1e8, 5e-5, 4),
     model.Coding(0, 0, 0),
   )
   assert slow['ternary'] == pytest.approx(free.step + 0.06)
