@@ -14,6 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterator
 from typing import Any
 from typing import Protocol
@@ -25,6 +26,9 @@ EXIT_CODE = 128
 VARIABLE = 'TERNGRAD_STOP_SECONDS'
 # Schedulers often kill a process after 30 seconds.
 _DEFAULT, LEAST, _MOST = 27.0, 1.0, 1e6
+# Seconds that launchers and the manifests of scripts/cluster give a trainer to
+# write a checkpoint and end. It ends itself before a scheduler kills it.
+STOP_SECONDS, BEFORE_KILL_SECONDS = 120, 3
 # One request to stop can send several signals. The same signal arrives twice if
 # systemd or Slurm sends it to all processes of a job and `terngrad launch`
 # passes it on. Another signal arrives if a terminal sends SIGINT to a script
@@ -208,16 +212,21 @@ def end(number: int, words: str) -> None:
   os._exit(EXIT_CODE + number)
 
 
-def kill_below(process: int) -> None:
-  """Kills all processes below one, by its number, on systems with /proc."""
+def kill_below(process: int, spared: Collection[int] = ()) -> set[int]:
+  """Kills all processes below one, by its number, on systems with /proc.
+
+  Returns:
+    The numbers of the killed processes, without those of `spared`.
+  """
   killed: set[int] = set()
   # The next pass finds processes that started meanwhile.
   for _ in range(3):
-    found = descendants(process) - killed
+    found = descendants(process) - killed - {*spared}
     for number in found:
       with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(number, signal.SIGKILL)
     killed |= found
+  return killed
 
 
 def descendants(ancestor: int) -> set[int]:

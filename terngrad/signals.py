@@ -23,7 +23,7 @@ from terngrad import signal_guard
 
 NUMBERS = signal_guard.NUMBERS
 # Seconds by which the time limit of child processes is shorter.
-_LESS_FOR_CHILDREN = 3.0
+_LESS_FOR_CHILDREN = float(signal_guard.BEFORE_KILL_SECONDS)
 
 
 class Interrupted(KeyboardInterrupt):

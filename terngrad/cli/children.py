@@ -1,7 +1,9 @@
 """Child processes of a command on this machine, and signal handlers."""
 
 import contextlib
+import math
 import os
+import select
 import signal
 import subprocess
 import time
@@ -10,52 +12,108 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from terngrad import signals
 from terngrad.cli import command
 from terngrad.launching import exit_codes
+from terngrad.measure import endings
+from terngrad.measure import stderr_copy
 
 
-def run(
-  commands: Sequence[Sequence[str]],
-  environments: Iterable[Mapping[str, str]] | None = None,
-) -> int:
+class ChildCommand(NamedTuple):
+  """A command to run as a child process.
+
+  Attributes:
+    words: its command line.
+    name: its name in messages.
+    variables: additional environment variables.
+  """
+
+  words: Sequence[str]
+  name: str = 'a process'
+  variables: Mapping[str, str] = {}
+
+
+def run(commands: Sequence[ChildCommand], advice: str = '') -> int:
   """Runs commands in parallel; a failure of the first one ends all.
 
+  A command that a signal kills is reported with the signal and its last lines.
+
   Args:
-    commands: the arguments of each command.
-    environments: additional environment variables of each command; None for
-      none.
+    commands: the commands.
+    advice: what to try if a library crashes one of them; '' for a general
+      remedy.
 
   Returns:
     The first command's exit code if it failed, otherwise the decisive exit code
-    of all (`exit_codes.decisive`). If the first command was killed or lost
-    another process, the others have `command.SETTLE_SECONDS` to end, and a
+    of all (`exit_codes.decisive`). If a command was killed, or the first one
+    lost another process, the others have `command.SETTLE_SECONDS` to end, and a
     failure of one of them decides.
   """
-  started = [
-    subprocess.Popen(words, env={**os.environ, **signals.environment(), **more})
-    for words, more in zip(
-      commands, environments or [{}] * len(commands), strict=True
-    )
-  ]
-  try:
+  with contextlib.ExitStack() as stack:
+    stack.enter_context(endings.kill_rest())
     # Without the first command, the others may wait forever.
-    code = exit_codes.as_shell(started[0].wait())
-    if exit_codes.is_failure(code):
-      return code
-    end = time.monotonic() + command.SETTLE_SECONDS
-    for one in started:
-      with contextlib.suppress(subprocess.TimeoutExpired):
-        one.wait(max(0.0, end - time.monotonic()) if code else None)
-    codes = [one.poll() for one in started]
-    return exit_codes.decisive(
-      exit_codes.as_shell(each) for each in codes if each is not None
+    first, *_ = started = [
+      stack.enter_context(_Child(each, advice)) for each in commands
+    ]
+    waiting, codes, end = {one.descriptor: one for one in started}, [], math.inf
+    while waiting:
+      left = None if end == math.inf else max(0.0, end - time.monotonic())
+      ready = select.select([*waiting], [], [], left)[0]
+      if not ready:
+        break
+      for one in map(waiting.pop, ready):
+        code = one.finish()
+        if one is first and exit_codes.is_failure(code):
+          return code
+        codes.append(code)
+        if one.was_killed or (one is first and code):
+          end = min(end, time.monotonic() + command.SETTLE_SECONDS)
+    return exit_codes.decisive(codes)
+
+
+class _Child:
+  """A running command, as a context that kills it at its end.
+
+  Attributes:
+    descriptor: is ready to read when the command has ended.
+    was_killed: whether a signal ended it.
+  """
+
+  def __init__(self, child: ChildCommand, advice: str) -> None:
+    self._name, self._advice, self.was_killed = child.name, advice, False
+    self._copy = stderr_copy.StderrCopy()
+    self._process = subprocess.Popen(
+      child.words,
+      stderr=self._copy.writer,
+      env={
+        **os.environ,
+        **signals.environment(),
+        **endings.environment(),
+        **child.variables,
+      },
     )
-  finally:
-    for one in started:
-      one.kill()
-      one.wait()
+    self.descriptor = os.pidfd_open(self._process.pid)
+
+  def __enter__(self) -> '_Child':
+    return self
+
+  def __exit__(self, *error: object) -> None:
+    self._process.kill()
+    self._process.wait()
+    self._copy.close()
+    os.close(self.descriptor)
+
+  def finish(self) -> int:
+    """Returns the exit code of the ended command; reports a killing signal."""
+    code = self._process.wait()
+    lines = self._copy.close()
+    self.was_killed = code < 0
+    if self.was_killed:
+      message = endings.describe(self._name, code, lines, self._advice)
+      command.report_error('error', message, code)
+    return exit_codes.as_shell(code)
 
 
 @contextlib.contextmanager

@@ -128,11 +128,13 @@ def _act(command: Command, program: str, arguments: Sequence[str]) -> int:
     )
     require(parsed.values, *command.required)
     _check_codecs(parsed.values)
+    if parsed.verbosity > 0:
+      quiet.show_messages()
     if command.needs_tensorflow:
       # Keep signals away from TensorFlow's threads; see
       # `signals.block_while_joining`.
       with signals.block_while_importing():
-        quiet.import_tensorflow(parsed.verbosity > 0)
+        quiet.import_tensorflow()
     logging.use_absl_handler()
     if command.is_converter:
       logging.set_verbosity(logging.INFO)

@@ -17,25 +17,27 @@ from collections.abc import Iterator
 from terngrad.cluster import onednn
 
 # TensorFlow's log levels: 0 writes all, 2 omits infos and warnings.
-_LEVEL = 'TF_CPP_MIN_LOG_LEVEL'
+_LEVEL, _ALL = 'TF_CPP_MIN_LOG_LEVEL', '0'
 
 
-def import_tensorflow(show: bool = False) -> None:
+def import_tensorflow() -> None:
   """Imports TensorFlow and lists devices, which also logs messages.
 
-  Enables oneDNN before the import, unless the environment decides.
-
-  Args:
-    show: True shows the messages, such as why no GPU is used.
+  Enables oneDNN before the import, unless the environment decides. After
+  `show_messages` it shows the messages, such as why no GPU is used.
   """
   onednn.prefer()
-  if show:
-    os.environ[_LEVEL] = '0'
+  if os.environ.get(_LEVEL) == _ALL:
     _import()
     return
   os.environ.setdefault(_LEVEL, '2')
   with suppressed_stderr():
     _import()
+
+
+def show_messages() -> None:
+  """Makes TensorFlow write all messages, here and in child processes."""
+  os.environ[_LEVEL] = _ALL
 
 
 def _import() -> None:

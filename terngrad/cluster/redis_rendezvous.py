@@ -1,11 +1,14 @@
 """Rendezvous at a Redis server; see `rendezvous`."""
 
 import re
+import time
 import urllib.parse
+from collections.abc import Sequence
 from typing import Any
 
 from terngrad.cluster import rendezvous
 from terngrad.cluster import spec as clusters
+from terngrad.cluster import start_failures
 
 _RUN_ID = re.compile(r'[\w.+-]{1,100}', re.ASCII)
 # Seconds after the last access until an entry expires: a run of yesterday is
@@ -16,8 +19,9 @@ _SOCKET_SECONDS = 5
 _ADDRESSES_PER_REPLY = 200
 
 # Writes an address and reads some, in one script, so that two processes cannot
-# take the same index. KEYS: the run. ARGV: number of processes, index, address,
-# seconds to expiry, most bytes of an address, first and last index to read.
+# take the same index. KEYS: the run, and its failures. ARGV: number of
+# processes, index, address, seconds to expiry, most bytes of an address, first
+# and last index to read.
 # Returns a list: the stored number of processes; if it is this run's number,
 # the addresses follow, '' for a missing one.
 _SCRIPT = """
@@ -25,6 +29,7 @@ local there = redis.call('HGET', KEYS[1], 'processes')
 if there and there ~= ARGV[1] then return {string.sub(there, 1, 20)} end
 redis.call('HSET', KEYS[1], 'processes', ARGV[1])
 redis.call('HSETNX', KEYS[1], ARGV[2], ARGV[3])
+redis.call('HDEL', KEYS[2], ARGV[2])
 redis.call('EXPIRE', KEYS[1], ARGV[4])
 local found = {ARGV[1]}
 for i = tonumber(ARGV[6]), tonumber(ARGV[7]) do
@@ -32,6 +37,28 @@ for i = tonumber(ARGV[6]), tonumber(ARGV[7]) do
   found[#found + 1] = string.sub(address, 1, ARGV[5])
 end
 return found
+"""
+
+# Stores a failure. KEYS: the run's failures. ARGV: index, reason, seconds to
+# expiry.
+_FAIL_SCRIPT = """
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[2])
+redis.call('EXPIRE', KEYS[1], ARGV[3])
+return {}
+"""
+
+# Returns the first failure as a list of index, milliseconds until it expires,
+# and reason; or an empty list. ARGV: index to leave out, number of processes,
+# most bytes of a reason.
+_FAILED_SCRIPT = """
+local left = redis.call('PTTL', KEYS[1])
+for i = 0, tonumber(ARGV[2]) - 1 do
+  local reason = i ~= tonumber(ARGV[1]) and redis.call('HGET', KEYS[1], i)
+  if reason then
+    return {tostring(i), tostring(left), string.sub(reason, 1, ARGV[3])}
+  end
+end
+return {}
 """
 
 
@@ -100,6 +127,9 @@ class Server:
     self._client = redis.Redis(connection_pool=pool)
     self._errors = redis.exceptions
     self._key = f'terngrad:rendezvous:{run_id}'
+    self._failures = f'{self._key}:failed'
+    # When this process wrote its address.
+    self._written: float | None = None
     self.name = f'run {run_id} at {safe_url}'
 
   def sync(self, index: int, count: int, address: str) -> dict[int, str | None]:
@@ -113,6 +143,8 @@ class Server:
         refuses the request or sends something else.
       ConnectionError: the server cannot be reached at the moment.
     """
+    if self._written is None:
+      self._written = time.monotonic()
     texts: list[bytes] = []
     for first in range(0, count, _ADDRESSES_PER_REPLY):
       last = min(first + _ADDRESSES_PER_REPLY, count) - 1
@@ -126,8 +158,49 @@ class Server:
   ) -> list[bytes]:
     """Returns the stored addresses, from the first index to the last."""
     values = count, index, address, _EXPIRY, rendezvous.MAX_BYTES, first, last
+    reply = self._eval(_SCRIPT, (self._key, self._failures), *values)
+    stored = reply[:1]
+    if stored and stored != [b'%d' % count]:
+      raise clusters.ClusterError(
+        f'{self.name}: expected a run of {count} processes, received one of '
+        f'{clusters.quote(stored[0].decode("ascii", "replace"))}: another run '
+        f'used this entry. {self.remedy}'
+      )
+    if len(reply) != 2 + last - first:
+      raise self._unexpected_reply(reply)
+    return reply[1:]
+
+  def write_failure(self, index: int, count: int, reason: str) -> None:
+    """Stores the failure of this process; see `start_failures`."""
+    del count
+    self._eval(
+      _FAIL_SCRIPT,
+      (self._failures,),
+      *(index, reason, start_failures.SHOWN_SECONDS),
+    )
+
+  def read_failure(
+    self, index: int, count: int
+  ) -> start_failures.StartFailure | None:
+    """Returns the failure of another process; see `start_failures`."""
+    values = index, count, rendezvous.MAX_BYTES
+    reply = self._eval(_FAILED_SCRIPT, (self._failures,), *values)
+    if not reply:
+      return None
     try:
-      reply = self._client.eval(_SCRIPT, 1, self._key, *values)
+      number, left, reason = (text.decode('ascii') for text in reply)
+      age = start_failures.SHOWN_SECONDS - int(left) / 1000
+      waited = time.monotonic() - (self._written or time.monotonic())
+      return start_failures.StartFailure(int(number), reason, waited - age)
+    except ValueError as error:
+      raise self._unexpected_reply(reply) from error
+
+  def _eval(
+    self, script: str, keys: Sequence[str], *values: str | int
+  ) -> list[bytes]:
+    """Runs a script at the server; returns its list of texts."""
+    try:
+      reply = self._client.eval(script, len(keys), *keys, *values)
     except (
       self._errors.AuthenticationError,
       self._errors.ResponseError,
@@ -143,16 +216,7 @@ class Server:
       raise ConnectionError(str(error)) from error
     if not isinstance(reply, list) or not all(type(t) is bytes for t in reply):
       raise self._unexpected_reply(reply)
-    stored = reply[:1]
-    if stored and stored != [b'%d' % count]:
-      raise clusters.ClusterError(
-        f'{self.name}: expected a run of {count} processes, received one of '
-        f'{clusters.quote(stored[0].decode("ascii", "replace"))}: another run '
-        f'used this entry. {self.remedy}'
-      )
-    if len(reply) != 2 + last - first:
-      raise self._unexpected_reply(reply)
-    return reply[1:]
+    return reply
 
   def _unexpected_reply(self, received: Any) -> clusters.ClusterError:
     return clusters.ClusterError(

@@ -6,9 +6,11 @@ hosts the processes connect to, so its content is treated as hostile.
 `file_rendezvous` and `redis_rendezvous` implement locations.
 """
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
@@ -17,6 +19,7 @@ from typing import Protocol
 from typing import TypeVar
 
 from terngrad.cluster import spec as clusters
+from terngrad.cluster import start_failures
 
 _POLL_SECONDS = 0.2  # seconds
 # Time limit of a look in seconds, even if the time to wait is over.
@@ -26,7 +29,7 @@ MAX_BYTES = 300
 _T = TypeVar('_T')
 
 
-class Location(Protocol):
+class Location(start_failures.FailureEntries, Protocol):
   """A shared location where the processes of a run write their addresses."""
 
   # For messages: the location, and advice on how to use another one.
@@ -70,6 +73,7 @@ def join(
     The cluster; all processes are workers.
 
   Raises:
+    start_failures.OtherProcessFailedError: another process failed.
     clusters.ClusterError: a process is missing, an address is malformed or of
       another run, or `cluster.make` refuses the addresses.
   """
@@ -80,13 +84,17 @@ def join(
       f'{index}. Set --rendezvous_processes and --task_id.'
     )
   clusters.parse_address(address, 'own_address')
-  end = time.monotonic() + timeout
+  begin = time.monotonic()
+  end = begin + timeout
   found: Mapping[int, str | None] = {}
   last_error: ConnectionError | None = None
   while True:
     try:
       left = max(_MIN_READ_SECONDS, end - time.monotonic())
-      found, last_error = _read(left, location, index, count, address), None
+      found = _read(left, location, index, count, address)
+      failure = _limit(left, location.read_failure, index, count)
+      start_failures.check(failure, time.monotonic() - begin)
+      last_error = None
     except ConnectionError as error:
       last_error = error
     addresses = [there for i in range(count) if (there := found.get(i))]
@@ -161,3 +169,62 @@ def _timeout_report(
     f'--task_id={missing[0]}, and check that it uses the same --cluster and '
     '--rendezvous_dir or --run_id.'
   )
+
+
+class Meeting:
+  """This process in a rendezvous, from its start to the first step.
+
+  Attributes:
+    has_joined: whether all processes have found each other.
+  """
+
+  def __init__(
+    self, location: Location, index: int, count: int, address: str
+  ) -> None:
+    """Connects to nothing yet; the arguments are those of `join`."""
+    self._location, self._index, self._count = location, index, count
+    self._address = address
+    self.has_joined = False
+
+  def join(self, timeout: float) -> clusters.Cluster:
+    """Joins within some seconds; see the function `join`."""
+    cluster = join(
+      self._location, self._index, self._count, self._address, timeout
+    )
+    self.has_joined = True
+    return cluster
+
+  @contextlib.contextmanager
+  def share_failures(self, end: Callable[[str], object]) -> Iterator[None]:
+    """Ends all processes if one fails in this block.
+
+    Args:
+      end: called in another thread with a message if another process fails
+        after all have joined. Before that, `join` raises the error.
+    """
+    try:
+      if not self.has_joined:
+        yield
+        return
+      with start_failures.watch(self._location, self._index, self._count, end):
+        yield
+    except BaseException as error:
+      self._report(error)
+      raise
+
+  def _report(self, error: BaseException) -> None:
+    """Stores this process's failure, unless another one is its cause."""
+    cause: BaseException | None = error
+    while cause is not None:
+      if isinstance(cause, start_failures.OtherProcessFailedError):
+        return
+      cause = cause.__cause__
+    # This process ends with its own error, whether the others read it or not.
+    with contextlib.suppress(clusters.ClusterError, ConnectionError):
+      _limit(
+        _MIN_READ_SECONDS,
+        self._location.write_failure,
+        self._index,
+        self._count,
+        start_failures.shorten(error),
+      )

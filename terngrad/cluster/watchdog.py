@@ -321,6 +321,11 @@ def end(message: str, code: int = LOST) -> NoReturn:
   os._exit(code)
 
 
+def end_start(message: str) -> NoReturn:
+  """Ends the process as `end` does, before the first step."""
+  end(message, _START_FAILED)
+
+
 def timeout_report(cluster: clusters.Cluster, seconds: float, what: str) -> str:
   """Returns the message for a block over its limit; asks every task."""
   return f'{what}: {loss_report(cluster, f"it took more than {seconds:g} s")}'

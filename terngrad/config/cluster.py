@@ -3,26 +3,21 @@
 import dataclasses
 import functools
 import os
-import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import cast
 
 from terngrad import aliases
 from terngrad import errors
 from terngrad import lazy
-from terngrad.cluster import file_rendezvous
 from terngrad.cluster import rendezvous
 from terngrad.cluster import spec as clusters
+from terngrad.config import meetings
 from terngrad.config import options
-
-if TYPE_CHECKING:
-  from terngrad.cluster import redis_rendezvous as redis_lib
 
 TOWERS, COLLECTIVE = 'towers', 'collective'
 BYTES_PER_BUCKET = 2**25
 
 groups = lazy.module('terngrad.exchange.group')
-redis_rendezvous = lazy.module('terngrad.cluster.redis_rendezvous')
 resolvers = lazy.module('terngrad.cluster.resolvers')
 algorithms = lazy.module('terngrad.exchange.algorithms')
 
@@ -157,6 +152,19 @@ class ClusterOptions(options.ConfigPart):
     )
     return cluster
 
+  @functools.cached_property
+  def meeting(self) -> rendezvous.Meeting | None:
+    """The rendezvous where processes get all addresses; None without one.
+
+    Raises:
+      errors.ConfigError: an option of it is invalid.
+    """
+    make = meetings.KINDS.get(self.cluster.partition(':')[0])
+    if make is None or self.exchange != COLLECTIVE:
+      return None
+    with errors.as_config_error():
+      return make(self)
+
   def validate(self) -> None:
     """Raises `errors.ConfigError` for the first invalid option."""
     super().validate()
@@ -227,47 +235,17 @@ def _from_kubernetes(config: ClusterOptions) -> clusters.Cluster:
   )
 
 
-def _from_rendezvous(config: ClusterOptions) -> clusters.Cluster:
-  location = file_rendezvous.Folder(config.rendezvous_dir)
-  return _join(config, location, config.task_id, config.rendezvous_processes)
-
-
-def _from_redis(config: ClusterOptions) -> clusters.Cluster:
-  url = config.cluster.partition(':')[2]
-  password = os.environ.get('REDIS_PASSWORD')
-  location = redis_rendezvous.Server(url, config.run_id, password)
-  return _join(config, location, config.task_id, config.rendezvous_processes)
-
-
-def _from_mpi(config: ClusterOptions) -> clusters.Cluster:
-  rank, count, local_rank = resolvers.mpi_ranks(os.environ)
-  location = file_rendezvous.Folder(config.rendezvous_dir)
-  return _join(config, location, rank, count, local_rank)
-
-
-def _join(
-  config: ClusterOptions,
-  location: 'file_rendezvous.Folder | redis_lib.Server',
-  index: int,
-  count: int,
-  local_rank: int = 0,
-) -> clusters.Cluster:
-  """Joins a rendezvous of equal processes; returns their cluster.
-
-  This is process `index` of `count`. Its port is --cluster_port plus its rank
-  on the host.
-  """
+def _from_meeting(config: ClusterOptions) -> clusters.Cluster:
+  """Joins a rendezvous of equal processes; returns their cluster."""
   # The text after ':' may hold a password, so the message shows only the kind.
   kind = config.cluster.partition(':')[0]
   options.refuse(
-    config.exchange != COLLECTIVE,
+    config.meeting is None,
     f'cluster: expected --exchange={COLLECTIVE} with {kind}, which has no '
     'parameter servers, received a run with parameter servers. Use '
     '--cluster=flags.',
   )
-  port = config.cluster_port + local_rank
-  address = config.own_address or f'{socket.gethostname()}:{port}'
-  return rendezvous.join(location, index, count, address, config.start_timeout)
+  return cast(rendezvous.Meeting, config.meeting).join(config.start_timeout)
 
 
 def _from_file(config: ClusterOptions) -> clusters.Cluster:
@@ -291,7 +269,5 @@ RESOLVERS: dict[str, Callable[[ClusterOptions], clusters.Cluster]] = {
   ),
   'slurm': _from_slurm,
   'kubernetes': _from_kubernetes,
-  'rendezvous': _from_rendezvous,
-  'redis': _from_redis,
-  'mpi': _from_mpi,
+  **dict.fromkeys(meetings.KINDS, _from_meeting),
 }

@@ -21,8 +21,6 @@ from terngrad import signals
 from terngrad.launching import exit_codes
 from terngrad.launching import output
 
-# Seconds that a trainer has to write a checkpoint and end after SIGTERM.
-_TRAINER_GRACE = 120.0
 # After a signal the launcher has `signal_guard.seconds` as well. It kills
 # programs earlier, since nobody else ends those that a program has left.
 _BEFORE_OWN_END = 0.95
@@ -136,7 +134,9 @@ class Process:
   @property
   def _grace(self) -> float:
     """Seconds to end after a signal."""
-    return signal_guard.seconds() if self.is_program else _TRAINER_GRACE
+    if self.is_program:
+      return signal_guard.seconds()
+    return signal_guard.STOP_SECONDS
 
   def _set_deadline(self, seconds: float) -> bool:
     """Sets the deadline if there is none; returns whether it did."""

@@ -20,8 +20,9 @@ import tqdm
 from matplotlib import figure
 
 from terngrad import errors
-from terngrad import signal_guard
 from terngrad import signals
+from terngrad.measure import endings
+from terngrad.measure import stderr_copy
 from terngrad.training import records
 
 DEVICES, PROCESSES = 'devices', 'processes'
@@ -127,23 +128,22 @@ def measure(
 
 def _run(words: list[str]) -> tuple[int, str]:
   """Runs a command of `terngrad`; returns (exit code, output)."""
-  with subprocess.Popen(
-    [sys.executable, '-m', 'terngrad.cli.main', *words],
-    stdin=subprocess.DEVNULL,
-    stdout=subprocess.PIPE,
-    stderr=subprocess.STDOUT,
-    text=True,
-    errors='replace',
-    env=os.environ | signals.environment(),
-  ) as process:
+  with (
+    endings.kill_rest(),
+    subprocess.Popen(
+      [sys.executable, '-m', 'terngrad.cli.main', *words],
+      stdin=subprocess.DEVNULL,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      text=True,
+      errors='replace',
+      env=os.environ | signals.environment() | endings.environment(),
+    ) as process,
+  ):
     try:
       output, _ = process.communicate()
     except BaseException:
-      # Also kill its child processes. After it has ended, its process id may
-      # belong to another process.
-      if process.poll() is None:
-        signal_guard.kill_below(process.pid)
-        process.kill()
+      process.kill()
       raise
   return process.returncode, output
 
@@ -155,12 +155,13 @@ def _speed(
   with tempfile.TemporaryDirectory() as folder:
     code, output = _run(words(point, command, batch_size, steps, folder))
     if code:
-      last = '\n'.join(output.splitlines()[-10:])
       raise errors.TrainingError(
-        f'{point.count} {point.over}, {point.scaling}, {point.codec}: expected '
-        f'exit code 0, received {code} after these lines:\n'
-        f'{last}\n'
-        'Correct the command after `--`.'
+        endings.describe(
+          f'{point.count} {point.over}, {point.scaling}, {point.codec}',
+          code,
+          stderr_copy.last_lines(output),
+          'Correct the command after `--`.',
+        )
       )
     rows = [r for r in records.read(folder) if 'sec_per_batch' in r]
   times = point.count if point.scaling == WEAK else 1

@@ -21,6 +21,7 @@ import pandas as pd
 
 from slim.datasets.records import disk
 from terngrad import errors
+from terngrad import signal_guard
 from terngrad import signals
 from terngrad.report import sweep as report
 from terngrad.sweep import definition as definitions
@@ -31,8 +32,6 @@ from terngrad.sweep import warm
 TABLE = 'results.csv'
 _RESULT, _LOG = 'result.json', 'log.txt'
 _MAIN = 'terngrad.cli.main'
-# Seconds that a run has to write a checkpoint and end after SIGTERM.
-_GRACE = 120
 
 
 class Sweep:
@@ -295,7 +294,7 @@ def _stop(processes: Sequence[context.ForkServerProcess]) -> None:
   for each in processes:
     each.terminate()
   for each in processes:
-    each.join(_GRACE)
+    each.join(signal_guard.STOP_SECONDS)
     each.kill()
     each.join()
 

@@ -7,6 +7,7 @@ Older lines without a checksum are read too.
 
 import contextlib
 import errno
+import itertools
 import json
 import math
 import os
@@ -20,6 +21,9 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 from absl import logging
+from google.protobuf import message
+from tensorboard.backend.event_processing import event_file_loader
+from tensorboard.compat.proto import event_pb2
 
 from slim.datasets.records import disk
 from terngrad import errors
@@ -28,9 +32,14 @@ from terngrad.tracking import trackers
 from terngrad.training import metrics
 
 FILE_NAME = 'metrics.jsonl'
+# Bytes of the largest graph to write.
+MAX_GRAPH = 2**23
 
 _CHECKED = re.compile(rb'(.*), "crc32": "([0-9a-f]{8})"}')
 _BUCKETS = 30
+_EVENT_FILES = 'events.out.tfevents.*'
+# A graph follows the version of the file.
+_FIRST_EVENTS = 3
 _HISTOGRAM = tf.compat.v1.SummaryMetadata(
   plugin_data={'plugin_name': 'histograms'}
 )
@@ -126,6 +135,11 @@ class Recorder:
     with self._writing(step):
       tf.summary.scalar(tag, value)
 
+  def graph(self, graph: tf.compat.v1.GraphDef) -> None:
+    """Writes a graph of at most `MAX_GRAPH` bytes to TensorBoard."""
+    with self._writing(0):
+      tf.summary.graph(graph)
+
   def histograms(
     self, step: int, tensors: Mapping[str, tf.Tensor | tf.Variable]
   ) -> None:
@@ -161,7 +175,7 @@ class Recorder:
     self._check_name()
     self.flush()
     os.fsync(self._file.fileno())
-    for path in self._path.parent.glob('events.out.tfevents.*'):
+    for path in self._path.parent.glob(_EVENT_FILES):
       disk.sync(path)
 
   def close(self, failed: bool = False) -> None:
@@ -171,6 +185,20 @@ class Recorder:
         self._events.close()
     finally:
       background.close(self._trackers, failed)
+
+
+def has_graph(directory: str | os.PathLike[str]) -> bool:
+  """Returns whether an event file of a folder begins with a graph.
+
+  Only the first events of each file are read; the others may be large.
+  """
+  for path in sorted(pathlib.Path(directory).glob(_EVENT_FILES)):
+    events = event_file_loader.RawEventFileLoader(os.fspath(path)).Load()
+    for data in itertools.islice(events, _FIRST_EVENTS):
+      with contextlib.suppress(message.DecodeError):
+        if event_pb2.Event.FromString(data).graph_def:
+          return True
+  return False
 
 
 @contextlib.contextmanager

@@ -8,6 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from slim.nets import graphs
 from terngrad.checkpoint import best
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import folder
@@ -71,6 +72,7 @@ class RunWriter:
     )
     for line in self._recorder.remarks:
       say(line)
+    self._write_graph()
     last = self._recorder.last.get('step', 0)
     if last < begin[1] - begin[1] % run.hooks.log_every:
       say(
@@ -91,6 +93,20 @@ class RunWriter:
       )
     self._logged: dict[str, float] = {}
     self._observing = IntervalTimer(run.hooks.observe_secs)
+
+  def _write_graph(self) -> None:
+    """Writes the net's graph, unless an earlier part of the run did."""
+    if records.has_graph(self._folder):
+      return
+    graph = graphs.trace(self._run.model)
+    if graph.ByteSize() <= records.MAX_GRAPH:
+      self._recorder.graph(graph)
+      self._recorder.flush()
+    else:
+      self.say(
+        f'{self._folder}: the graph of the net is left out, since it has more '
+        f'than {records.MAX_GRAPH} bytes'
+      )
 
   def keep_best_of_before(self) -> None:
     """Puts the best epoch's checkpoint into its folder if it is not there.

@@ -4,11 +4,13 @@ import contextlib
 import dataclasses
 import os
 from collections.abc import Callable
+from collections.abc import Iterator
 from datetime import datetime
 
 import numpy as np
 import tensorflow as tf
 
+from terngrad import errors
 from terngrad.checkpoint import folder
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import resume
@@ -16,6 +18,7 @@ from terngrad.cluster import coordination
 from terngrad.cluster import devices
 from terngrad.cluster import spec as clusters
 from terngrad.cluster import watchdog
+from terngrad.config import cluster as cluster_options
 from terngrad.config import options
 from terngrad.config import training as training_options
 from terngrad.tracking import trackers
@@ -45,28 +48,51 @@ def train(
       written.
     errors.TrainingError: the run had to stop; the last checkpoint is valid.
   """
-  config.validate()
-  devices.limit_threads(config.devices.threads)
   cluster = config.cluster
-  if cluster.writes_files:
-    options.folder('train_dir', config.run.train_dir)
-    trackers.check_installed(config.run.log_to)
-  if cluster.tasks:
-    report(
-      clusters.check_network(cluster.tasks, cluster.allow_insecure_network)
-    )
+  with share_failures(cluster):
+    config.validate()
+    devices.limit_threads(config.devices.threads)
+    if cluster.writes_files:
+      options.folder('train_dir', config.run.train_dir)
+      trackers.check_installed(config.run.log_to)
+    if cluster.tasks:
+      report(
+        clusters.check_network(cluster.tasks, cluster.allow_insecure_network)
+      )
   # Only the first of several processes writes files and logs.
   if not cluster.writes_files:
     report, show_progress = (lambda line: None), False
-  start = coordination.time_limit(
-    cluster.tasks, cluster.start_timeout, 'Start', watchdog.limit_start
-  )
 
   def assemble(config: training_options.TrainConfig) -> run_lib.Run:
     run = assembly.assemble(config)
     return dataclasses.replace(run, hooks=hooks(run)) if hooks else run
 
-  return run_assembled(config, assemble, report, show_progress, start)
+  return run_assembled(
+    config, assemble, report, show_progress, _starting(cluster)
+  )
+
+
+@contextlib.contextmanager
+def _starting(cluster: cluster_options.ClusterOptions) -> Iterator[None]:
+  """Context of everything between the rendezvous and the first step."""
+  limit = watchdog.limit_start
+  seconds, tasks = cluster.start_timeout, cluster.tasks
+  with (
+    share_failures(cluster),
+    coordination.time_limit(tasks, seconds, 'Start', limit),
+  ):
+    yield
+
+
+def share_failures(
+  cluster: cluster_options.ClusterOptions,
+) -> contextlib.AbstractContextManager[None]:
+  """Ends all processes that meet in a rendezvous if one fails in a block."""
+  with contextlib.suppress(errors.ConfigError):
+    if cluster.meeting:
+      return cluster.meeting.share_failures(watchdog.end_start)
+  # The error of the options is raised where they are validated.
+  return contextlib.nullcontext()
 
 
 def run_assembled(
@@ -94,9 +120,9 @@ def run_assembled(
   writes, train_dir = config.cluster.writes_files, config.run.train_dir
   with contextlib.ExitStack() as stack:
     exists = writes and os.path.isdir(train_dir)
-    if exists:
-      stack.enter_context(folder.lock(train_dir))
     with start:
+      if exists:
+        stack.enter_context(folder.lock(train_dir))
       with execution.memory_errors_as_config_errors():
         run = assemble(config)
       begin, stored = _begin(config, run, report) if writes else ((0, -1), {})

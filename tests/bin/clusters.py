@@ -7,6 +7,7 @@ import socket
 
 import tensorflow as tf
 
+from terngrad.cli import ports
 from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.training import assembly
@@ -188,3 +189,12 @@ def state(train_dir, step, start='tower_0/'):
   reader = tf.train.load_checkpoint(f'{train_dir}/model.ckpt-{step}')
   names = reader.get_variable_to_shape_map()
   return {name: reader.get_tensor(name) for name in names if start in name}
+
+
+def pair():
+  """The lower of two free ports beside each other."""
+  while True:
+    (port,) = ports.free(1)
+    with contextlib.suppress(OSError), socket.socket() as above:
+      above.bind(('', port + 1))
+      return port

@@ -1,15 +1,14 @@
 """Processes that meet by Redis or under mpirun, and train to equal bits."""
 
-import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 
 import pytest
 
 from terngrad.cli import ports
+from tests.bin import clusters
 from tests.bin import programs
 from tests.cluster import test_redis_rendezvous as redis_servers
 
@@ -22,15 +21,6 @@ def trainer(data_dir, train_dir, *more):
     *programs.short_run_arguments(data_dir, train_dir, num_gpus=1, num_nodes=2),
     *('--codec=ternary', *more),
   ]
-
-
-def pair():
-  """The lower of two free ports beside each other."""
-  while True:
-    (port,) = ports.free(1)
-    with contextlib.suppress(OSError), socket.socket() as above:
-      above.bind(('', port + 1))
-      return port
 
 
 def check(train_dir, data_dir, tmp_path):
@@ -53,7 +43,12 @@ def test_mpirun_sets_the_ranks_and_a_folder_shares_the_addresses(
 ):
   train_dir = tmp_path / 'train'
   words = trainer(
-    *(data_dir, train_dir, '--cluster=mpi', f'--cluster_port={pair()}'),
+    *(
+      data_dir,
+      train_dir,
+      '--cluster=mpi',
+      f'--cluster_port={clusters.pair()}',
+    ),
     f'--rendezvous_dir={tmp_path / "meet"}',
   )
   done = subprocess.run(

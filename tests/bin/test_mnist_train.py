@@ -831,6 +831,37 @@ def test_overwrite_deletes_only_files_of_a_run(
       assert after[name] != content, name
 
 
+def test_events_of_a_run_and_its_continuation_have_one_graph(
+  worker, data_dir, tmp_path
+):
+  """That of the net, which a run of an earlier version gets when it goes on."""
+  for steps in (2, 3):
+    words = programs.short_run_arguments(
+      data_dir, tmp_path, num_gpus=1, max_steps=steps
+    )
+    done = train(worker, words)
+    assert done.code == 0, done.err
+  first, second = sorted(tmp_path.glob('events*'))
+  (graph,) = graphs_in(first)
+  assert any('logits' in node.name for node in graph.node)
+  assert graphs_in(second) == []
+  first.unlink()
+  words = programs.short_run_arguments(
+    data_dir, tmp_path, num_gpus=1, max_steps=4
+  )
+  assert train(worker, words).code == 0
+  assert graphs_in(max(tmp_path.glob('events*'))) == [graph]
+
+
+def graphs_in(path):
+  """The graphs of an event file."""
+  return [
+    tf.compat.v1.GraphDef.FromString(event.graph_def)
+    for event in tf.compat.v1.train.summary_iterator(str(path))
+    if event.graph_def
+  ]
+
+
 def test_overwrite_that_cannot_begin_deletes_nothing(worker, tmp_path):
   folder = tmp_path / 'train'
   write_layout(folder)

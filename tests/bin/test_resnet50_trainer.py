@@ -11,6 +11,7 @@ import tensorflow as tf
 from slim.datasets import examples
 from slim.datasets import write_db
 from terngrad.cli import ports
+from tests.bin import clusters
 from tests.bin import programs
 
 COUNTS = {'cars_train_lmdb': 24, 'cars_test_lmdb': 10}
@@ -148,9 +149,12 @@ def test_another_kind_of_database_is_refused(worker, data, tmp_path):
   assert not (tmp_path / 'train').exists()
 
 
-def shards(data, train_dir, *rendezvous):
-  """Both processes of a run, not yet waited for."""
-  hosts = [f'localhost:{port}' for port in ports.free(2)]
+def shards(data, train_dir, *rendezvous, second=()):
+  """Both processes of a run on this machine, not yet waited for.
+
+  They have the same flags but for their number: no port or address of one.
+  """
+  port = clusters.pair()
   return [
     programs.Program(
       'resnet50_trainer',
@@ -162,11 +166,11 @@ def shards(data, train_dir, *rendezvous):
           '--run_id=a-run',
           *rendezvous,
         ),
-        *('--allow_insecure_network', f'--own_address={host}'),
-        '--start_timeout=120',
+        *('--allow_insecure_network', f'--cluster_port={port}'),
+        *('--start_timeout=600', *(second if shard else ())),
       ),
     )
-    for shard, host in enumerate(hosts)
+    for shard in range(2)
   ]
 
 
@@ -209,3 +213,21 @@ def test_shards_that_meet_end_at_the_parameters_of_devices(
   names = [name for name in expected if name.startswith('tower_0/')]
   assert {n: received[n] for n in names} == {n: expected[n] for n in names}
   assert len(pd.read_csv(log_of(train_dir), comment='#')) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+@pytest.mark.parametrize('kind', ['folder', 'redis'])
+def test_a_shard_that_fails_ends_the_other_with_its_error(data, tmp_path, kind):
+  with rendezvous_of(kind, tmp_path) as (rendezvous, _):
+    train_dir = tmp_path / 'train'
+    first, second = shards(
+      data, train_dir, *rendezvous, second=['--db_type=leveldb']
+    )
+    with first, second:
+      for program in (second, first):
+        done = program.wait()
+        assert done.code == 2, done.err
+        assert '--db_type: expected lmdb' in done.error
+  assert 'received a failure of process 1: ' in done.error
+  assert not train_dir.exists()

@@ -31,8 +31,8 @@ def made(acted):
 def test_a_missing_flag_is_refused_before_tensorflow_is_loaded(
   monkeypatch, capsys
 ):
-  def load(show):
-    raise AssertionError(f'TensorFlow was loaded, show={show}')
+  def load():
+    raise AssertionError('TensorFlow was loaded')
 
   monkeypatch.setattr(quiet, 'import_tensorflow', load)
   acted = []

@@ -112,15 +112,23 @@ def stand_in(tmp_path):
 
 
 IMPORT = 'from terngrad.cli import quiet\nquiet.import_tensorflow'
+SHOW = 'from terngrad.cli import quiet; quiet.show_messages()'
 
 
 def test_the_start_of_tensorflow_is_shown_only_when_asked_for(stand_in):
   folder = stand_in(TENSORFLOW)
   assert stderr_of(f'{IMPORT}()', folder) == ''
   assert (
-    stderr_of(f'{IMPORT}(show=True)', folder, TF_CPP_MIN_LOG_LEVEL='3')
+    stderr_of(f'{SHOW}; {IMPORT}()', folder, TF_CPP_MIN_LOG_LEVEL='3')
     == 'start\ndevices at level 0\n'
   )
+
+
+def test_child_processes_show_the_start_of_tensorflow_too(stand_in):
+  folder = stand_in(TENSORFLOW)
+  words = [sys.executable, '-c', f'{IMPORT}()']
+  script = f'{SHOW}\nimport subprocess\nsubprocess.run({words!r}, check=True)'
+  assert stderr_of(script, folder) == 'start\ndevices at level 0\n'
 
 
 def test_a_log_level_set_by_the_user_is_not_changed(stand_in):

@@ -97,7 +97,7 @@ def test_one_of_two_processes_with_equal_indices_is_refused(url):
   """Whatever comes first: the server decides, in one script."""
   barrier = threading.Barrier(2)
 
-  def join(address):
+  def join_once(address):
     barrier.wait()
     try:
       return join(url, 'twice', 0, 1, address, 60).address
@@ -105,7 +105,7 @@ def test_one_of_two_processes_with_equal_indices_is_refused(url):
       return str(error)
 
   with concurrent.futures.ThreadPoolExecutor(2) as pool:
-    results = sorted(pool.map(join, ('a:1', 'b:2')), key=len)
+    results = sorted(pool.map(join_once, ('a:1', 'b:2')), key=len)
   assert results[0] in ('a:1', 'b:2')
   assert (
     f'received {results[0]}: an earlier run wrote it, or two processes'

@@ -70,7 +70,7 @@ def test_error_of_a_failed_run_shows_its_last_lines():
   point = scaling.Point('devices', 1, 'weak', 'no_such_code')
   with pytest.raises(errors.TrainingError, match='no_such_code') as raised:
     scaling.measure([point], COMMAND, 8, 2, 1)
-  assert 'received 2 after these lines' in str(raised.value)
+  assert 'received exit code 2 after these lines' in str(raised.value)
   assert 'codec: expected' in str(raised.value)
 
 

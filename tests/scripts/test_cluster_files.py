@@ -7,6 +7,7 @@ import subprocess
 import pytest
 import yaml
 
+from terngrad import signal_guard
 from tests.cli import starters
 from tests.scripts import conftest
 
@@ -81,6 +82,28 @@ def kubernetes_documents():
     {'apiVersion': 'v1', 'kind': 'PodTemplate', 'template': each['template']}
     for each in job['spec']['tfReplicaSpecs'].values()
   ]
+
+
+def pods():
+  """The specifications of all pods of the manifests."""
+  templates = [
+    found.get('template') or found['spec'].get('template')
+    for found in kubernetes_documents()
+  ]
+  return [template['spec'] for template in templates if template]
+
+
+def test_pods_are_killed_later_than_a_trainer_ends_itself():
+  found = pods()
+  assert len(found) == 4
+  for pod in found:
+    (container,) = pod['containers']
+    variables = {v['name']: v.get('value') for v in container['env']}
+    own_end = int(variables[signal_guard.VARIABLE])
+    assert pod['terminationGracePeriodSeconds'] == signal_guard.STOP_SECONDS
+    assert own_end == (
+      signal_guard.STOP_SECONDS - signal_guard.BEFORE_KILL_SECONDS
+    )
 
 
 def test_manifests_match_the_schemas_of_kubernetes():

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad import errors
+from terngrad.report import event_files
 from terngrad.training import records
 from tests import forked
 from tests import power_cut
@@ -260,3 +261,32 @@ def test_a_folder_behind_a_symbolic_link_may_move(tmp_path):
   recorder.sync()
   recorder.close()
   assert records.read(tmp_path / 'other') == [{'step': 1, 'loss': 2.0}]
+
+
+def graph_of(*names):
+  graph = tf.Graph()
+  with graph.as_default():
+    for name in names:
+      tf.zeros([], name=name)
+  return graph.as_graph_def()
+
+
+def test_a_graph_is_found_again(tmp_path):
+  recorder = records.Recorder(tmp_path)
+  with contextlib.closing(recorder):
+    recorder.scalars(1, {'loss': 1.0})
+  assert not records.has_graph(tmp_path)
+  recorder = records.Recorder(tmp_path)
+  with contextlib.closing(recorder):
+    recorder.graph(graph_of('first', 'second'))
+  assert records.has_graph(tmp_path)
+  (run,) = event_files.read(tmp_path).values()
+  assert 'name: "first"' in run.graph and 'name: "second"' in run.graph
+
+
+def test_damaged_event_files_have_no_graph(tmp_path):
+  with tf.io.TFRecordWriter(str(tmp_path / 'events.out.tfevents.1')) as file:
+    file.write(b'\xff\xff no event')
+  (tmp_path / 'events.out.tfevents.2').write_bytes(b'x' * 1000)
+  (tmp_path / 'events.out.tfevents.3').touch()
+  assert not records.has_graph(tmp_path)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 algorithms = lazy.module('terngrad.exchange.algorithms')
 exchange_table = lazy.module('terngrad.measure.processes.exchange_table')
 exchanges = lazy.module('terngrad.measure.processes.exchanges')
+peers = lazy.module('terngrad.measure.processes.peers')
 tables = lazy.module('terngrad.measure.tables')
 tf = lazy.module('tensorflow')
 
@@ -41,8 +42,9 @@ Cases are CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES, with auto, gather,
 reduce, two_shot or slices for ALGORITHM, and BYTES instead of
 --bytes_per_bucket. They take turns, round by round, and a ratio is the median
 of the ratios to the first case within a round. The case ddp is PyTorch's
-DistributedDataParallel, if PyTorch is installed, with its hooks: ddp,
-ddp:hook=fp16, ddp:hook=bf16, ddp:hook=powersgd,rank=4.
+DistributedDataParallel with its hooks: ddp, ddp:hook=fp16, ddp:hook=bf16,
+ddp:hook=powersgd,rank=4. PyTorch runs in a separate process; --peer_python
+names the Python of another environment, where PyTorch alone is installed.
 
 Without --real gradients are Gaussian numbers with the shapes of the net's
 variables, and the timed step probes, encodes, sends, decodes and updates. With
@@ -75,6 +77,12 @@ class MeasureExchangeFlags:
   )
   bytes_per_bucket: int = option(
     cluster.BYTES_PER_BUCKET, 'As in the trainers.', 'codes'
+  )
+  peer_python: str = option(
+    '',
+    'Python interpreter with PyTorch for the case ddp, such as '
+    'ENV/bin/python; empty: the one that runs this command.',
+    'run',
   )
   batch: int = option(2, 'Examples per process.', 'data')
   threads: int = option(1, 'Threads per process.', 'run')
@@ -121,6 +129,11 @@ def act(values: MeasureExchangeFlags) -> int:
   options.choice('net', values.net, exchanges.NETS)
   command.at_least(1, values, 'bandwidth')
   command.at_least(0, values, 'latency')
+  rivals = [case.codec for case in cases if peers.is_peer(case.codec)]
+  for text in rivals:
+    peers.parse(text)
+  if rivals and (not values.worker_hosts or values.job_name == 'worker'):
+    peers.check(values.peer_python, values.net, values.real)
   if not values.worker_hosts:
     return _start_all(values)
   with errors.as_config_error():
@@ -137,6 +150,7 @@ def act(values: MeasureExchangeFlags) -> int:
     values.rounds,
     values.interface,
     algorithms.Link(values.bandwidth, values.latency),
+    values.peer_python,
   )
   table = exchange_table.measure(tasks, cases, settings)
   if tasks.is_chief:
@@ -158,10 +172,14 @@ def _start_all(values: MeasureExchangeFlags) -> int:
   counts = {'worker': count, 'ps': values.servers}
   return children.run(
     [
-      [*words, f'--job_name={job}', f'--task_id={i}']
+      children.ChildCommand(
+        [*words, f'--job_name={job}', f'--task_id={i}'], f'{job} {i}'
+      )
       for job, size in counts.items()
       for i in range(size)
-    ]
+    ],
+    'Leave out one --case after the other to find the one that crashes. If it '
+    'is ddp, give PyTorch an environment of its own: --peer_python=PATH.',
   )
 
 

@@ -113,10 +113,14 @@ def _start_all(values: MeasureFitFlags) -> int:
   hosts = [f'127.0.0.1:{port}' for port in ports.free(count)]
   given = flags.to_words(dataclasses.replace(values, interface='lo'))
   words = command.line_of('measure', 'fit', *given)
+  cluster = {'worker': hosts}
   tasks = [{'type': 'worker', 'index': index} for index in range(count)]
-  configs = [{'cluster': {'worker': hosts}, 'task': task} for task in tasks]
+  configs = [json.dumps({'cluster': cluster, 'task': task}) for task in tasks]
   return children.run(
-    [words] * count, [{'TF_CONFIG': json.dumps(config)} for config in configs]
+    [
+      children.ChildCommand(words, f'worker {index}', {'TF_CONFIG': config})
+      for index, config in enumerate(configs)
+    ]
   )
 
 

@@ -8,6 +8,7 @@ from terngrad.cli import command
 from terngrad.config import options
 
 disk = lazy.module('slim.datasets.records.disk')
+graphs = lazy.module('slim.nets.graphs')
 net_summary = lazy.module('terngrad.report.net_summary')
 nets = lazy.module('slim.nets.factory')
 tf = lazy.module('tensorflow')
@@ -59,10 +60,8 @@ def act(values: ReportNetFlags) -> None:
     disk.write_text(path, net_summary.drawing(model))
     command.say(f'Drawing: {path}')
   if values.tensorboard_dir:
-    shape = [1, *model.inputs[0].shape[1:]]
-    traced = tf.function(model).get_concrete_function(tf.TensorSpec(shape))
     with tf.summary.create_file_writer(values.tensorboard_dir).as_default():
-      tf.summary.graph(traced.graph)
+      tf.summary.graph(graphs.trace(model))
     command.say(f'Graph: tensorboard --logdir={values.tensorboard_dir}')
 
 

@@ -1,5 +1,6 @@
 """Trains ResNet-50 from an image database, with Caffe2's flags."""
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -12,6 +13,7 @@ from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli import flags
 from terngrad.cli import train as trainers
+from terngrad.config import cluster as cluster_options
 from terngrad.config import options
 from terngrad.config import training as configs
 
@@ -262,6 +264,15 @@ def _rendezvous(values: Resnet50Flags) -> dict[str, Any]:
   return fields | {'cluster': f'redis:redis://{host}:{values.redis_port}'}
 
 
+def _cluster(values: Resnet50Flags) -> cluster_options.ClusterOptions:
+  """Returns the options of the rendezvous, before others are validated."""
+  with contextlib.suppress(flags.UsageError):
+    return command.build_config(
+      values, cluster_options.ClusterOptions, {}, **_rendezvous(values)
+    )
+  return cluster_options.ClusterOptions()
+
+
 def log_stem(values: Resnet50Flags, config: configs.TrainConfig) -> str:
   """Returns the part of the log's file name that describes the run.
 
@@ -296,12 +307,14 @@ def hooks(
 
 def train(values: Resnet50Flags) -> int:
   """Trains as the flags say; returns the exit code."""
-  config = to_config(values)
-  _check_database(values)
-  chosen = _gpus(values.gpus)
-  if chosen:
-    devices.choose_gpus(chosen)
-  config.validate()
+  with start.share_failures(_cluster(values)):
+    config = to_config(values)
+    _check_database(values)
+    chosen = _gpus(values.gpus)
+    if chosen:
+      devices.choose_gpus(chosen)
+  with start.share_failures(config.cluster):
+    config.validate()
   if not values.train_dir and config.cluster.writes_files:
     _check_default_folder(values, config.run.train_dir)
     command.say(f'files of this run: {config.run.train_dir}')

@@ -1,5 +1,6 @@
 """Compares steps of several processes: time, and bytes sent."""
 
+import contextlib
 import math
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -17,6 +18,7 @@ from terngrad.exchange import algorithms
 from terngrad.exchange import group as groups
 from terngrad.measure import timing
 from terngrad.measure.processes import exchanges
+from terngrad.measure.processes import peer_client
 from terngrad.measure.processes import peers
 from terngrad.measure.processes import servers
 
@@ -53,6 +55,7 @@ class Settings(NamedTuple):
     rounds: rounds of timing; the median is reported.
     interface: network interface whose bytes are counted; '' for all.
     network: the network for which 'auto' chooses algorithms.
+    peer_python: interpreter with PyTorch, as for `peers.check`.
   """
 
   net: str
@@ -61,6 +64,7 @@ class Settings(NamedTuple):
   rounds: int
   interface: str
   network: algorithms.Link = algorithms.GIGABIT
+  peer_python: str = ''
 
 
 def parse(text: str, part_bytes: int) -> Case:
@@ -114,21 +118,27 @@ def measure(
       return None
   except tasks.LostError as error:
     raise errors.TrainingError(str(error)) from error
+  except peer_client.PeerLostError as error:
+    watchdog.end(str(error))
 
 
 def _measure_collectives(
   cluster: spec.Cluster, cases: Sequence[Case], settings: Settings
 ) -> pd.DataFrame:
-  with errors.as_config_error():
+  with contextlib.ExitStack() as stack, errors.as_config_error():
     with watchdog.limit_start(cluster, _TIMEOUT, 'Start'):
       group = groups.Group(cluster, _TIMEOUT)
     what = exchanges.subject(settings.net, settings.real)
-    host = cluster.jobs['worker'][0].rpartition(':')[0]
-    built = {
-      case.text: peers.case(
-        what, group, host, case.codec, settings.batch, settings.interface
+    process = None
+    if any(peers.is_peer(case.codec) for case in cases):
+      process = stack.enter_context(
+        peer_client.PeerProcess(settings.peer_python)
       )
-      if peers.is_peer(case.codec)
+      host = cluster.jobs['worker'][0].rpartition(':')[0]
+      peers.join(process, group, host, settings.interface)
+    built = {
+      case.text: peers.case(what, group, process, case.codec, settings.batch)
+      if process and peers.is_peer(case.codec)
       else exchanges.case(
         what,
         group,
@@ -140,7 +150,7 @@ def _measure_collectives(
       )
       for case in cases
     }
-  return _measure(built, what, group.size, settings, count_received=False)
+    return _measure(built, what, group.size, settings, count_received=False)
 
 
 def _measure_servers(

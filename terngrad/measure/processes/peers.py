@@ -1,22 +1,17 @@
 """The same steps in PyTorch's DistributedDataParallel, if it is installed.
 
 DistributedDataParallel is the common alternative. gloo all-reduces gradients
-during the backward pass, as float32 or with a communication hook.
+during the backward pass, as float32 or with a communication hook. PyTorch is in
+a separate process, `peer_process`, and may be in a separate environment, since
+the libraries of PyTorch and TensorFlow may clash in one process.
 
 References:
   Li et al., PyTorch Distributed, https://arxiv.org/abs/2006.15704.
   Vogels et al., PowerSGD, https://arxiv.org/abs/1905.13727.
 """
 
-import importlib
 import math
-import os
-import types
-from collections.abc import Callable
 from collections.abc import Sequence
-
-# PyTorch is optional: it is imported on use, and its types are unknown.
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -25,20 +20,15 @@ from slim import spelling
 from terngrad import errors
 from terngrad.exchange import group as groups
 from terngrad.measure.processes import exchanges
-from terngrad.measure.processes import peer_nets
+from terngrad.measure.processes import peer_client
 
 NAME = 'ddp'
-_LEARNING_RATE = 1e-6
-_FLOAT_STEPS = 2
 _PLAIN, _POWERSGD = 'none', 'powersgd'
 # Bytes per element, for hooks that send every element.
 _WIDTHS = {_PLAIN: 4, 'fp16': 2, 'bf16': 2}
-_HOOKS_OF = 'torch.distributed.algorithms.ddp_comm_hooks'
 _HOOKS = (*_WIDTHS, _POWERSGD)
-_NETS = {
-  exchanges.RACE: peer_nets.alexnet,
-  'resnet_v1_50': peer_nets.resnet_v1_50,
-}
+# Functions of `peer_nets`, by the names of the nets.
+NETS = {exchanges.RACE: 'alexnet', 'resnet_v1_50': 'resnet_v1_50'}
 
 
 def is_peer(text: str) -> bool:
@@ -46,61 +36,117 @@ def is_peer(text: str) -> bool:
   return spelling.split(text)[0] == NAME
 
 
+def parse(text: str) -> tuple[str, int]:
+  """Returns the (hook, rank) of a case.
+
+  Args:
+    text: 'ddp', with options: `hook` (none, fp16, bf16 or powersgd) and `rank`
+      (of powersgd).
+
+  Raises:
+    errors.ConfigError: an option is unknown or invalid.
+  """
+  with errors.as_config_error():
+    return spelling.make('case', text, {NAME: _validate})
+
+
+def check(python: str, net: str, real: bool) -> None:
+  """Checks that cases of PyTorch can run, before any process starts.
+
+  Args:
+    python: the interpreter with PyTorch; '' for this one.
+    net: a name in `exchanges.NETS`.
+    real: whether the net's passes run.
+
+  Raises:
+    errors.ConfigError: the interpreter cannot be started or lacks PyTorch, or
+      the net is not written for PyTorch.
+  """
+  if real and net not in NETS:
+    raise errors.ConfigError(
+      f'case: expected --net={" or ".join(NETS)} for {NAME} with --real, the '
+      f'nets that are written for PyTorch too, received {net}. Choose one of '
+      'them, or remove --real.'
+    )
+  with peer_client.PeerProcess(python) as process:
+    process.describe()
+
+
+def join(
+  process: peer_client.PeerProcess,
+  group: groups.Group,
+  host: str,
+  interface: str,
+) -> None:
+  """Lets the processes with PyTorch find each other.
+
+  Args:
+    process: the process beside this one.
+    group: the process group, used to exchange the address of PyTorch's store.
+    host: name or address of the first process's machine.
+    interface: network interface that gloo uses; '' lets gloo choose.
+  """
+  size, port = group.size, 0
+  if group.rank == 0:
+    port = process.ask('listen', host=host, size=size)['port']
+  ports = group.all_gather_now(np.array([[port]], np.int32))
+  process.ask(
+    'join',
+    host=host,
+    port=int(ports[0, 0]),
+    rank=group.rank,
+    size=size,
+    interface=interface,
+    threads=tf.config.threading.get_intra_op_parallelism_threads(),
+  )
+
+
 def case(
   what: exchanges.Subject,
   group: groups.Group,
-  host: str,
+  process: peer_client.PeerProcess,
   text: str,
   batch: int,
-  interface: str,
 ) -> exchanges.MeasuredStep:
   """Builds a case.
 
   Args:
     what: the model or the gradients.
-    group: the process group, used to exchange the address of PyTorch's store.
-    host: name or address of the first process's machine.
-    text: 'ddp', with options: `hook` (none, fp16, bf16 or powersgd) and `rank`
-      (of powersgd).
+    group: the process group.
+    process: the process with PyTorch beside this one, after `join`.
+    text: the case, as for `parse`.
     batch: examples per process.
-    interface: network interface that gloo uses; '' lets gloo choose.
 
   Returns:
     A case that counts the bytes of a ring all-reduce. PowerSGD's first two
     steps, which send float32, have been run already.
 
   Raises:
-    errors.ConfigError: PyTorch is not installed or lacks the hook.
+    errors.ConfigError: PyTorch lacks the hook.
   """
-  with errors.as_config_error():
-    hook, rank = spelling.make('case', text, {NAME: _validate})
-  torch = _torch()
-  _join(torch, group, host, interface)
-  torch.set_num_threads(tf.config.threading.get_intra_op_parallelism_threads())
-  torch.manual_seed(1)
-  model, loss = _model(torch, what, batch, group.rank)
-  parallel = torch.nn.parallel.DistributedDataParallel(
-    model,
-    # With several buckets gloo mixes up PowerSGD's collectives.
-    bucket_cap_mb=2**11 if hook == _POWERSGD else 25,
+  hook, rank = parse(text)
+  answer = process.ask(
+    'build',
+    model={
+      'net': NETS[what.model.name] if what.model else '',
+      'shapes': what.shapes,
+      'image': what.image,
+      'classes': what.classes,
+      'batch': batch,
+      'seed': group.rank,
+    },
+    hook=hook,
+    hook_rank=rank,
   )
-  try:
-    _register(torch, parallel, hook, rank)
-  except TypeError as error:
+  if 'refused' in answer:
     raise errors.ConfigError(
-      'case: expected a hook that this PyTorch supports, received '
-      f'{text}: {error}. Use another hook.'
-    ) from error
-  optimizer = torch.optim.SGD(parallel.parameters(), _LEARNING_RATE)
+      f'case: expected a hook of PyTorch {answer["torch"]}, received {text}: '
+      f'{answer["refused"]}. Use another hook.'
+    )
 
   def step() -> None:
-    optimizer.zero_grad(set_to_none=False)
-    loss(parallel).backward()
-    optimizer.step()
+    process.ask('step', step=answer['step'])
 
-  if hook == _POWERSGD:
-    for _ in range(_FLOAT_STEPS):
-      step()
   elements = elements_sent(what.shapes, rank if hook == _POWERSGD else 0)
   share = 2 * (group.size - 1) / group.size
   return exchanges.MeasuredStep(
@@ -116,108 +162,6 @@ def _validate(hook: str = _PLAIN, rank: int = 1) -> tuple[str, int]:
       f'rank: expected a number from 1 to 1024, received {rank}. Use rank=1.'
     )
   return hook, rank
-
-
-def _torch() -> types.ModuleType:
-  """Imports PyTorch."""
-  try:
-    return importlib.import_module('torch')
-  except ImportError as error:
-    raise errors.ConfigError(
-      f'case: expected PyTorch for {NAME}, received "{error}". Install it with '
-      '`pip install torch`, or remove the case.'
-    ) from error
-
-
-def _join(
-  torch: types.ModuleType, group: groups.Group, host: str, interface: str
-) -> None:
-  """Initializes PyTorch's process group, once."""
-  distributed = torch.distributed
-  if distributed.is_initialized():
-    return
-  if interface:
-    os.environ['GLOO_SOCKET_IFNAME'] = interface
-  store = None
-  if group.rank == 0:
-    store = distributed.TCPStore(
-      host, 0, group.size, is_master=True, wait_for_workers=False
-    )
-  port = np.array([[store.port if store else 0]], np.int32)
-  ports = group.all_gather_now(port)
-  if store is None:
-    store = distributed.TCPStore(host, int(ports[0, 0]), group.size)
-  distributed.init_process_group(
-    'gloo', store=store, rank=group.rank, world_size=group.size
-  )
-
-
-def _register(
-  torch: types.ModuleType, parallel: Any, hook: str, rank: int
-) -> None:
-  """Registers the communication hook of a model."""
-  if hook == _POWERSGD:
-    module = importlib.import_module(f'{_HOOKS_OF}.powerSGD_hook')
-    state = module.PowerSGDState(
-      None, matrix_approximation_rank=rank, start_powerSGD_iter=_FLOAT_STEPS
-    )
-    parallel.register_comm_hook(state, module.powerSGD_hook)
-  elif hook != _PLAIN:
-    module = importlib.import_module(f'{_HOOKS_OF}.default_hooks')
-    function = getattr(module, f'{hook}_compress_hook')
-    parallel.register_comm_hook(torch.distributed.group.WORLD, function)
-
-
-def _model(
-  torch: types.ModuleType, what: exchanges.Subject, batch: int, worker: int
-) -> tuple[Any, Callable[[Any], Any]]:
-  """Returns (a module, a function that maps the module to its loss)."""
-  if what.model is None:
-    return _fixed_gradients(what.shapes), lambda model: model()
-  if what.model.name not in _NETS:
-    raise errors.ConfigError(
-      f'case: expected --net={" or ".join(_NETS)} for {NAME} with --real, '
-      'the nets that are written for PyTorch too, received '
-      f'{what.model.name}. Choose one of them, or remove --real.'
-    )
-  generator = torch.Generator().manual_seed(worker)
-  images = torch.randn(
-    batch, what.image[2], *what.image[:2], generator=generator
-  )
-  labels = torch.randint(0, what.classes, (batch,), generator=generator)
-  entropy = torch.nn.functional.cross_entropy
-  model = _NETS[what.model.name](what.classes)
-  return model, lambda model: entropy(model(images), labels)
-
-
-def _fixed_gradients(shapes: Sequence[Sequence[int]]) -> Any:
-  """Returns a module whose backward pass gives fixed Gaussian gradients."""
-  import torch
-
-  class FixedGradients(torch.autograd.Function):
-    """Computes zero, with fixed gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, drawn: list[Any], *parameters: Any) -> Any:
-      ctx.drawn = drawn
-      return parameters[0].new_zeros([])
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Any) -> tuple[Any, ...]:
-      return None, *ctx.drawn
-
-  class Module(torch.nn.Module):
-    """A module with parameters of the given shapes."""
-
-    def __init__(self) -> None:
-      super().__init__()
-      self.variables = torch.nn.ParameterList(torch.zeros(s) for s in shapes)
-      self.drawn = [torch.randn(s) for s in shapes]
-
-    def forward(self) -> Any:
-      return FixedGradients.apply(self.drawn, *self.variables)
-
-  return Module()
 
 
 def elements_sent(shapes: Sequence[Sequence[int]], rank: int) -> int:
