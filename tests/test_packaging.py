@@ -104,6 +104,7 @@ def test_the_library_needs_no_extra():
   assert done.stdout.strip() == '(2,)'
 
 
+@pytest.mark.slow
 def test_the_trainers_need_their_extra_alone(tmp_path):
   words = ['train', 'mnist', '--benchmark_mode', '--max_steps=1']
   words += ['--batch_size=4', '--image_size=8', f'--train_dir={tmp_path}']

@@ -137,7 +137,7 @@ class Folder:
         )
 
 
-class Entry(NamedTuple):
+class StoredLine(NamedTuple):
   """The line in a file, and the time of its writing in seconds since 1970."""
 
   line: str
@@ -153,7 +153,7 @@ def _stage(path: str, line: str) -> tuple[str, float]:
     return staged, os.fstat(file.fileno()).st_mtime
 
 
-def _read(path: str, kind: str = 'host:port') -> Entry | None:
+def _read(path: str, kind: str = 'host:port') -> StoredLine | None:
   """Reads the line in a file, described by `kind`; None without a file."""
   try:
     # A link could point anywhere, and reading a pipe could block forever.
@@ -174,7 +174,7 @@ def _read(path: str, kind: str = 'host:port') -> Entry | None:
       f'{path}: expected a line of {kind}, received {clusters.quote(line)}. '
       'Check who can write to this folder, or give another --rendezvous_dir.'
     )
-  return Entry(line[:-1], status.st_mtime)
+  return StoredLine(line[:-1], status.st_mtime)
 
 
 def _not_writable(error: OSError) -> clusters.ClusterError:

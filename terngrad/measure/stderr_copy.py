@@ -12,8 +12,9 @@ from terngrad import signal_guard
 
 _MOST_LINES = 10
 _MOST_BYTES = 10**4
-# The first line of Python's report of a crash, and the number of its lines.
-_CRASH, _LINES_OF_CRASH = 'Fatal Python error', 6
+# The first line of Python's report of a crash, the first line about the thread
+# that crashed, and the number of the lines to show of it.
+_CRASH, _THREAD, _LINES_OF_THREAD = 'Fatal Python error', 'Current thread', 5
 _READ_BYTES = 65536
 
 
@@ -71,7 +72,8 @@ def last_lines(text: str) -> list[str]:
   """Returns the last lines of an output, without empty ones.
 
   A progress bar draws its line many times; only the last one is shown. After a
-  crash Python prints many lines; the first ones and those before are shown.
+  crash Python prints the calls of all threads; the innermost calls of the
+  thread that crashed are shown, and the lines before the crash.
   """
   lines = [
     line.rstrip().rpartition('\r')[2]
@@ -80,7 +82,12 @@ def last_lines(text: str) -> list[str]:
   lines = [line for line in lines if line]
   crashes = [i for i, line in enumerate(lines) if line.startswith(_CRASH)]
   if crashes:
-    lines = lines[: crashes[0] + _LINES_OF_CRASH]
+    begin = crashes[0] + 1
+    thread = next(
+      (i for i in range(begin, len(lines)) if lines[i].startswith(_THREAD)),
+      begin,
+    )
+    lines = lines[:begin] + lines[thread : thread + _LINES_OF_THREAD]
   return lines[-_MOST_LINES:]
 
 

@@ -7,7 +7,6 @@ Older lines without a checksum are read too.
 
 import contextlib
 import errno
-import itertools
 import json
 import math
 import os
@@ -22,8 +21,6 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 from google.protobuf import message
-from tensorboard.backend.event_processing import event_file_loader
-from tensorboard.compat.proto import event_pb2
 
 from slim.datasets.records import disk
 from terngrad import errors
@@ -193,10 +190,11 @@ def has_graph(directory: str | os.PathLike[str]) -> bool:
   Only the first events of each file are read; the others may be large.
   """
   for path in sorted(pathlib.Path(directory).glob(_EVENT_FILES)):
-    events = event_file_loader.RawEventFileLoader(os.fspath(path)).Load()
-    for data in itertools.islice(events, _FIRST_EVENTS):
-      with contextlib.suppress(message.DecodeError):
-        if event_pb2.Event.FromString(data).graph_def:
+    events = tf.data.TFRecordDataset(os.fspath(path)).take(_FIRST_EVENTS)
+    # A run that was killed can leave a file that ends within an event.
+    with contextlib.suppress(message.DecodeError, tf.errors.DataLossError):
+      for data in events.as_numpy_iterator():
+        if tf.compat.v1.Event.FromString(data).graph_def:
           return True
   return False
 

@@ -116,6 +116,7 @@ STUCK = (
 )
 
 
+@pytest.mark.slow
 def test_a_run_ends_when_no_epoch_is_better(worker, data_dir, tmp_path):
   words = arguments(data_dir, tmp_path / 'train', *STUCK)
   for _ in range(2):  # the same command changes nothing when it is over

@@ -120,6 +120,7 @@ def test_devices_end_at_equal_parameters(trained):
   assert first == second and first
 
 
+@pytest.mark.slow
 def test_a_run_continues_its_log(worker, data, tmp_path, trained):
   words = arguments(data, tmp_path / 'train', '--num_gpus=2', '--batch_size=8')
   for epochs in (1, 2):

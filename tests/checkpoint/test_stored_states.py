@@ -127,7 +127,7 @@ def assert_same(received, expected):
     # It has states of workers and one that they share.
     (KINDS[1], {}),
     *(pytest.param(k, {}, marks=pytest.mark.slow) for k in KINDS[::2]),
-    (RANGES, {}),
+    pytest.param(RANGES, {}, marks=pytest.mark.slow),
     # Three steps are one and a half times all local steps.
     ('error_feedback+sign', LOCAL),
   ],

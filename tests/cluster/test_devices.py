@@ -32,7 +32,7 @@ def threads_of(*words, folder):
   )
 
 
-@pytest.mark.parametrize('count', [1, 3])
+@pytest.mark.parametrize('count', [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_operations_use_the_chosen_number_of_threads(count, tmp_path):
   done = threads_of(f'--threads={count}', folder=tmp_path)
   assert done.returncode == 0, done.stderr

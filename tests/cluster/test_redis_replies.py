@@ -100,6 +100,14 @@ def texts(*words):
   return b''.join(b'$%d\r\n%s\r\n' % (len(word), word) for word in words)
 
 
+NO_FAILURE = b'*0\r\n'
+
+
+def is_about_failures(words):
+  """Whether a request reads failures, of which the key of a run has none."""
+  return words[1] == redis_rendezvous._FAILED_SCRIPT.encode()
+
+
 # Each is all that a server sends, and the message about it.
 UNEXPECTED = {
   'a number': (b':7\r\n', '7'),
@@ -195,7 +203,8 @@ def test_failed_requests_are_repeated(served, monkeypatch):
   broken = iter([b'*3\r\n$1\r\n2\r\n', None, b'-LOADING it loads\r\n'])
 
   def answer(words):
-    del words
+    if is_about_failures(words):
+      return NO_FAILURE
     return next(broken, b'*3\r\n' + texts(b'2', b'a:1', b'b:2'))
 
   assert join(served(answer)).jobs == {'worker': ('a:1', 'b:2')}
@@ -205,6 +214,8 @@ def test_many_addresses_are_requested_in_parts(served):
   count, asked = 450, []
 
   def answer(words):
+    if is_about_failures(words):
+      return NO_FAILURE
     first, last = (int(word) for word in words[-2:])
     asked.append((first, last))
     found = [b'%s:%d' % (b'b' * 250, i + 1) for i in range(1, count)]

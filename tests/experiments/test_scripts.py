@@ -29,7 +29,9 @@ def run(script, *words):
   ('script', 'table'),
   [
     ('paper_scaling/model.py', 'model.csv'),
-    ('plan_validation/validate.py', 'planned.csv'),
+    pytest.param(
+      *('plan_validation/validate.py', 'planned.csv'), marks=pytest.mark.slow
+    ),
   ],
 )
 def test_script_writes_the_committed_table(script, table, tmp_path):

@@ -52,10 +52,11 @@ def test_rows_and_chart_of_one_case():
   ('text', 'works', 'bits'),
   [
     ('powersgd', 'probe encode decode decode_sum update', 32 * 44 / 250),
-    (
+    pytest.param(
       'error_feedback+powersgd',
       'probe encode decode decode_sum finish update',
       32 * 44 / 250,
+      marks=pytest.mark.slow,
     ),
     (
       'error_feedback+topk:ratio=0.1',
@@ -63,7 +64,10 @@ def test_rows_and_chart_of_one_case():
       None,
     ),
     ('randomk:ratio=0.1', 'probe encode decode decode_sum update', None),
-    ('bidirectional+sign', 'probe encode decode_sum', None),
+    pytest.param(
+      *('bidirectional+sign', 'probe encode decode_sum', None),
+      marks=pytest.mark.slow,
+    ),
   ],
 )
 def test_methods_of_any_kind_are_measured(text, works, bits):

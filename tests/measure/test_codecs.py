@@ -98,6 +98,7 @@ def test_the_mean_of_eight_equal_payloads_is_that_of_one(fast):
   assert several == pytest.approx(one, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_codecs_of_many_sizes_cause_no_retracing_warning(caplog):
   codec = registry.parse('identity')
   with caplog.at_level(logging.WARNING, 'tensorflow'):

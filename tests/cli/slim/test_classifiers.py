@@ -349,6 +349,7 @@ def run_arguments(mnist, tmp_path):
   return train, [*both, f'--checkpoint_path={model}', f'--eval_dir={model}']
 
 
+@pytest.mark.slow
 def test_trains_and_scores(mnist, tmp_path, capsys):
   train, score = run_arguments(mnist, tmp_path)
   values = flags.parse(trainer.SlimTrainFlags, {}, train).values

@@ -110,7 +110,7 @@ class SparseTernary:
     (True, True),
     pytest.param(False, True, marks=pytest.mark.slow),
     pytest.param(True, False, marks=pytest.mark.slow),
-    (False, False),
+    pytest.param(False, False, marks=pytest.mark.slow),
   ],
 )
 def test_steps_equal_those_of_sparse_ternary_compression(feeds_back, residual):
