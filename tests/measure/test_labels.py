@@ -50,6 +50,13 @@ def test_a_lone_name_is_beside_its_marker():
   assert place == labels.Label(392.0, 20.0, False)
 
 
+@pytest.mark.parametrize('height', [0.0, 299.0])
+def test_names_at_an_edge_stay_inside(height):
+  points = [(10.0, height)] * 3
+  for _, bottom, _, top in boxes(points, ['a', 'b', 'c']):
+    assert 0 <= bottom < top <= 300
+
+
 def test_names_far_from_each_other_are_not_moved():
   points = [(10.0, 20.0), (10.0, 200.0), (300.0, 21.0)]
   found = labels.place(points, ['a', 'b', 'c'], AREA, FONT, GAP)

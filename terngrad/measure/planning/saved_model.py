@@ -29,6 +29,11 @@ def measure(
   """
   model, optimizer, remark = load(path)
   say(f'timing a step of {path}, optimizer {remark}')
+  if steps := optimizer.gradient_accumulation_steps:
+    say(
+      f'{path} accumulates gradients over {steps} steps, which Keras does on '
+      'one replica only; the plan counts an exchange in every step'
+    )
   found = computing.measure(model, optimizer, batch_size, rounds, most_seconds)
   say(computing.describe(found, batch_size))
   return found

@@ -36,6 +36,13 @@ def test_a_step_of_a_file_is_timed_and_described(tmp_path):
   assert '10 parameters' in lines[1] and 'a step of 8 examples' in lines[1]
 
 
+def test_accumulated_gradients_are_counted_in_every_step_and_named(tmp_path):
+  lines, model = [], net()
+  model.compile(keras.optimizers.SGD(gradient_accumulation_steps=4), 'mse')
+  saved_model.measure(save(tmp_path, model), 8, 1, 60, lines.append)
+  assert 'accumulates gradients over 4 steps' in lines[1]
+
+
 def test_compression_and_loss_scales_are_removed_from_the_optimizer(tmp_path):
   model = net()
   inner = terngrad.keras.CompressedOptimizer(keras.optimizers.Lion(), 'ternary')
