@@ -75,7 +75,7 @@ def place(
       highest = area.top - line * (len(group) - rank - 0.5)
       height = max(min(height, highest), area.bottom + line * (rank + 0.5))
       found[i] = Label(edges[i], height, edges[i] > points[i][0])
-    _return(group, found, points, spans, line)
+    _return(group, found, points, spans, line, area)
   return [found[i] for i in range(len(points))]
 
 
@@ -85,6 +85,7 @@ def _return(
   points: Sequence[tuple[float, float]],
   spans: Sequence[tuple[float, float]],
   line: float,
+  area: Box,
 ) -> None:
   """Moves the labels of a group back towards their points, into free space."""
   for i in group:
@@ -93,7 +94,8 @@ def _return(
       for j in group
       if j != i and spans[j][0] < spans[i][1] and spans[i][0] < spans[j][1]
     ]
-    y, moved = points[i][1], found[i].y - points[i][1]
+    y = max(min(points[i][1], area.top - line / 2), area.bottom + line / 2)
+    moved = found[i].y - y
     steps = math.ceil(abs(moved) / (line / 4))
     for step in range(steps):
       at = y + math.copysign(step * line / 4, moved)
