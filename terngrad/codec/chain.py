@@ -121,7 +121,7 @@ class Chain(coded.Code):
     # Eager code processes all planes at once, which takes fewer operations.
     is_eager = tf.executing_eagerly()
     width *= count if is_eager else 1
-    positions = tf.bitcast(tf.range(width), tf.uint32)
+    positions = tf.bitcast(tf.range(width if quantizer else 0), tf.uint32)
     codes = []
     for index in range(1 if is_eager else count):
       plane = planes.plane(flat, index, width)

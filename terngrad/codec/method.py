@@ -39,19 +39,19 @@ from terngrad.codec.messages import SCATTER as SCATTER
 from terngrad.codec.messages import SUM as SUM
 from terngrad.codec.messages import AnyPacking as AnyPacking
 from terngrad.codec.messages import Message as Message
-from terngrad.codec.messages import Payloads as Payloads
-from terngrad.codec.messages import Piece as Piece
-from terngrad.codec.messages import Received as Received
-from terngrad.codec.messages import ReceivedRounds as ReceivedRounds
 from terngrad.codec.messages import Rounds as Rounds
-from terngrad.codec.messages import Scattered as Scattered
-from terngrad.codec.messages import Sum as Sum
 from terngrad.codec.messages import code_sum as code_sum
 from terngrad.codec.messages import float_sum as float_sum
 from terngrad.codec.messages import gathered as gathered
-from terngrad.codec.messages import payloads as payloads
-from terngrad.codec.messages import received_by as received_by
-from terngrad.codec.messages import stack_by_worker as stack_by_worker
+from terngrad.codec.received import Payloads as Payloads
+from terngrad.codec.received import Piece as Piece
+from terngrad.codec.received import Received as Received
+from terngrad.codec.received import ReceivedRounds as ReceivedRounds
+from terngrad.codec.received import Scattered as Scattered
+from terngrad.codec.received import Sum as Sum
+from terngrad.codec.received import payloads as payloads
+from terngrad.codec.received import received_by as received_by
+from terngrad.codec.received import stack_by_worker as stack_by_worker
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import deprecated
 from terngrad.codec.stages import statistics
@@ -59,7 +59,7 @@ from terngrad.codec.stages import statistics
 if not TYPE_CHECKING:
   # Names of 0.2.
   __getattr__ = deprecated.moved(
-    __name__, rows_in_order='terngrad.codec.messages:stack_by_worker'
+    __name__, rows_in_order='terngrad.codec.received:stack_by_worker'
   )
 
 # Values of `State.owner`.

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.codec import used_words
+from terngrad.codec.stages import transport
 from terngrad.codec.stages import wire
 
 # A traced step calls these once per device.
@@ -85,13 +86,14 @@ class Totals:
 
     Args:
       server: index of the server.
-      words: int32 [n, words of the round], of the device's workers.
+      words: float32 [n, words of the round], of the device's workers, as in
+        `transport`; or int32.
 
     Returns:
-      List of int32 [n, any], one per piece of the server; one tensor for all
+      List of float32 [n, any], one per piece of the server; one tensor for all
       pieces if all lengths are fixed.
     """
-    pieces = self._pieces[server]
+    pieces, words = self._pieces[server], transport.to_float32(words)
     if not any(used_words.varies(piece.message) for piece in pieces):
       return [words[:, slice(*self.ranges[server])]]
     sizes = [message.num_words for message in self._messages]
@@ -110,7 +112,7 @@ class Totals:
         order of `method.Piece`.
 
     Returns:
-      int32 [num_words[server]], which workers pull.
+      float32 [num_words[server]], words or sums, which workers pull.
     """
     pieces = self._pieces[server]
     columns = zip(*(_words_of(pieces, part) for part in parts), strict=True)
@@ -124,7 +126,7 @@ class Totals:
     """Unpacks the pulled words into messages.
 
     Args:
-      pulled: for each server with a nonempty range int32 [num_words], from
+      pulled: for each server with a nonempty range float32 [num_words], from
         `add`.
 
     Returns:
@@ -203,7 +205,7 @@ def _sizes(
 def _words_of(
   pieces: Sequence[MessageRange], pushed: Sequence[tf.Tensor]
 ) -> list[tf.Tensor]:
-  """Returns the words of each piece, int32 [n, words], from `select_words`."""
+  """Returns the words of each piece, [n, words], from `select_words`."""
   sizes = [piece.stop - piece.start for piece in pieces]
   if len(pushed) == len(pieces):
     return [
@@ -224,7 +226,7 @@ def _add(
 
   Args:
     piece: the piece.
-    parts: for each device int32 [n, words].
+    parts: for each device float32 [n, words].
     num_workers: N.
   """
   message = piece.message
@@ -241,7 +243,7 @@ def _add(
 
   sums = add(parts)
   if message.levels is None:
-    return tf.bitcast(sums, tf.int32)
+    return sums
   target = message.packing_of_sums(num_workers)
   missing = target.width(size) * target.elements_per_word - size
   padded = tf.pad(sums, [[0, missing]])
@@ -249,7 +251,7 @@ def _add(
   @_compiled
   def pack(sums: tf.Tensor) -> tf.Tensor:
     rows = tf.reshape(tf.cast(sums, tf.int32), [target.elements_per_word, -1])
-    return target.pack(tf.unstack(rows))
+    return transport.to_float32(target.pack(tf.unstack(rows)))
 
   return pack(padded)
 
@@ -268,16 +270,17 @@ def _unpack_message(
     (words,) = methods.payloads([message], pieces)
     return words
   rows = [_unpack(piece, words, num_workers) for piece, words in some]
-  return methods.Sum([tf.reshape(wire.concat(rows, axis=1), [-1])])
+  sums = tf.reshape(wire.concat(rows, axis=1), [-1])
+  return methods.Sum([sums], integers=message.levels is not None)
 
 
 def _unpack(
   piece: MessageRange, words: tf.Tensor, num_workers: int
 ) -> tf.Tensor:
-  """Returns the sum of a piece, int8, int32 or float32 [num_planes, width]."""
+  """Returns the sum of a piece, int8 or float32 [num_planes, width]."""
   message = piece.message
   shape = [piece.num_planes, piece.width]
   if message.levels is None:
-    return tf.reshape(tf.bitcast(words, tf.float32), shape)
+    return tf.reshape(words, shape)
   sums = wire.join(message.unpacked_sums(words, num_workers))
   return tf.reshape(sums[: shape[0] * shape[1]], shape)

@@ -37,10 +37,13 @@ class Link(NamedTuple):
   Attributes:
     bandwidth: bits per second of one process, in each direction.
     latency: seconds from one process to another.
+    adds_integers: False if the collectives cannot add int32, as on GPUs: words
+      that could be added are gathered or sent in two shots.
   """
 
   bandwidth: float = 1e9
   latency: float = 5e-5
+  adds_integers: bool = True
 
 
 GIGABIT = Link()
@@ -100,6 +103,8 @@ def seconds(
   """
   found = {}
   for name, words in sent_words(message, num_workers, num_processes).items():
+    if name == sums.REDUCE and not network.adds_integers:
+      continue
     found[name] = (
       32 * words / network.bandwidth
       + (0 if name == GATHER else hops(name, num_processes)) * network.latency

@@ -62,6 +62,7 @@ class Collective:
     self.group, self.devices, self.num_workers = group, devices, num_workers
     self.num_local_workers = num_workers // group.size
     self.first = group.rank * self.num_local_workers
+    network = network._replace(adds_integers=not group.on_gpus)
     self._choice = algorithm, network
 
   def workers_of(self, device_index: int) -> range:

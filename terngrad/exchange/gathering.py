@@ -30,9 +30,9 @@ class Gathered(NamedTuple):
   """The words that `move` gathered.
 
   Attributes:
-    fixed: int32 [workers, columns of a piece], pieces of all messages of fixed
-      length.
-    variable: for each message of variable length a list of int32 [workers,
+    fixed: float32 [workers, columns of a piece], pieces of all messages of
+      fixed length.
+    variable: for each message of variable length a list of float32 [workers,
       columns of a piece], pieces of its first words.
   """
 
@@ -96,7 +96,7 @@ def _move_used(
 
   Args:
     group: of the processes.
-    pairs: (message, int32 [workers of this process, its words]).
+    pairs: (message, float32 [workers of this process, its words]).
   """
   used = [tf.reduce_max(message.sent_words(part)) for message, part in pairs]
   largest = tf.reduce_max(group.all_gather(tf.stack(used)[tf.newaxis]), axis=0)
@@ -138,6 +138,7 @@ def _pad(
   """Pads the first words of all workers to whole payloads."""
   workers = pieces[0].shape[0]
   missing = message.num_words - tf.add_n([tf.shape(p)[1] for p in pieces])
-  words = tf.concat([*pieces, tf.zeros([workers, missing], tf.int32)], axis=1)
+  zeros = tf.zeros([workers, missing], pieces[0].dtype)
+  words = tf.concat([*pieces, zeros], axis=1)
   words = tf.ensure_shape(words, [workers, message.num_words])
   return methods.Payloads([methods.Piece(0, [words])], 0, message.num_words)

@@ -3,7 +3,8 @@
 Every process must call the same functions in the same order. Identical programs
 do so. The key of a collective is its index in that order. Tensors are sent from
 host memory: words and probes are small, and the CPU collectives add int32,
-which the GPU collectives do not. With NCCL, gathered tensors stay on GPUs.
+which the GPU collectives do not. With NCCL, tensors stay on GPUs. Words are
+float32, see `transport`, except in sums of words.
 """
 
 import functools
@@ -23,7 +24,7 @@ from terngrad.codec.stages import wire
 
 NCCL = 'nccl'
 COMMUNICATIONS = ('auto', 'ring', NCCL)
-_HOST, _GPU = '/CPU:0', '/GPU:0'
+HOST, _GPU = '/CPU:0', '/GPU:0'
 # MultiWorkerMirroredStrategy numbers its groups from 1.
 _GROUP_KEY = 7001
 _GPU_GROUP_KEY = 7002
@@ -51,6 +52,8 @@ class Group:
     size: the number of processes P.
     rank: index of this process.
     piece: elements of a piece of a large tensor, which is sent in pieces.
+    on_gpus: True if tensors stay on GPUs: NCCL gathers and shards them. It
+      cannot add int32.
   """
 
   def __init__(
@@ -94,7 +97,7 @@ class Group:
   ) -> None:
     self.size, self.rank, self.piece = size, rank, piece
     self._keys = itertools.count(1)
-    self._hint, self._on_gpus = communication, communication == NCCL
+    self._hint, self.on_gpus = communication, communication == NCCL
 
   def all_gather(self, tensor: tf.Tensor) -> tf.Tensor:
     """Concatenates the tensors of all processes along the first axis.
@@ -145,14 +148,14 @@ class Group:
     its key.
 
     Args:
-      matrix: int32 [k, n], the same shape in every process.
+      matrix: float32 or int32 [k, n], the same shape in every process.
       length: int32 [], index in `lengths`; the same in every process.
       lengths: the possible numbers of columns, each <= n.
       max_pieces: largest number of pieces, >= 1.
 
     Returns:
-      List of int32 [size * k, columns of a piece], in order. The number of
-      columns is known only at run time.
+      List of [size * k, columns of a piece], in order. The number of columns is
+      known only at run time.
     """
     columns_sent = tf.gather(lengths, length)
     if self.size == 1:
@@ -170,9 +173,9 @@ class Group:
     self, tensor: tf.Tensor, key: tf.Tensor | None = None
   ) -> tf.Tensor:
     shape = [self.size * tensor.shape[0], *tensor.shape[1:]]
-    with tf.device(_GPU if self._on_gpus else _HOST):
+    with tf.device(_GPU if self.on_gpus else HOST):
       result = tf.raw_ops.CollectiveGatherV2(
-        input=tf.identity(tensor), **self._options(self._on_gpus, key)
+        input=tf.identity(tensor), **self._options(self.on_gpus, key)
       )
     return tf.ensure_shape(result, shape)
 
@@ -187,7 +190,7 @@ class Group:
     """
     if self.size == 1:
       return tensor
-    with tf.device(_HOST):
+    with tf.device(HOST):
       result = tf.raw_ops.CollectiveReduceV2(
         input=tf.identity(tensor),
         merge_op='Add',
@@ -200,16 +203,18 @@ class Group:
     """Sends row p to process p.
 
     Args:
-      tensor: int32 [size, ...].
+      tensor: float32 or int32 [size, ...].
 
     Returns:
       The same shape. Row p is what process p sent to this process.
     """
     if self.size == 1:
       return tensor
-    with tf.device(_HOST):
+    with tf.device(_GPU if self.on_gpus else HOST):
       result = tf.raw_ops.CollectiveAllToAllV2(
-        input=tf.identity(tensor), is_stateless=False, **self._options()
+        input=tf.identity(tensor),
+        is_stateless=False,
+        **self._options(self.on_gpus),
       )
     return tf.ensure_shape(result, tensor.shape)
 
@@ -248,11 +253,11 @@ class Group:
     collective, hundreds per second.
     """
     return {
-      'ordering_token': [self._gpu_token if on_gpus else _token(_HOST)],
+      'ordering_token': [self._gpu_token if on_gpus else _token(HOST)],
       'group_size': self.size,
       'group_key': _GPU_GROUP_KEY if on_gpus else _GROUP_KEY,
       'instance_key': next(self._keys) if key is None else key,
-      'communication_hint': self._hint if on_gpus == self._on_gpus else 'auto',
+      'communication_hint': self._hint if on_gpus == self.on_gpus else 'auto',
     }
 
 

@@ -35,10 +35,10 @@ class SliceLayout(NamedTuple):
     return self.packing.elements_per_word
 
   def split(self, rows: tf.Tensor) -> tf.Tensor:
-    """Splits int32 [local workers, num_words] into slices.
+    """Splits words [local workers, num_words], in transport, into slices.
 
     Returns:
-      int32 [processes, local workers, width].
+      The same type, [processes, local workers, width].
     """
     nodes = rows.shape[0]
     padding = self.width * self.processes - self.num_words
@@ -71,7 +71,7 @@ class SliceLayout(NamedTuple):
     """Adds floats in the order of the workers.
 
     Args:
-      received: as for `sums`.
+      received: as for `sums`, or float32 as in `transport`.
 
     Returns:
       float32 [elements per word * width].

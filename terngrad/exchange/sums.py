@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.codec.stages import packing as packings
+from terngrad.codec.stages import transport
 from terngrad.codec.stages import wire
 from terngrad.exchange import group as groups
 from terngrad.exchange import slices
@@ -67,7 +68,8 @@ class Algorithm(abc.ABC):
 
     Args:
       reduction: of the message.
-      rows: int32 [workers of this process, words of the message].
+      rows: float32 [workers of this process, words of the message], as in
+        `transport`; or int32.
 
     Returns:
       Tensors of the same shapes in all processes, from which `receive` reads.
@@ -113,8 +115,11 @@ class Reduce(Algorithm):
   def move(self, reduction: Reduction, rows: tf.Tensor) -> list[tf.Tensor]:
     """Returns the sum of all words."""
     # `fits` has checked the type.
-    lanes = cast(wire.Packing, reduction.message.packing).lanes(rows)
-    return [reduction.group.all_reduce(tf.reduce_sum(lanes, axis=0))]
+    packing = cast(wire.Packing, reduction.message.packing)
+    # int32 is added on the host.
+    with tf.device(groups.HOST):
+      total = tf.reduce_sum(packing.lanes(rows), axis=0)
+      return [transport.to_float32(reduction.group.all_reduce(total))]
 
   def receive(
     self, reduction: Reduction, moved: list[tf.Tensor]
@@ -124,11 +129,12 @@ class Reduce(Algorithm):
 
     @jit
     def unpack(total: tf.Tensor) -> tf.Tensor:
+      total = transport.to_int32(total)
       sums = packing.sums_of_total(total, reduction.num_workers)
       small = reduction.message.dtype_of_sums(reduction.num_workers)
-      return tf.cast(sums, small)
+      return transport.to_float32(tf.cast(sums, small))
 
-    return methods.Sum([unpack(*moved)])
+    return methods.Sum([unpack(*moved)], integers=True)
 
 
 class TwoShot(Algorithm):
@@ -159,7 +165,9 @@ class TwoShot(Algorithm):
 
     @jit
     def pack_sums(received: tf.Tensor) -> tf.Tensor:
-      return packing.pack(slices.split_planes(layout.sums(received), packing))
+      sums = layout.sums(transport.to_int32(received))
+      words = packing.pack(slices.split_planes(sums, packing))
+      return transport.to_float32(words)
 
     packed = pack_sums(group.all_to_all(layout.split(rows)))
     return [group.all_gather(packed[tf.newaxis])]
@@ -172,7 +180,7 @@ class TwoShot(Algorithm):
     rows = reduction.message.unpacked_sums(words, reduction.num_workers)
     planes = slices.join_planes(rows, reduction.layout)
     values = reduction.layout.arrange_planes(planes)
-    return methods.Sum([tf.reshape(values, [-1])])
+    return methods.Sum([tf.reshape(values, [-1])], integers=True)
 
 
 class Slices(Algorithm):

@@ -26,7 +26,8 @@ class GradientBuffer(NamedTuple):
   """Variables of a server that receive the pushes of one process.
 
   Attributes:
-    words: int32 [nodes of the process, words of the share].
+    words: float32 [nodes of the process, words of the share], the bits of int32
+      words; see `stages.transport`.
     scalers: float32 [probes of the share], the probes that encoded the words.
     moments: float32, moving statistics of the share.
   """
@@ -67,7 +68,7 @@ class AsyncServers:
     """Creates one buffer per server, for a process of `num_nodes` nodes."""
     return [
       GradientBuffer(
-        _zeros(share.replica, [num_nodes, share.codec.num_words], tf.int32),
+        _zeros(share.replica, [num_nodes, share.codec.num_words]),
         _zeros(share.replica, [share.codec.num_probes]),
         [_zeros(share.replica, v.shape) for v in share.replica.statistics],
       )
@@ -85,7 +86,7 @@ class AsyncServers:
 
     Args:
       buffers: the buffers of the process.
-      payloads: int32 [nodes, words], payloads of `codec`.
+      payloads: float32 [nodes, words], payloads of `codec`.
       scalers: float32 [probes], the probes that encoded the payloads.
       moments: float32, moving statistics of the model.
     """
@@ -206,8 +207,6 @@ class _Server:
     return means
 
 
-def _zeros(
-  replica: replicas.Replica, shape: Sequence[int], dtype: tf.DType = tf.float32
-) -> tf.Variable:
+def _zeros(replica: replicas.Replica, shape: Sequence[int]) -> tf.Variable:
   with tf.device(replica.device):
-    return tf.Variable(tf.zeros(shape, dtype), trainable=False)
+    return tf.Variable(tf.zeros(shape), trainable=False)

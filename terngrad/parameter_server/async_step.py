@@ -114,7 +114,7 @@ class WorkerProcess:
       probes=probes,
       shared=shared,
       # Empty, so `run_writer` records no histograms of the codes.
-      words=[[tf.zeros([1, 0], tf.int32)]],
+      words=[[tf.zeros([1, 0])]],
       sent=sent,
       stop=metadata.stop,
     )

@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import tensorflow as tf
+
 from terngrad.codec import method as methods
+from terngrad.codec.stages import transport
 
 
 class Bucket(NamedTuple):
@@ -51,6 +54,12 @@ class Bucket(NamedTuple):
   def num_words(self, number: int) -> int:
     """Number of int32 words of all messages of round `number`."""
     return sum(message.num_words for message in self.messages(number))
+
+  def carried_values(self, values: methods.Tensors) -> list[tf.Tensor]:
+    """Returns what a worker carried: int32 words, or float32 gradients."""
+    if self.method.carries:
+      return list(map(transport.to_int32, values))
+    return list(values)
 
   @property
   def states(self) -> tuple[methods.State, ...]:

@@ -18,6 +18,7 @@ import tensorflow as tf
 from terngrad import aliases
 from terngrad.codec import method as methods
 from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import transport
 from terngrad.reduce import buckets as buckets_lib
 
 # One list of tensors per bucket.
@@ -153,7 +154,7 @@ class GradientCodec:
     """Counts the words of a round that must be sent; the others are zero.
 
     Args:
-      payloads: int32 [n, words of the round], one row per worker.
+      payloads: int32 or float32 [n, words of the round], one row per worker.
       number: index of the round, from 0.
 
     Returns:
@@ -245,7 +246,7 @@ class GradientCodec:
 
     Args:
       number: index of the round, from 0.
-      carried: from `carry`.
+      carried: from `carry`; words may be float32, see `transport`.
       states: the worker's states and the shared ones.
       received: for each earlier round the result of the exchange, with one
         entry per message of `messages`.
@@ -261,14 +262,14 @@ class GradientCodec:
       if number < bucket.method.num_rounds:
         values, state = bucket.method.send(
           number,
-          carried[index],
+          bucket.carried_values(carried[index]),
           state,
           self.select_received(index, received),
           self._context(index, step),
         )
         words += values
       after.append(state)
-    return _join(words, axis=0), after
+    return _join_words(words), after
 
   def decode(
     self,
@@ -317,8 +318,8 @@ class GradientCodec:
     """Decodes the mean gradients of codes of one round without states.
 
     Args:
-      parts: int32 [n, num_words] of each device, the payloads of its n workers
-        in the order that `method.Piece` defines.
+      parts: int32 or float32 [n, num_words] of each device, the payloads of its
+        n workers in the order that `method.Piece` defines.
       shared_probe: float32 [num_probes], the agreed probe.
 
     Returns:
@@ -366,7 +367,7 @@ class GradientCodec:
     """Updates a worker's states from the mean gradients.
 
     Args:
-      carried: from `carry`.
+      carried: from `carry`; words may be float32, see `transport`.
       states: the worker's states and the shared ones.
       means: from `decode`.
       step: with a worker and both probes.
@@ -381,7 +382,8 @@ class GradientCodec:
       if bucket.method.finishes:
         values = [means[i] for i in bucket.indices]
         context = self._context(index, step)
-        state = bucket.method.finish(carried[index], state, values, context)
+        held = bucket.carried_values(carried[index])
+        state = bucket.method.finish(held, state, values, context)
       after.append(state)
     return after
 
@@ -466,6 +468,15 @@ def agree(probes: tf.Tensor) -> tf.Tensor:
 def _join(parts: methods.Tensors, axis: int) -> tf.Tensor:
   """Concatenates tensors; does not copy a single one."""
   return parts[0] if len(parts) == 1 else tf.concat(parts, axis)
+
+
+def _join_words(parts: methods.Tensors) -> tf.Tensor:
+  """Concatenates int32 words as float32: on GPUs int32 is in host memory."""
+  if len(parts) == 1:
+    return parts[0]
+  return transport.to_int32(
+    tf.concat(list(map(transport.to_float32, parts)), 0)
+  )
 
 
 def split(

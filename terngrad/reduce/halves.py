@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.codec.stages import transport
 from terngrad.reduce import gradients as gradients_lib
 from terngrad.reduce import programs as programs_lib
 
@@ -36,10 +37,11 @@ class Halves:
 
     Args:
       gradients: float32, in the order of the variables.
-      rows: for each round int32 [N, words], the messages of all workers.
+      rows: for each round float32 [N, words], the messages of all workers, as
+        in `transport`.
 
     Returns:
-      For each round int32 [words], and the agreed probe, float32 [probes]. It
+      For each round float32 [words], and the agreed probe, float32 [probes]. It
       is the probe of this worker alone.
     """
     part, worker = self._part, tf.constant(0)
@@ -54,7 +56,7 @@ class Halves:
     for number in range(self._codec.num_rounds):
       before = received[:number]
       sent, _ = part.send(number, carried, self._states, before, step)
-      words.append(sent)
+      words.append(transport.to_float32(sent))
     return words, shared_probe
 
   @tf.function

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.codec.stages import transport
 from terngrad.exchange import protocol
 from terngrad.reduce import gradients as gradients_lib
 from terngrad.reduce import metadata as metadata_lib
@@ -37,8 +38,8 @@ class PendingMean:
     workers: indices of the workers on the device.
     received: for each round the result of the exchange, as
       `GradientCodec.send` takes it.
-    words: for each round int32 [workers of the device, words], the messages
-      that they sent.
+    words: for each round float32 [workers of the device, words], the bits of
+      the messages that they sent; see `transport`.
     sent: for each round int32 [workers of the device], how many of these words
       must be sent.
     step: without a worker, with the agreed probe.
@@ -86,7 +87,7 @@ class PendingMean:
         step,
       )
       self._states.write(index, states, self._apply)
-      return [words]
+      return [transport.to_float32(words)]
 
     return send
 
@@ -94,7 +95,7 @@ class PendingMean:
     """Appends the messages of one round.
 
     Args:
-      words: int32 [workers of the device, words], sent.
+      words: float32 [workers of the device, words], sent.
       received: the device's result of `exchange.protocol.Exchange.combine`.
     """
     with tf.device(self.device):

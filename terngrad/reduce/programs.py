@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.codec.stages import transport
 from terngrad.reduce import buckets as buckets_lib
 from terngrad.reduce import gradients as gradients_lib
 
@@ -72,7 +73,8 @@ class Part:
     indices: indices of the variables in the model, ascending.
     probes: int array, indices of the part's numbers in the model's probe.
     begin: adds the gradients of the L2 terms, then calls `GradientCodec.begin`.
-    send: program of `GradientCodec.send`.
+    send: program of `GradientCodec.send`. A compiled one returns the words as
+      float32, see `transport`.
     finish: program of `GradientCodec.finish`.
     decode: program of `GradientCodec.decode`.
   """
@@ -113,11 +115,13 @@ class Part:
       return function
 
     # A compiled program would copy the floats of a lossless codec.
-    self.send = program(codec.send, codec.compiled and not codec.lossless)
+    self.send = codec.send
+    if compiles and codec.compiled and not codec.lossless:
+      self.send = program(self._send)
     self.finish = program(codec.finish)
     self.decode = program(codec.decode)
     self.begin = program(self._begin)
-    self._requantize = program(codec.carry)
+    self._requantize = program(self._carry)
     self._keys = program(codec.keys, True)
 
   def mask_others(self, values: Sequence[_T]) -> list[_T | None]:
@@ -153,6 +157,23 @@ class Part:
     ]
     return self.codec.begin(decayed, states, step)
 
+  def _carry(
+    self, carried: gradients_lib.BucketTensors, step: gradients_lib.WorkerStep
+  ) -> gradients_lib.BucketTensors:
+    held = self.codec.carry(carried, step)
+    return [list(map(transport.to_float32, values)) for values in held]
+
+  def _send(
+    self,
+    number: int,
+    carried: gradients_lib.BucketTensors,
+    states: gradients_lib.BucketTensors,
+    received: methods.ReceivedRounds,
+    step: gradients_lib.WorkerStep,
+  ) -> tuple[tf.Tensor, gradients_lib.BucketTensors]:
+    words, after = self.codec.send(number, carried, states, received, step)
+    return transport.to_float32(words), after
+
   def carry(
     self,
     carried: gradients_lib.BucketTensors,
@@ -167,7 +188,7 @@ class Part:
       stacked: True makes one tensor per bucket, for a `tf.TensorArray`.
 
     Returns:
-      For each bucket a list of tensors.
+      For each bucket a list of float32 tensors; words as in `transport`.
     """
     buckets = self.codec.buckets
     # Outside of the compiled program: XLA concatenates five times slower.

@@ -182,7 +182,9 @@ class Reducer:
       *self._row.statistics,
     ]
     return [
-      *((dtype, [n]) for codec in codecs for dtype, n in codec.carried_sizes()),
+      *(
+        (tf.float32, [n]) for codec in codecs for _, n in codec.carried_sizes()
+      ),
       *((tf.float32, shape) for shape in shapes),
     ]
 
@@ -217,7 +219,7 @@ class Reducer:
         for one in pending:
           with tf.device(one.device):
             (words,) = worker_map.worker_map(
-              one.device, one.workers, [(tf.int32, None)], one.sender(number)
+              one.device, one.workers, [(tf.float32, None)], one.sender(number)
             )
             payloads.append(words.stack())
         combined = exchange.combine(part.codec.messages(number), payloads)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.codec.stages import transport
 from terngrad.exchange import towers
 from terngrad.reduce import gradients
 from terngrad.reduce import programs
@@ -138,7 +139,9 @@ class Workers:
     # Buckets and the words of a round are in the order of the parts.
     rounds = itertools.zip_longest(*(one.words for one in pending))
     words = [
-      tf.concat([rows for rows in round_words if rows is not None], axis=1)
+      transport.to_int32(
+        tf.concat([rows for rows in round_words if rows is not None], axis=1)
+      )
       for round_words in rounds
     ]
     return StepOutcome([means[i] for i in sorted(means)], words, steps)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.codec.stages import transport
 from terngrad.exchange import protocol
 from terngrad.exchange import towers
 from terngrad.reduce import gradients as gradients_lib
@@ -40,8 +41,8 @@ class StepResult(NamedTuple):
     accuracy: float32 [workers], top-1 accuracy of the same examples, in [0, 1].
     probes: float32 [workers, probes]; not finite where a gradient is not.
     shared: float32 [probes], the agreed probe.
-    words: for each device of this process its messages, int32 [workers of the
-      device, words] for each part and round.
+    words: for each device of this process its messages, float32 [workers of
+      the device, words] for each part and round; see `transport`.
     sent: int32 [workers of this process], how many words each sent.
     stop: float32 [], the largest signal number of all processes; see
       `Step.take`.
@@ -62,7 +63,8 @@ class StepResult(NamedTuple):
 
   def payloads(self, device_index: int) -> tf.Tensor:
     """Joins all messages of a device, int32 [workers of the device, words]."""
-    return tf.concat(self.words[device_index], axis=1)
+    words = tf.concat(self.words[device_index], axis=1)
+    return transport.to_int32(words)
 
 
 class Training(NamedTuple):

@@ -141,7 +141,7 @@ def test_gathers_use_the_chosen_communication(communication):
   group = groups.Group.from_strategy(3, 1)
   group._set_up(3, 1, communication, PIECE)
   on_gpus = communication == 'nccl'
-  assert group._on_gpus == on_gpus
+  assert group.on_gpus == on_gpus
   # What stays on CPUs beside NCCL goes the runtime's way.
   hint = group._options()['communication_hint']
   assert hint == ('auto' if on_gpus else communication)

@@ -124,13 +124,15 @@ class Training:
     local=None,
     fragments=1,
     recompute=False,
+    names=None,
+    on_gpus=False,
   ):
     self.model = build()
     if synchronize:
       synchronized.synchronize(self.model)
     self.plan = model_variables.variables_of(self.model, trained)
     self.optimizer = optimizer or optimizers.Momentum(0.9)
-    names = tuple(f'/CPU:{i}' for i in range(devices))
+    names = names or tuple(f'/CPU:{i}' for i in range(devices))
     self.exchange = exchange or towers.Towers(names, workers)
     specs = [
       policy.VariableSpec(name, tuple(variable.shape))
@@ -145,6 +147,8 @@ class Training:
     )
     if on_kernels:
       code = bucketing.on_kernels(code)
+    if on_gpus:
+      code = bucketing.on_gpus(code)
     code = fragments_lib.split(code, fragments_lib.strided(specs, fragments))
     self.codec = parts_lib.cut(code, part_bytes)
     self.replicas = replicas.create(

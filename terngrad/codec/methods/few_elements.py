@@ -1,6 +1,7 @@
 """Base classes of sparse codes, whose words contain indices and values."""
 
 import abc
+import copy
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,9 +16,21 @@ from terngrad.native import sparse_ops
 
 
 class FewElements(coded.Code):
-  """A sparse code, which decodes without a dense tensor for each worker."""
+  """A sparse code, which decodes without a dense tensor for each worker.
+
+  Attributes:
+    sorts: True to find the largest elements by sorting all; see `topk.largest`.
+  """
+
+  sorts = False
 
   compiled = False  # XLA sorts: see `topk.largest`
+
+  def on_gpus(self) -> method.Method:
+    """Returns the code compiled; otherwise its int32 is in host memory."""
+    made = copy.copy(self)
+    made.compiled = made.sorts = True
+    return made
 
   @abc.abstractmethod
   def bucket_elements(

@@ -7,6 +7,8 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
+from terngrad.codec.stages import transport
+
 if TYPE_CHECKING:
   from terngrad.codec.stages import wire
 
@@ -23,7 +25,8 @@ def sum_planes(
 
   Args:
     packing: of the payloads.
-    parts: int32 [n, w], as for `coded.Code.decode_sum`.
+    parts: [n, w], as for `coded.Code.decode_sum`; int32, or float32 as in
+      `transport`.
     num_elements: of the bucket.
 
   Returns:
@@ -49,14 +52,15 @@ def sum_unpacked(
 
   Args:
     unpack: converts the words of one payload.
-    parts: int32 [n, w], as for `coded.Code.decode_sum`.
+    parts: [n, w], as for `coded.Code.decode_sum`; int32, or float32 as in
+      `transport`.
   """
 
   def add(
     sums: Planes, row: int | tf.Tensor, some: Sequence[tf.Tensor]
   ) -> Planes:
     for part in some:
-      planes = unpack(part[row])
+      planes = unpack(transport.to_int32(part[row]))
       if isinstance(sums, list):
         sums = [_plus(a, b) for a, b in zip(sums, planes, strict=True)]
       else:
@@ -64,7 +68,8 @@ def sum_unpacked(
     return sums
 
   counts = [part.shape[0] for part in parts]
-  sums = add(unpack(parts[0][0]), 0, parts[1:])
+  first = transport.to_int32(parts[0][0])
+  sums = add(unpack(first), 0, parts[1:])
   if min(counts) > 1:
     _, sums = tf.while_loop(
       lambda row, _: row < min(counts),

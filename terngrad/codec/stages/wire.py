@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import planes
+from terngrad.codec.stages import transport
 from terngrad.codec.stages.payloads import Planes as Planes
 from terngrad.codec.stages.payloads import check_length as check_length
 from terngrad.codec.stages.payloads import concat as concat
@@ -94,7 +95,7 @@ class Packing(InPlanes, Fixed):
     """Converts payloads to the integers that workers may add.
 
     Args:
-      words: int32 [..., w], payloads.
+      words: int32 [..., w], payloads, or float32 as in `transport`.
 
     Returns:
       int32 [..., w], or int64 [..., w / 2] if words have 64 bits. Sums wrap
@@ -110,7 +111,7 @@ class Packing(InPlanes, Fixed):
         'decode_sum.'
       )
     if self.word_bits == 32:
-      return words
+      return transport.to_int32(words)
     pairs = tf.concat([tf.shape(words)[:-1], [words.shape[-1] // 2, 2]], axis=0)
     return tf.bitcast(tf.reshape(words, pairs), tf.int64)
 
@@ -217,8 +218,9 @@ class VariablePacking(InPlanes):
     return self.expected(num_elements)
 
   def sent_words(self, words: tf.Tensor) -> tf.Tensor:
-    """Counts the sent words of each payload int32 [..., w]: int32 [...]."""
-    return self.used(words[..., 0])
+    """Counts the sent words of each payload [..., w]: int32 [...]."""
+    # Only these few words are cast: int32 is slow on GPUs.
+    return self.used(transport.to_int32(words[..., 0]))
 
   def planes(self, words: tf.Tensor, num_elements: int) -> Planes:
     """Unpacks a payload; the same signature as in other packings."""

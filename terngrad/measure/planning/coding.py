@@ -106,7 +106,7 @@ def _jobs(text: str) -> Mapping[str, timing.Job]:
     sizes = [codec.round_words(n) for n in range(codec.num_rounds)]
     # Encoding is compiled once, unless the words depend on the workers.
     if [row.shape[0] for row in sent] != sizes:
-      zeros = [tf.zeros([workers, words], tf.int32) for words in sizes]
+      zeros = [tf.zeros([workers, words]) for words in sizes]
       sent, shared = _trace(both.send, [gradient], zeros)()
     rows = [tf.tile(row[tf.newaxis], [workers, 1]) for row in sent]
     if workers == 2:

@@ -11,6 +11,7 @@ papers draw k of all elements. The probability of each element and the mean
 error are the same, but k numbers are drawn instead of n, without a sort.
 """
 
+import copy
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -52,6 +53,12 @@ class RandomK(method.Method):
     self.traits = by_variable.DETERMINISTIC._replace(
       unbiased=bool(unbiased), randomness='shared'
     )
+
+  def on_gpus(self) -> method.Method:
+    """Returns the method compiled; otherwise its int32 is in host memory."""
+    made = copy.copy(self)
+    made.compiled = True
+    return made
 
   def counts(self, sizes: Sequence[int]) -> list[int]:
     """Returns the number of elements sent of each variable."""

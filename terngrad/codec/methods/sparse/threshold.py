@@ -65,7 +65,7 @@ class Threshold(few_elements.FewElements):
     Returns:
       int32 [1 + 2 number].
     """
-    return _encode(elements, number, above)
+    return _encode(elements, number, above, self.sorts)
 
   def encode_pieces(
     self,
@@ -129,9 +129,11 @@ class _Pairs(wire.VariablePacking):
     few_elements.check(self.name, indices, values, width)
 
 
-def _encode(values: tf.Tensor, number: int, above: float) -> tf.Tensor:
+def _encode(
+  values: tf.Tensor, number: int, above: float, sorts: bool = False
+) -> tf.Tensor:
   """Computes `sparse_ops.encode_threshold` on any device."""
-  indices, sent = topk.largest_by_index(values, number)
+  indices, sent = topk.largest_by_index(values, number, sorts)
   bits = tf.bitcast(sent, tf.int32)
   # As integers, magnitudes compare alike on all devices. Zeros are not sent.
   least = max(int(np.float32(above).view(np.int32)), 1)
