@@ -35,7 +35,10 @@ def take(
     terngrad.errors.ConfigError: the configuration does not fit the run, or
       the run has no checkpoint.
   """
-  run, folder = assembly.assemble(config), config.run.train_dir
+  context = assembly.process_context(config)
+  if isinstance(context.exchange, towers.Towers):
+    context.exchange = context.exchange._replace(keeps_words=True)
+  run, folder = assembly.assemble(config, context), config.run.train_dir
   if folder:
     step = resume.continue_run(folder, run, log).step
   else:
