@@ -23,6 +23,7 @@ from terngrad.codec import method
 from terngrad.codec import wrapper
 from terngrad.codec.stages import chain as chains
 from terngrad.codec.stages import contract
+from terngrad.codec.stages import float_words
 from terngrad.codec.stages import planes
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
@@ -82,6 +83,14 @@ class Chain(coded.Code):
   def packing(self) -> wire.Packing | wire.VariablePacking:
     """The last stage; chains contain no `wire.CompositePacking`."""
     return cast(wire.Packing | wire.VariablePacking, self.stages[-1])
+
+  @property
+  def is_plain(self) -> bool:
+    """True for a chain of `float32_words` alone."""
+    # A subclass may compute something else.
+    return type(self) in (Chain, _Summed) and [
+      type(stage) for stage in self.stages
+    ] == [float_words.Float32Words]
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns local scalers, or clipped maxima or norms without a quantizer."""

@@ -158,6 +158,14 @@ class Method(deprecated.AcceptsFunctions):
   unit: str | None = None
   compiled: bool = True
 
+  @property
+  def is_plain(self) -> bool:
+    """True if the only message is the gradients' bits, as in `identity`.
+
+    Workers on one device then add their gradients without words.
+    """
+    return False
+
   @abc.abstractmethod
   def messages(self, shapes: Shapes) -> Rounds:
     """Returns the messages of each round for variables of these shapes."""

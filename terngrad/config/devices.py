@@ -8,6 +8,7 @@ from terngrad.config import options
 
 AUTO = 'auto'
 STATISTICS = ('averaged', 'per_device', 'synchronized')
+JIT_COMPILE = (AUTO, 'true', 'false')
 
 __getattr__ = aliases.renamed_names(__name__, Devices='DeviceOptions')
 
@@ -37,6 +38,22 @@ class DeviceOptions(options.ConfigPart):
     False,
     'Recompute activations in the backward pass, segment by segment, instead '
     'of storing them: less memory, a third more time, bit-identical results.',
+  )
+  jit_compile: str = options.option(
+    AUTO,
+    'Whether XLA compiles the forward and backward pass. auto decides as Keras '
+    'does: only on a single GPU, without op determinism, and if every layer of '
+    'the net supports it. true: on every device. The last bits of the result '
+    'depend on it.',
+    on_resume=options.LOGGED,
+  )
+  deterministic: bool = options.option(
+    True,
+    'Use only operations that give the same bits in every run. false: on GPUs '
+    'steps are faster, and two equal runs end with different bits. On CPUs '
+    'runs repeat in both cases.',
+    shared=options.WORKERS,
+    on_resume=options.LOGGED,
   )
   local_steps: int = options.option(
     1,
@@ -151,6 +168,8 @@ class DeviceOptions(options.ConfigPart):
     """Raises `errors.ConfigError` for the first invalid option."""
     super().validate()
     options.choice('bn_statistics', self.bn_statistics, STATISTICS)
+    options.choice('jit_compile', self.jit_compile, JIT_COMPILE)
+    self._check_compiled()
     self._check_shares()
     self._check_fragments()
     options.refuse(
@@ -158,6 +177,23 @@ class DeviceOptions(options.ConfigPart):
       'save_tower: expected -1 beside --bn_statistics=per_device, received '
       f"{self.save_tower}: the other devices' statistics would be lost. Leave "
       'one of the two out.',
+    )
+
+  @property
+  def compiles_passes(self) -> bool:
+    """Whether XLA can compile the passes with the other options."""
+    return not (
+      self.optimize_gradient_memory or self.bn_statistics == 'synchronized'
+    )
+
+  def _check_compiled(self) -> None:
+    """Refuses options that XLA would undo or cannot compile."""
+    options.refuse(
+      self.jit_compile == 'true' and not self.compiles_passes,
+      'jit_compile: expected auto or false beside --optimize_gradient_memory, '
+      'because XLA merges equal computations, and beside '
+      '--bn_statistics=synchronized, which communicates within the pass; '
+      'received true. Leave one of the two out.',
     )
 
   def _check_shares(self) -> None:

@@ -51,10 +51,14 @@ class Towers(NamedTuple):
     devices: device names, one replica of the parameters on each; a name may
       occur twice.
     num_workers: number of workers, at least len(devices).
+    keeps_words: True if the messages of the workers are read after a step.
+      False: workers of a single device add float32 gradients without messages;
+      see `reduce.plain`.
   """
 
   devices: tuple[str, ...]
   num_workers: int
+  keeps_words: bool = False
 
   def workers_of(self, device_index: int) -> range:
     """Returns the workers on `devices[device_index]`."""

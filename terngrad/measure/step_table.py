@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,10 +12,12 @@ import pandas as pd
 import tensorflow as tf
 
 from slim.nets import factory as nets
+from terngrad.cluster import determinism
 from terngrad.config import options
 from terngrad.config import training as configs
 from terngrad.measure import timing
 from terngrad.training import assembly
+from terngrad.training import run as run_lib
 
 _TOWERS, _KERAS = 'float32 towers', 'plain Keras'
 _RECOMPUTED = 'float32 towers, recomputed'
@@ -42,7 +45,10 @@ def measure(
   steps: int,
   recompute: bool = False,
 ) -> StepTimes:
-  """Times the steps in alternation, on constant images.
+  """Times the steps in alternation, on constant images on the device.
+
+  The step of Keras is the faster one of with and without XLA. All steps have
+  the op determinism of the configuration.
 
   Args:
     config: configuration with the codec, in benchmark mode.
@@ -54,6 +60,17 @@ def measure(
   Raises:
     errors.ConfigError: the configuration is invalid.
   """
+  with determinism.require(config.devices.deterministic):
+    return _measure(config, nodes, (rounds, steps), recompute)
+
+
+def _measure(
+  config: configs.TrainConfig,
+  nodes: Sequence[int],
+  counts: tuple[int, int],
+  recompute: bool,
+) -> StepTimes:
+  rounds, steps = counts
   plain = options.replace(
     config, codec='identity', num_nodes=config.devices.num_gpus
   )
@@ -65,7 +82,11 @@ def measure(
   for n, kind in coded.items():
     kinds[kind] = _tower_step(options.replace(config, num_nodes=n))
   # Keras comes last: towers split the CPU, which TensorFlow allows only once.
-  kinds[_KERAS] = _keras_step(options.replace(plain, num_gpus=1, num_nodes=-1))
+  alone = options.replace(plain, num_gpus=1, num_nodes=-1)
+  kinds[_KERAS] = min(
+    (_keras_step(alone, jit_compile) for jit_compile in (False, True)),
+    key=_seconds,
+  )
   jobs = {
     kind: (functools.partial(_repeat, step, steps), steps)
     for kind, step in kinds.items()
@@ -88,7 +109,7 @@ def _tower_step(config: configs.TrainConfig) -> Callable[[], None]:
   """Returns a function that runs one step and waits for it."""
   config.validate()
   run = assembly.assemble(config)
-  images, labels = next(run.batches(0))
+  images, labels = _batch_on_device(run)
   counter = itertools.count()
 
   def step() -> None:
@@ -103,10 +124,19 @@ def _tower_step(config: configs.TrainConfig) -> Callable[[], None]:
   return step
 
 
-def _keras_step(config: configs.TrainConfig) -> Callable[[], None]:
+def _batch_on_device(run: run_lib.Run) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns the images and labels of a batch, on the first device."""
+  with tf.device(run.exchange.devices[0]):
+    images, labels = map(tf.identity, next(run.batches(0)))
+  return images, labels
+
+
+def _keras_step(
+  config: configs.TrainConfig, jit_compile: bool
+) -> Callable[[], None]:
   """Returns Keras's train step: momentum SGD, no moving averages."""
   run = assembly.assemble(config)
-  images, labels = next(run.batches(0))
+  images, labels = _batch_on_device(run)
   model = nets.build(
     config.model.net,
     num_classes=run.layout.num_classes,
@@ -117,9 +147,18 @@ def _keras_step(config: configs.TrainConfig) -> Callable[[], None]:
     keras.optimizers.SGD(0.001, momentum=0.9),
     keras.losses.SparseCategoricalCrossentropy(from_logits=True),
   )
-  model.make_train_function()
-  batches = iter(tf.data.Dataset.from_tensors((images[0], labels[0])).repeat())
-  return lambda: model.train_function(batches)['loss'].numpy()
+  # `fit` calls the same function, but copies each batch to the device.
+  model.optimizer.build(model.trainable_variables)
+  step = tf.function(model.train_step, jit_compile=jit_compile, autograph=False)
+  return lambda: step((images[0], labels[0]))['loss'].numpy()
+
+
+def _seconds(step: Callable[[], None]) -> float:
+  """Times a step; infinity if XLA has no deterministic operation for it."""
+  try:
+    return timing.time_once(step)
+  except tf.errors.UnimplementedError:
+    return math.inf
 
 
 def _repeat(step: Callable[[], None], times: int) -> None:

@@ -60,7 +60,7 @@ class WorkerProcess:
     # Only encodes: the mean of this process's gradients is never computed.
     self._reducer = device_passes.reducer(
       self.servers.codec,
-      self.towers,
+      self.towers._replace(keeps_words=True),
       self.replicas,
       self.states,
       self.node_pass,

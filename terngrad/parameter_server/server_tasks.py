@@ -19,6 +19,7 @@ from slim import errors as data_errors
 from slim.datasets import shards
 from terngrad import errors
 from terngrad.cluster import coordination
+from terngrad.cluster import determinism
 from terngrad.cluster import devices
 from terngrad.cluster import fingerprint
 from terngrad.cluster import service as services
@@ -147,6 +148,15 @@ def serve(
     slim.errors.DataError: the data of this worker is missing or unreadable.
     errors.TrainingError: the run failed, or the chief does not answer.
   """
+  with determinism.require(config.devices.deterministic):
+    return _serve(config, report, stopped)
+
+
+def _serve(
+  config: servers.ServerConfig,
+  report: Callable[[str], None],
+  stopped: Callable[[], int | None],
+) -> int | None:
   cluster = config.cluster.tasks
   task = tasks.all_tasks(cluster, cluster.job)[cluster.index]
   chief = tasks.all_tasks(cluster, 'worker')[0]

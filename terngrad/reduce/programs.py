@@ -121,6 +121,7 @@ class Part:
     self.finish = program(codec.finish)
     self.decode = program(codec.decode)
     self.begin = program(self._begin)
+    self._begin_plain = program(self._add_decay_and_probe)
     self._requantize = program(self._carry)
     self._keys = program(codec.keys, True)
 
@@ -147,15 +148,68 @@ class Part:
       step: with a worker; without keys, since no method draws random bits
         before the probe.
     """
+    decayed, _ = self._add_decay(gradients, parameters)
+    return self.codec.begin(decayed, states, step)
+
+  def begin_plain(
+    self,
+    gradients: Sequence[tf.Tensor | None],
+    parameters: Sequence[tf.Tensor | None],
+    step: gradients_lib.WorkerStep,
+  ) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """Calls `begin` for plain methods, without copying gradients.
+
+    Args:
+      gradients: as in `begin`.
+      parameters: as in `begin`.
+      step: with a worker.
+
+    Returns:
+      (gradients in the order and shapes of the part's variables, probe).
+    """
+    changed, probe = self._begin_plain(gradients, parameters, step)
+    present = [gradient for gradient in gradients if gradient is not None]
+    values = [
+      before if after is None else after
+      for before, after in zip(present, changed, strict=True)
+    ]
+    return values, probe
+
+  def _add_decay_and_probe(
+    self,
+    gradients: Sequence[tf.Tensor | None],
+    parameters: Sequence[tf.Tensor | None],
+    step: gradients_lib.WorkerStep,
+  ) -> tuple[list[tf.Tensor | None], tf.Tensor]:
+    """(Gradients, None for those without an L2 term; probe).
+
+    XLA would copy gradients that it returns unchanged.
+    """
+    decayed, has_term = self._add_decay(gradients, parameters)
+    states = [()] * len(self.codec.buckets)
+    _, probe = self.codec.begin(decayed, states, step)
+    changed = [
+      gradient if added else None
+      for gradient, added in zip(decayed, has_term, strict=True)
+    ]
+    return changed, probe
+
+  def _add_decay(
+    self,
+    gradients: Sequence[tf.Tensor | None],
+    parameters: Sequence[tf.Tensor | None],
+  ) -> tuple[list[tf.Tensor], list[bool]]:
+    """(Gradients of the part with their L2 terms, whether each has one)."""
     terms = [None] * len(gradients)
     if self._decay:
       terms = self._decay.gradients(parameters)
-    decayed = [
-      gradient if term is None else gradient + term
+    pairs = [
+      (gradient, term)
       for gradient, term in zip(gradients, terms, strict=True)
       if gradient is not None
     ]
-    return self.codec.begin(decayed, states, step)
+    decayed = [g if term is None else g + term for g, term in pairs]
+    return decayed, [term is not None for _, term in pairs]
 
   def _carry(
     self, carried: gradients_lib.BucketTensors, step: gradients_lib.WorkerStep

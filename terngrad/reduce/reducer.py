@@ -8,6 +8,7 @@ Towers, collectives, parameter servers, Keras and custom training loops all use
 this module. They differ only in the exchange and in the source of gradients.
 """
 
+import itertools
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,6 +19,7 @@ from terngrad.exchange import protocol
 from terngrad.reduce import gradients as gradients_lib
 from terngrad.reduce import metadata as metadata_lib
 from terngrad.reduce import pending as pending_lib
+from terngrad.reduce import plain
 from terngrad.reduce import programs as programs_lib
 from terngrad.reduce import states as states_lib
 from terngrad.reduce import worker_map
@@ -92,6 +94,9 @@ class Reducer:
     self._seed = seed
     self._row = options.row
     self.parts = programs_lib.parts(codec, options.decay, options.compiles)
+    self._is_plain = [
+      plain.adds_directly(part.codec, exchange) for part in self.parts
+    ]
     # For each part and device.
     self._states = []
     for part in self.parts:
@@ -147,18 +152,24 @@ class Reducer:
       probes: list[tf.Tensor] = []
       node = worker_map.index_of(worker, workers)
       worker_step = step._replace(worker=worker)
-      for part, states in zip(self.parts, self._states, strict=True):
-        values, probe = part.begin(
+      for part, states, is_plain in zip(
+        self.parts, self._states, self._is_plain, strict=True
+      ):
+        given = (
           part.mask_others(results.gradients),
           part.mask_others(results.parameters),
-          states[index].read(node),
-          worker_step,
         )
-        carry_step = worker_step._replace(local_probe=probe)
-        carried += part.carry(values, carry_step, stacked)
+        if is_plain:
+          values, probe = part.begin_plain(*given, worker_step)
+        else:
+          state = states[index].read(node)
+          values, probe = part.begin(*given, state, worker_step)
+          carry_step = worker_step._replace(local_probe=probe)
+          values = part.carry(values, carry_step, stacked)
+          if stacked:
+            values = [value for (value,) in values]
+        carried += values
         probes.append(probe)
-      if stacked:
-        carried = [value for (value,) in carried]
       scores = tf.convert_to_tensor(results.scores, tf.float32)
       return [*carried, *probes, scores, *results.statistics]
 
@@ -167,24 +178,30 @@ class Reducer:
         worker_map.worker_map(device, workers, self._specs(), begin)
       )
       return metadata_lib.Local(
-        [[next(arrays) for _ in part.codec.buckets] for part in self.parts],
+        [[next(arrays) for _ in specs] for specs in self._carried_specs()],
         [next(arrays).stack() for _ in self.parts],
         next(arrays).stack(),
         [array.stack() for array in arrays],
       )
 
-  def _specs(self) -> list[tuple[tf.DType, Sequence[int]]]:
-    """(dtype, shape) of each result of `_begin_device`, for one worker."""
-    codecs = [part.codec for part in self.parts]
+  def _carried_specs(self) -> list[list[worker_map.Spec]]:
+    """For each part what a worker's `begin` returns, beside the probe."""
+    return [
+      plain.running_sums(part.codec)
+      if is_plain
+      else [(tf.float32, [n]) for _, n in part.codec.carried_sizes()]
+      for part, is_plain in zip(self.parts, self._is_plain, strict=True)
+    ]
+
+  def _specs(self) -> list[worker_map.Spec]:
+    """Describes each result of `_begin_device`, for one worker."""
     shapes = [
-      *((codec.num_probes,) for codec in codecs),
+      *((part.codec.num_probes,) for part in self.parts),
       (self._row.num_scores,),
       *self._row.statistics,
     ]
     return [
-      *(
-        (tf.float32, [n]) for codec in codecs for _, n in codec.carried_sizes()
-      ),
+      *itertools.chain(*self._carried_specs()),
       *((tf.float32, shape) for shape in shapes),
     ]
 
@@ -207,6 +224,9 @@ class Reducer:
     exchange = self._exchange
     part_means = []
     for part, states in zip(self.parts, self._states, strict=True):
+      if self._is_plain[part.number]:
+        part_means.append([plain.PlainMean(exchange, part, start)])
+        continue
       pending = [
         pending_lib.PendingMean(exchange, part, state, start, index, apply)
         for index, (state, apply) in enumerate(

@@ -27,10 +27,28 @@ class SingleValue(NamedTuple):
     return tf.expand_dims(self.value, 0)
 
 
+class RunningSum(NamedTuple):
+  """Declares a float32 result that is added over the workers, in their order.
+
+  Attributes:
+    shape: of each worker's value.
+  """
+
+  shape: Sequence[int]
+
+  def start(self) -> tf.Tensor:
+    """Returns the neutral element: -0.0 + x has the bits of x, even of -0.0."""
+    return tf.fill(self.shape, -0.0)
+
+
+_Result = tf.Tensor | tf.TensorArray
+Spec = tuple[tf.DType, Sequence[int] | None] | RunningSum
+
+
 def worker_map(
   device: str,
   workers: range,
-  specs: Sequence[tuple[tf.DType, Sequence[int] | None]],
+  specs: Sequence[Spec],
   function: Callable[[tf.Tensor], Sequence[tf.Tensor | list[tf.Tensor]]],
 ) -> list[SingleValue | tf.TensorArray]:
   """Calls a function for each worker of a device, one after the other.
@@ -38,13 +56,13 @@ def worker_map(
   Args:
     device: name of the device.
     workers: indices of the workers, not empty.
-    specs: (dtype, shape) of each tensor that `function` returns; a shape of
-      None is any.
+    specs: (dtype, shape) of each tensor that `function` returns, where a shape
+      of None is any; or a `RunningSum` of a float32 tensor.
     function: takes a worker's index, int32 []; returns a list of tensors.
 
   Returns:
-    For each of `specs` a `tf.TensorArray` over the workers, or a `SingleValue`
-    for one worker.
+    For each of `specs` a `tf.TensorArray` over the workers; a `SingleValue` for
+    one worker and for a `RunningSum`.
   """
   if len(workers) == 1:
     # Without a loop nothing is stacked, which would copy.
@@ -52,31 +70,35 @@ def worker_map(
       return [
         SingleValue(value) for value in function(tf.constant(workers.start))
       ]
-  # Each round reads the carried gradients again.
-  arrays = [
-    tf.TensorArray(
-      dtype, len(workers), clear_after_read=False, element_shape=shape
-    )
-    for dtype, shape in specs
-  ]
 
   def iterate(
-    index: tf.Tensor, arrays: list[tf.TensorArray]
-  ) -> tuple[tf.Tensor, list[tf.TensorArray]]:
+    index: tf.Tensor, results: list[_Result]
+  ) -> tuple[tf.Tensor, list[_Result]]:
     with tf.device(device):
       values = function(workers.start + index * workers.step)
       return index + 1, [
-        array.write(index, value)
-        for array, value in zip(arrays, values, strict=True)
+        one + value if tf.is_tensor(one) else one.write(index, value)
+        for one, value in zip(results, values, strict=True)
       ]
 
-  _, arrays = tf.while_loop(
+  _, results = tf.while_loop(
     lambda index, _: index < len(workers),
     iterate,
-    (tf.constant(0), arrays),
+    (tf.constant(0), [_start(spec, len(workers)) for spec in specs]),
     parallel_iterations=1,
   )
-  return arrays
+  return [SingleValue(one) if tf.is_tensor(one) else one for one in results]
+
+
+def _start(spec: Spec, num_workers: int) -> _Result:
+  """Returns a result before the first worker."""
+  if isinstance(spec, RunningSum):
+    return spec.start()
+  dtype, shape = spec
+  # Each round reads the carried gradients again.
+  return tf.TensorArray(
+    dtype, num_workers, clear_after_read=False, element_shape=shape
+  )
 
 
 def index_of(worker: tf.Tensor, workers: range) -> tf.Tensor:

@@ -56,7 +56,7 @@ class Workers:
 
     `take` also accepts other codecs with the same states.
     """
-    self._exchange = towers.Towers((_DEVICE,), num_workers)
+    self._exchange = towers.Towers((_DEVICE,), num_workers, True)
     declared = states_lib.declarations(codec)
     self._keys = [states_lib.keys_of(bucket) for bucket in codec.buckets]
     with tf.init_scope():

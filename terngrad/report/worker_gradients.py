@@ -12,6 +12,7 @@ from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import resume
+from terngrad.cluster import determinism
 from terngrad.config import training as configs
 from terngrad.exchange import towers
 from terngrad.training import assembly
@@ -35,7 +36,17 @@ def take(
     terngrad.errors.ConfigError: the configuration does not fit the run, or
       the run has no checkpoint.
   """
-  run, folder = assembly.assemble(config), config.run.train_dir
+  with determinism.require(config.devices.deterministic):
+    return _take(config, log)
+
+
+def _take(
+  config: configs.TrainConfig, log: Callable[[str], object]
+) -> tuple[dict[str, np.ndarray], int]:
+  context = assembly.process_context(config)
+  if isinstance(context.exchange, towers.Towers):
+    context.exchange = context.exchange._replace(keeps_words=True)
+  run, folder = assembly.assemble(config, context), config.run.train_dir
   if folder:
     step = resume.continue_run(folder, run, log).step
   else:

@@ -17,6 +17,7 @@ from terngrad.config import cluster
 from terngrad.config import options
 from terngrad.config import training as training_options
 from terngrad.passes import accumulation
+from terngrad.passes import compiling
 from terngrad.passes import local_steps
 from terngrad.passes import recomputing
 from terngrad.passes import turns
@@ -104,6 +105,7 @@ def assemble(
     method_states=names[len(names) - len(states.shared(codec)) :],
     store=stored_states.Store(training.states, context.exchange, parameters),
     hooks=context.hooks,
+    compiling=_decide_compiling(config, model, context).describe(),
   )
 
 
@@ -259,6 +261,7 @@ def _training(
   """Builds the replicas, the states and the pass that a step trains with."""
   model, plan, codec = built
   devices, exchange = config.devices, context.exchange
+  is_synchronized = devices.bn_statistics == 'synchronized'
   optimizer = config.optimizer.rule().with_clip_norm(
     config.optimizer.clip_gradient_norm
   )
@@ -284,13 +287,14 @@ def _training(
     decoupled=config.optimizer.decoupled_weight_decay,
     mean_share=mean_share if devices.weights else None,
   )
+  if _decide_compiling(config, model, context).compiles:
+    node_pass = compiling.CompiledPass(node_pass)
   local: local_steps.LocalSteps | None = None
   pass_states: Sequence[method.State] = ()
   if devices.local_steps > 1:
     local = building.build_local(devices, config.optimizer, codec, node_pass)
     node_pass = node_pass.without_decay()
     pass_states = local.states([v.shape for v in plan.trainable])
-  is_synchronized = devices.bn_statistics == 'synchronized'
   return steps.Training(
     accumulation.accumulate(node_pass, devices.gradient_accumulation_steps),
     exchange,
@@ -300,6 +304,18 @@ def _training(
     config.model.seed,
     synchronized.Synchronization(exchange) if is_synchronized else None,
     local,
+  )
+
+
+def _decide_compiling(
+  config: training_options.TrainConfig,
+  model: keras.Model,
+  context: execution.ExecutionContext,
+) -> compiling.Decision:
+  """Decides whether XLA compiles the passes of a run."""
+  devices = config.devices
+  return compiling.decide(
+    devices.jit_compile, model, context.exchange, devices.compiles_passes
   )
 
 

@@ -64,6 +64,7 @@ class Run:
     method_states: names of the methods' shared states, the last of `names`.
     store: per-worker states of methods and passes.
     hooks: periodic actions of the loop and its time limits.
+    compiling: log line on whether XLA compiles the passes, and why.
   """
 
   context: execution.ExecutionContext
@@ -88,6 +89,7 @@ class Run:
   method_states: list[str]
   store: stored_states.Store
   hooks: execution.Hooks
+  compiling: str = ''
 
   @property
   def exchange(self) -> protocol.Exchange:

@@ -15,6 +15,7 @@ from terngrad.checkpoint import folder
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import resume
 from terngrad.cluster import coordination
+from terngrad.cluster import determinism
 from terngrad.cluster import devices
 from terngrad.cluster import spec as clusters
 from terngrad.cluster import watchdog
@@ -119,6 +120,7 @@ def run_assembled(
     tf.debugging.set_log_device_placement(True)
   writes, train_dir = config.cluster.writes_files, config.run.train_dir
   with contextlib.ExitStack() as stack:
+    stack.enter_context(determinism.require(config.devices.deterministic))
     exists = writes and os.path.isdir(train_dir)
     with start:
       if exists:
@@ -148,6 +150,7 @@ def _remarks(
   always_float = config.codes.floating_grad_epoch == 1
   codec = run.float_codec if always_float else run.codec
   lines = execution.remarks(codec, run.exchange, always_float)
+  lines += [determinism.describe(), run.compiling]
   if run.shares:
     lines.append(f'examples per worker: {", ".join(map(str, run.shares))}')
   return lines

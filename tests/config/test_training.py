@@ -102,6 +102,15 @@ def test_flags_choose_the_code(options, expected):
       'expected a code for the 4 nodes',
     ),
     ({'codec': 'ternery'}, "Did you mean 'ternary'"),
+    ({'jit_compile': 'yes'}, 'jit_compile: expected one of auto, false, true'),
+    (
+      {'jit_compile': 'true', 'optimize_gradient_memory': True},
+      'jit_compile: expected auto or false beside --optimize_gradient_memory',
+    ),
+    (
+      {'jit_compile': 'true', 'bn_statistics': 'synchronized'},
+      'beside .*--bn_statistics=synchronized',
+    ),
     ({'codec': 'fp16', 'grad_bits': 1}, 'only one of the two'),
     ({'codec': 'fp16', 'packing': 'two_bit'}, 'packing: expected it to agree'),
     (

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.exchange import towers
 from terngrad.step import optimizers
 from tests.passes import transcription
 from tests.step import small
@@ -132,7 +133,9 @@ def ancestors(operation):
 
 
 def test_steps_that_overlap_and_the_exchange_do_not_wait_for_each_other():
-  training = trained(workers=2, **STREAMED)
+  # With words there is a loop that sends them.
+  exchange = towers.Towers(('/CPU:0',), 2, keeps_words=True)
+  training = trained(workers=2, exchange=exchange, **STREAMED)
   images, labels = small.batch_of(0, training.shape)
   numbers = tf.constant(0, tf.int64), tf.constant(RATE), tf.constant(0.5)
   program = training.turns[0].take

@@ -6,12 +6,14 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.framework import config as tf_config
 
 from terngrad import errors
 from terngrad.config import options as options_lib
 from terngrad.config import servers
 from terngrad.config import training as configs
 from terngrad.parameter_server import server_run
+from terngrad.training import assembly
 from terngrad.training import evaluation
 from terngrad.training import execution
 from terngrad.training import loop
@@ -103,6 +105,35 @@ def short_run(train_dir, **changes):
   lines = []
   start.train(config, lines.append)
   return lines
+
+
+def test_op_determinism_is_logged_and_changes_no_bit_on_cpus(
+  tmp_path, monkeypatch
+):
+  seen, assemble = [], assembly.assemble
+
+  def look(config):
+    seen.append(tf_config.is_op_determinism_enabled())
+    return assemble(config)
+
+  monkeypatch.setattr(assembly, 'assemble', look)
+  ends = []
+  for deterministic in (True, False):
+    folder = tmp_path / str(deterministic)
+    lines = short_run(folder, max_steps=2, deterministic=deterministic)
+    assert not tf_config.is_op_determinism_enabled()
+    (line,) = (line for line in lines if 'operations: ' in line)
+    assert ('two equal runs' in line) != deterministic
+    ends.append(tf.train.load_checkpoint(str(folder / 'model.ckpt-2')))
+  assert seen == [True, False]
+  names = ends[0].get_variable_to_shape_map()
+  assert len(names) > 20
+  for name in names:
+    np.testing.assert_array_equal(*(end.get_tensor(name) for end in ends))
+  lines = short_run(tmp_path / 'True', max_steps=3, deterministic=False)
+  assert any(
+    'deterministic was True before and is now False' in line for line in lines
+  )
 
 
 @pytest.mark.parametrize(

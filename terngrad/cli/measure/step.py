@@ -5,6 +5,7 @@ import dataclasses
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli import flags
+from terngrad.config import devices
 from terngrad.config import options
 from terngrad.config import training as configs
 
@@ -16,11 +17,11 @@ USAGE = """\
 
   {program} --net=lenet --batch_size=64
 
-Three kinds of step, on constant images: plain Keras on one device; float32
-replicas; replicas with a gradient code. They take turns, round by round, and a
-ratio is the median over the rounds of the ratios within a round, so that
-changes in the speed of the machine affect both sides. More nodes are measured
-at the same total batch.
+Three kinds of step, on constant images: plain Keras on one device, with or
+without XLA, whichever is faster; float32 replicas; replicas with a gradient
+code. They take turns, round by round, and a ratio is the median over the rounds
+of the ratios within a round, so that changes in the speed of the machine affect
+both sides. More nodes are measured at the same total batch.
 """
 
 option = options.option
@@ -48,6 +49,12 @@ class MeasureStepFlags:
     'Also measure float32 replicas that recompute activations.',
     'devices',
   )
+  jit_compile: str = option(
+    devices.AUTO, "As the trainers' --jit_compile.", 'devices'
+  )
+  deterministic: bool = option(
+    True, "As the trainers' --deterministic.", 'devices'
+  )
   rounds: int = option(15, 'Number of rounds for the median.', 'run')
   steps: int = option(10, 'Steps of each kind per round.', 'run')
   output: str = option('', 'Folder for measure_step.csv.', 'run')
@@ -65,6 +72,8 @@ def act(values: MeasureStepFlags) -> None:
     codec=values.codec,
     quantize_logits=True,
     benchmark_mode=True,
+    jit_compile=values.jit_compile,
+    deterministic=values.deterministic,
   )
   measured = step_table.measure(
     config,

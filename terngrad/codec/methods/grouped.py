@@ -13,6 +13,7 @@ import tensorflow as tf
 from terngrad.codec import method
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import validation
+from terngrad.codec.stages import division
 from terngrad.codec.stages import ternary
 from terngrad.codec.stages import wire
 from terngrad.native import grouped_ops
@@ -233,7 +234,7 @@ def round_to_levels(
     int32 [rows, n], from 0 to levels. Their expectation is exact up to
     levels * 2**-24 + 2**-23.
   """
-  inverse = tf.where(steps > 0.0, 2.0**FRACTION / steps, 0.0)
+  inverse = division.divide_power_of_two(FRACTION, steps)
   # Integers from here on, because compilers round sums of products differently.
   fixed = tf.cast(tf.round(values * inverse[:, tf.newaxis]), tf.int32)
   fixed = tf.minimum(fixed, levels << FRACTION)

@@ -12,7 +12,7 @@ _MAX_FLOAT16 = 65504.0
 
 def float32_words() -> wire.Packing:
   """Returns a packing of one float32 per word, bit for bit."""
-  return _Float32()
+  return Float32Words()
 
 
 def float16_words() -> wire.Packing:
@@ -34,7 +34,9 @@ def bfloat16_words() -> wire.Packing:
   return _Bfloat16()
 
 
-class _Float32(wire.Packing):
+class Float32Words(wire.Packing):
+  """One float32 per word, bit for bit."""
+
   name = 'float32_words'
   elements_per_word = 1
   domain = (contract.FLOAT, contract.WORDS)
@@ -43,9 +45,11 @@ class _Float32(wire.Packing):
   )
 
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
+    """Returns the bits of float32 [w], int32 [w]."""
     return tf.bitcast(planes[0], tf.int32)
 
   def unpack(self, words: tf.Tensor) -> wire.Planes:
+    """Inverts `pack`."""
     return [tf.bitcast(words, tf.float32)]
 
 

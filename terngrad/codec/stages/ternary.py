@@ -5,12 +5,13 @@ import math
 import tensorflow as tf
 
 from terngrad.codec.stages import contract
+from terngrad.codec.stages import division
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
 
 # Probabilities have 23 bits, because float32 holds half-integers below 2**23
 # exactly.
-_RESOLUTION = 2.0**23
+_RESOLUTION_BITS = 23
 
 # A smaller scaler counts as 0. Its inverse would overflow, and a gradient of
 # 8e-31 does not change a float32 weight.
@@ -104,7 +105,8 @@ def factor(scaler: tf.Tensor) -> tf.Tensor:
   Returns:
     float32, shape of `scaler`: 2**23 / scaler, or 0.
   """
-  return tf.where(scaler >= MIN_SCALER, _RESOLUTION / scaler, 0.0)
+  inverse = division.divide_power_of_two(_RESOLUTION_BITS, scaler)
+  return tf.where(scaler >= MIN_SCALER, inverse, 0.0)
 
 
 def quantize(
@@ -170,7 +172,7 @@ def round_by(scaled: tf.Tensor, bits: tf.Tensor) -> tf.Tensor:
     tf.bitwise.right_shift(bits, tf.constant(9, tf.uint32)), tf.int32
   )
   # The factor and the product are rounded, and rounding is monotone. A value
-  # equal to the scaler gives _RESOLUTION - 0.5 or more, the largest draw.
+  # equal to the scaler gives 2**23 - 0.5 or more, the largest draw.
   fires = tf.cast(draw, tf.float32) + 0.5 <= tf.abs(scaled)
   return tf.where(fires, tf.where(scaled < 0.0, -1, 1), 0)
 

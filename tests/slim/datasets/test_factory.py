@@ -10,6 +10,7 @@ from slim.datasets.records import records
 from slim.preprocessing import contract
 from tests.slim import record_files
 from tests.slim import shard_files
+from tests.slim import stateful
 
 
 def training(data, **options):
@@ -55,6 +56,12 @@ def test_elements_are_float32_images_and_int32_labels(small_mnist):
     assert (images.dtype, labels.dtype) == (tf.float32, tf.int32)
     assert images.shape.as_list() == [None, 28, 28, 1]
     assert count in (11, 23)
+
+
+def test_op_determinism_makes_no_stage_serial(small_mnist):
+  options = factory.ReadOptions(training=True, image_size=28, batch_size=4)
+  stream, _ = factory.load('mnist', small_mnist.folder, 'train', options)
+  assert stateful.operations(stream) == set()
 
 
 def test_evaluation_scores_every_example_once_in_order(small_mnist):

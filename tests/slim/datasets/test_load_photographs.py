@@ -16,6 +16,7 @@ from slim.datasets import factory
 from tests.slim import photograph_files
 from tests.slim import record_files
 from tests.slim import shard_files
+from tests.slim import stateful
 
 SIZES = [(40, 50), (33, 61), (64, 48), (50, 50), (45, 90), (72, 38), (41, 41)]
 BOX = (0.25, 0.25, 0.75, 0.75)
@@ -101,6 +102,21 @@ def test_training_from_batch_k_equals_the_stream_after_k_batches(
   for k in (1, 4):
     rest, _ = load(shards_of_2017, 8 - k, net=net, start=2 * k)
     assert_same(rest, whole[k:])
+
+
+@pytest.mark.parametrize('net', ['googlenet', 'alexnet', 'vgg_16'])
+def test_op_determinism_makes_no_stage_serial(shards_of_2017, net):
+  stream, _ = factory.load(
+    'imagenet', shards_of_2017, 'train', read_options(net=net)
+  )
+  assert stateful.operations(stream) == set()
+
+
+def test_a_random_operation_would_be_serial():
+  stream = tf.data.Dataset.range(3).map(
+    lambda i: tf.random.uniform([]), num_parallel_calls=2
+  )
+  assert stateful.operations(stream) == {'RandomUniform'}
 
 
 def test_every_visit_of_a_photograph_looks_different(shards_of_2017):

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import grouped
+from terngrad.codec.stages import division
 from terngrad.codec.stages import packing
 
 # Mantissa bits, exponent bias and largest finite code.
@@ -51,9 +52,8 @@ class Fp8(grouped.Grouped):
     """Computes the scales and rounds elements to 8-bit floats."""
     span = tf.reduce_max(tf.abs(rows), axis=1)
     scales = _power_of_two_above(span * (1.0 / self.largest))
-    bounded = tf.minimum(
-      tf.abs(rows) * (1.0 / scales)[:, tf.newaxis], self.largest
-    )
+    inverses = division.divide_power_of_two(0, scales)
+    bounded = tf.minimum(tf.abs(rows) * inverses[:, tf.newaxis], self.largest)
     codes = _codes(bounded, self.mantissa, self.bias)
     return [scales], codes + tf.where((rows < 0.0) & (codes > 0), 128, 0)
 

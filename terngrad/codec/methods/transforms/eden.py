@@ -25,6 +25,7 @@ from terngrad.codec.methods.transforms import lloyd_max
 from terngrad.codec.methods.transforms import rotation
 from terngrad.codec.stages import chain
 from terngrad.codec.stages import contract
+from terngrad.codec.stages import division
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import wire
 from terngrad.native import ops
@@ -182,7 +183,8 @@ class Eden(coded.Code):
     flat = method.flat(pieces)
     if not sum(sizes):
       return tf.zeros([0], tf.int32)
-    units = _repeat(1.0 / rotation.power_of_two(shared_probe), sizes)
+    powers = rotation.power_of_two(shared_probe)
+    units = _repeat(division.divide_power_of_two(0, powers), sizes)
     rotated = rotation.rotate(flat * units, key[:_KEY_WORDS])
     square = tf.reduce_sum(tf.square(tf.cast(rotated, tf.float64)), axis=1)
     deviation = tf.sqrt(square / rotated.shape[1])
@@ -237,7 +239,8 @@ class _EdenOnKernels(Eden, twin_of=Eden):
     shared_probe: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    factors = 1.0 / rotation.power_of_two(shared_probe)
+    powers = rotation.power_of_two(shared_probe)
+    factors = division.divide_power_of_two(0, powers)
     num_words, borders = self.num_words(sum(sizes)), self.levels.borders
     return rotated_ops.encode(
       pieces, sizes, factors, key, borders, num_words, self.kernels

@@ -22,6 +22,7 @@ from terngrad.codec import wrapper
 from terngrad.codec.methods.transforms import rotation
 from terngrad.codec.methods.transforms import thc_kernels
 from terngrad.codec.stages import contract
+from terngrad.codec.stages import division
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
@@ -183,8 +184,9 @@ class Thc(method.Method):
       units of 2**-16 of table entries.
     """
     powers = rotation.power_of_two(norms)
-    unit = self.units(norms / powers)
-    return 1.0 / powers, tf.where(unit > 0.0, 2.0**_FRACTION / unit, 0.0)
+    inverses = division.divide_power_of_two(0, powers)
+    unit = self.units(norms * inverses)
+    return inverses, division.divide_power_of_two(_FRACTION, unit)
 
   def decoding_factors(
     self, norms: tf.Tensor, size: int, scale: float

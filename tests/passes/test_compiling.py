@@ -1,0 +1,137 @@
+"""XLA compiles passes where Keras would, and where --jit_compile says so."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.cluster import determinism
+from terngrad.config import options
+from terngrad.config import training as configs
+from terngrad.exchange import towers
+from terngrad.passes import compiling
+from terngrad.training import assembly
+from tests import seeming_gpu
+from tests.step import small
+
+ALONE = towers.Towers(('/GPU:0',), 2)
+SEVERAL = towers.Towers(('/GPU:0', '/GPU:1'), 2)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+  """A machine that seems to have a GPU."""
+  seeming_gpu.pretend(monkeypatch)
+
+
+def of_keras(build):
+  """Whether Keras compiles this model by default."""
+  made = build()
+  made.compile('sgd', 'mse')
+  return made.jit_compile
+
+
+def looking_up():
+  """A model with a layer that XLA does not support."""
+  inputs = keras.Input((4,), dtype='int64')
+  table = keras.layers.IntegerLookup(vocabulary=[1, 2, 3])
+  return keras.Model(inputs, keras.layers.Embedding(5, 2)(table(inputs)))
+
+
+@pytest.mark.parametrize(
+  ('build', 'is_deterministic', 'reason'),
+  [
+    (small.dense_net, False, ''),
+    (small.dense_net, True, ': op determinism is on'),
+    (looking_up, False, ': a layer does not support it'),
+  ],
+)
+def test_auto_compiles_what_keras_compiles(
+  gpu, build, is_deterministic, reason
+):
+  with determinism.require(is_deterministic):
+    found = compiling.decide('auto', build(), ALONE)
+    assert found == (of_keras(build), f'--jit_compile=auto{reason}')
+  assert found.compiles == (not reason)
+  state = 'not compiled' if reason else 'compiled'
+  assert found.describe().startswith(f'passes: {state} by XLA (')
+
+
+def test_auto_compiles_nothing_on_cpus_like_keras():
+  found = compiling.decide('auto', small.dense_net(), ALONE)
+  assert found == (
+    of_keras(small.dense_net),
+    '--jit_compile=auto: there is no GPU',
+  )
+  assert not found.compiles
+
+
+@pytest.mark.parametrize(
+  ('exchange', 'can_compile', 'reason'),
+  [
+    (SEVERAL, True, 'there are several devices'),
+    (ALONE, False, 'another option does not allow it'),
+  ],
+)
+def test_auto_compiles_only_simple_passes_of_one_device(
+  gpu, exchange, can_compile, reason
+):
+  found = compiling.decide('auto', small.dense_net(), exchange, can_compile)
+  assert found == (False, f'--jit_compile=auto: {reason}')
+
+
+def compiled_operations(graph):
+  """Types of the operations in functions that XLA compiles."""
+  return {
+    node.op
+    for function in graph.as_graph_def().library.function
+    if function.attr['_XlaMustCompile'].b
+    for node in function.node_def
+  }
+
+
+@pytest.mark.parametrize(
+  ('choice', 'expected'), [('true', True), ('auto', False)]
+)
+def test_a_run_traces_its_passes_for_xla(choice, expected):
+  config = options.build(
+    configs.TrainConfig,
+    net='lenet',
+    dataset_name='mnist',
+    batch_size=4,
+    benchmark_mode=True,
+    jit_compile=choice,
+  )
+  run = assembly.assemble(config)
+  assert run.compiling.startswith('passes: compiled') == expected
+  images, labels = next(run.batches(0))
+  step, rates = tf.constant(0, tf.int64), [tf.constant(0.1)] * 2
+  traced = run.coded_step.take.get_concrete_function(
+    images, labels, step, *rates
+  )
+  assert ('Conv2D' in compiled_operations(traced.graph)) == expected
+
+
+def test_a_compiled_pass_has_the_gradients_of_the_pass():
+  training = small.Training(
+    small.conv_net, devices=1, workers=2, decoupled=True
+  )
+  node_pass = training.node_pass
+  compiled = compiling.CompiledPass(node_pass)
+  assert compiled.decoupled_decay is node_pass.decoupled_decay
+  assert compiled.num_statistics == node_pass.num_statistics == 2
+  images, labels = small.batch_of(0, [4])
+  replica = training.replicas[0]
+  arguments = (
+    [tf.convert_to_tensor(v) for v in replica.trainable],
+    [tf.convert_to_tensor(v) for v in replica.statistics],
+    images,
+    labels,
+    tf.constant([1, 2], tf.uint32),
+    tf.constant(8.0),
+  )
+  found = tf.nest.flatten(compiled.gradients(*arguments))
+  expected = tf.nest.flatten(node_pass.gradients(*arguments))
+  for one, other in zip(found, expected, strict=True):
+    # Sums of some 300 products, in another order.
+    np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
