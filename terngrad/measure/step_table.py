@@ -9,14 +9,21 @@ from typing import NamedTuple
 import keras
 import pandas as pd
 import tensorflow as tf
+from tensorflow.python.framework import config as determinism
 
 from slim.nets import factory as nets
 from terngrad.config import options
 from terngrad.config import training as configs
+from terngrad.measure import launches
 from terngrad.measure import timing
 from terngrad.training import assembly
+from terngrad.training import run as runs
 
-_TOWERS, _KERAS = 'float32 towers', 'plain Keras'
+# A function that launches a step.
+Step = Callable[[], object]
+TOWERS, KERAS = 'float32 towers', 'plain Keras'
+KERAS_COMPILED = 'plain Keras, jit_compile'
+KERAS_KINDS = KERAS, KERAS_COMPILED
 _RECOMPUTED = 'float32 towers, recomputed'
 
 
@@ -44,6 +51,8 @@ def measure(
 ) -> StepTimes:
   """Times the steps in alternation, on constant images.
 
+  All steps of a kind are launched before the device is waited for.
+
   Args:
     config: configuration with the codec, in benchmark mode.
     nodes: numbers of nodes to measure the codec with.
@@ -54,74 +63,149 @@ def measure(
   Raises:
     errors.ConfigError: the configuration is invalid.
   """
-  plain = options.replace(
-    config, codec='identity', num_nodes=config.devices.num_gpus
-  )
-  coded = {n: f'{config.codes.codec}, {n} nodes' for n in nodes}
-  kinds = {_TOWERS: _tower_step(plain)}
-  if recompute:
-    changed = options.replace(plain, optimize_gradient_memory=True)
-    kinds[_RECOMPUTED] = _tower_step(changed)
-  for n, kind in coded.items():
-    kinds[kind] = _tower_step(options.replace(config, num_nodes=n))
-  # Keras comes last: towers split the CPU, which TensorFlow allows only once.
-  kinds[_KERAS] = _keras_step(options.replace(plain, num_gpus=1, num_nodes=-1))
   jobs = {
-    kind: (functools.partial(_repeat, step, steps), steps)
-    for kind, step in kinds.items()
+    kind: (functools.partial(repeat, build(), steps), steps)
+    for kind, build in kinds(config, nodes, recompute).items()
   }
   seconds = pd.DataFrame(timing.alternate(jobs, rounds))
-  ratios = {
-    f'to {base}': seconds.div(seconds[base], axis=0).median()
-    for base in (_TOWERS, _KERAS)
-  }
-  table = pd.DataFrame({'milliseconds': 1e3 * seconds.median(), **ratios})
   few, many = min(nodes), max(nodes)
   extra = None
   if few < many:
-    difference = seconds[coded[many]] - seconds[coded[few]]
-    extra = float(difference.median()) / (many - few)
-  return StepTimes(table.round(3), few, extra)
+    coded = [seconds[coded_kind(config.codes.codec, n)] for n in (many, few)]
+    extra = float((coded[0] - coded[1]).median()) / (many - few)
+  return StepTimes(compare(seconds), few, extra)
 
 
-def _tower_step(config: configs.TrainConfig) -> Callable[[], None]:
-  """Returns a function that runs one step and waits for it."""
+def compare(seconds: pd.DataFrame) -> pd.DataFrame:
+  """Returns milliseconds and ratios within rounds, one row for each kind.
+
+  Ratios are to float32 replicas and to Keras, the faster of its kinds.
+
+  Args:
+    seconds: seconds a step, a column for each kind and a row for each round.
+  """
+  medians = seconds.median()
+  keras_kinds = [kind for kind in KERAS_KINDS if kind in seconds]
+  bases = {KERAS: medians[keras_kinds].idxmin()}
+  if TOWERS in seconds:
+    bases = {TOWERS: TOWERS, **bases}
+  ratios = {
+    f'to {name}': seconds.div(seconds[base], axis=0).median()
+    for name, base in bases.items()
+  }
+  return pd.DataFrame({'milliseconds': 1e3 * medians, **ratios}).round(3)
+
+
+def coded_kind(codec: str, nodes: int) -> str:
+  """Returns the name of the steps with a codec."""
+  return f'{codec}, {nodes} nodes'
+
+
+def kinds(
+  config: configs.TrainConfig, nodes: Sequence[int], recompute: bool = False
+) -> dict[str, Callable[[], Step]]:
+  """Returns the builders of all kinds of steps; arguments as for `measure`.
+
+  Build them in this order: towers split the CPU, which TensorFlow allows only
+  once.
+  """
+  count = config.devices.count
+  plain = options.replace(config, codec='identity', num_nodes=count)
+  built = {TOWERS: functools.partial(_tower_step, plain)}
+  if recompute:
+    changed = options.replace(plain, optimize_gradient_memory=True)
+    built[_RECOMPUTED] = functools.partial(_tower_step, changed)
+  for n in nodes:
+    built[coded_kind(config.codes.codec, n)] = functools.partial(
+      _tower_step, options.replace(config, num_nodes=n)
+    )
+  alone = options.replace(
+    plain, num_gpus=1, devices=config.devices.devices[:1], num_nodes=-1
+  )
+  for kind in keras_kinds():
+    built[kind] = functools.partial(_keras_step, alone, kind == KERAS_COMPILED)
+  return built
+
+
+def keras_kinds() -> list[str]:
+  """Returns the kinds of plain Keras's steps that this machine can run.
+
+  On a GPU Keras compiles its steps, except under op determinism. On CPUs it
+  does not.
+  """
+  compiles = (
+    bool(tf.config.list_physical_devices('GPU'))
+    and not determinism.is_op_determinism_enabled()
+  )
+  return [*KERAS_KINDS] if compiles else [KERAS]
+
+
+def repeat(step: Step, times: int) -> None:
+  """Launches steps, then waits for the last of them."""
+  for _ in range(times):
+    step()
+  launches.wait()
+
+
+def _tower_step(config: configs.TrainConfig) -> Step:
+  """Returns a function that launches one step."""
   config.validate()
   run = assembly.assemble(config)
-  images, labels = next(run.batches(0))
+  images, labels = _batch(run)
   counter = itertools.count()
-
-  def step() -> None:
-    run.coded_step.take(
-      images,
-      labels,
-      tf.constant(next(counter), tf.int64),
-      tf.constant(0.001),
-      tf.constant(0.999),
-    ).entropy.numpy()
-
-  return step
+  return lambda: run.coded_step.take(
+    images,
+    labels,
+    tf.constant(next(counter), tf.int64),
+    tf.constant(0.001),
+    tf.constant(0.999),
+  )
 
 
-def _keras_step(config: configs.TrainConfig) -> Callable[[], None]:
+def _batch(run: runs.Run) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns a batch in the memory of the first device."""
+  images, labels = next(run.batches(0))
+  with tf.device(run.replicas[0].device):
+    return tf.identity(images), tf.identity(labels)
+
+
+def _keras_step(config: configs.TrainConfig, compiled: bool) -> Step:
   """Returns Keras's train step: momentum SGD, no moving averages."""
   run = assembly.assemble(config)
-  images, labels = next(run.batches(0))
-  model = nets.build(
-    config.model.net,
-    num_classes=run.layout.num_classes,
-    image_size=config.data.image_size,
-    channels=images.shape[-1],
-  )
+  images, labels = _batch(run)
+  with tf.device(run.replicas[0].device):
+    model = nets.build(
+      config.model.net,
+      num_classes=run.layout.num_classes,
+      image_size=config.data.image_size,
+      channels=images.shape[-1],
+    )
+  return keras_step(model, images[0], labels[0], compiled)
+
+
+def keras_step(
+  model: keras.Model, inputs: tf.Tensor, labels: tf.Tensor, compiled: bool
+) -> Step:
+  """Returns a function that launches Keras's train step on one batch.
+
+  It is the function that `fit` traces, without an iterator, so the batch stays
+  on the device.
+
+  Args:
+    model: returns logits; it is compiled here, with SGD and momentum 0.9.
+    inputs: a batch of the model's inputs, on the device.
+    labels: int32 [b], one for each row of logits.
+    compiled: Keras's `jit_compile`.
+  """
   model.compile(
     keras.optimizers.SGD(0.001, momentum=0.9),
     keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    jit_compile=compiled,
   )
-  model.make_train_function()
-  batches = iter(tf.data.Dataset.from_tensors((images[0], labels[0])).repeat())
-  return lambda: model.train_function(batches)['loss'].numpy()
+  train = tf.function(model.train_step, jit_compile=compiled)
 
+  def step() -> object:
+    with tf.device(inputs.device):
+      return train((inputs, labels))
 
-def _repeat(step: Callable[[], None], times: int) -> None:
-  for _ in range(times):
-    step()
+  return step
