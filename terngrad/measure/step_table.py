@@ -173,18 +173,23 @@ def _keras_step(config: configs.TrainConfig, compiled: bool) -> Step:
   """Returns Keras's train step: momentum SGD, no moving averages."""
   run = assembly.assemble(config)
   images, labels = _batch(run)
-  with tf.device(run.replicas[0].device):
+  device = run.replicas[0].device
+  with tf.device(device):
     model = nets.build(
       config.model.net,
       num_classes=run.layout.num_classes,
       image_size=config.data.image_size,
       channels=images.shape[-1],
     )
-  return keras_step(model, images[0], labels[0], compiled)
+  return keras_step(device, model, images[0], labels[0], compiled)
 
 
 def keras_step(
-  model: keras.Model, inputs: tf.Tensor, labels: tf.Tensor, compiled: bool
+  device: str,
+  model: keras.Model,
+  inputs: tf.Tensor,
+  labels: tf.Tensor,
+  compiled: bool,
 ) -> Step:
   """Returns a function that launches Keras's train step on one batch.
 
@@ -192,6 +197,7 @@ def keras_step(
   on the device.
 
   Args:
+    device: name of the device.
     model: returns logits; it is compiled here, with SGD and momentum 0.9.
     inputs: a batch of the model's inputs, on the device.
     labels: int32 [b], one for each row of logits.
@@ -205,7 +211,7 @@ def keras_step(
   train = tf.function(model.train_step, jit_compile=compiled)
 
   def step() -> object:
-    with tf.device(inputs.device):
+    with tf.device(device):
       return train((inputs, labels))
 
   return step

@@ -24,14 +24,15 @@ USAGE = """\
   {program} --parts=words,repeat --output=CHECK
   {program} --device=cpu:0 --small
 
-Parts, each in a process with a time limit:
+Parts, each in a process with a time limit, in seconds. Time that earlier parts
+did not need is added to it:
 
 {parts}
 
 Figures are printed as they come. At the end there are a table and, in --output,
 gpu_check.json, gpu_check.txt and the messages of each part. The files are
-replaced after each part. A part that fails or reaches its limit is reported,
-and the next one runs.
+replaced after each figure, so a lost connection loses none. A part that fails
+or reaches its limit is reported, and the next one runs.
 
 Exit codes: 0 if all parts ended and no figure exceeds its limit; 1 otherwise; 3
 without a GPU. With --device=cpu:0 --small the same parts run on a CPU with
@@ -102,7 +103,7 @@ def _run_part(values: MeasureGpuFlags) -> int:
 
 
 USAGE_OF_PARTS = '\n'.join(
-  f'  {name:12} {part.summary} ({part.seconds:g} s)'
+  f'  {name:12} {part.summary} ({part.seconds:g})'
   for name, part in parts.PARTS.items()
 )
 COMMAND = command.Command(

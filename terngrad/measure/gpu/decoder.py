@@ -125,7 +125,9 @@ def _keras_step(
   with tf.device(device):
     tokens, labels = _examples(size, 1)
     model = build(size)
-    return step_table.keras_step(model, tokens[0], labels[0], is_compiled)
+    return step_table.keras_step(
+      device, model, tokens[0], labels[0], is_compiled
+    )
 
 
 def _tower_step(

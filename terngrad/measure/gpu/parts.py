@@ -33,7 +33,8 @@ class CheckPart(NamedTuple):
 
   Attributes:
     summary: one line that says what it checks.
-    seconds: time limit, with the start of TensorFlow.
+    seconds: time limit, with the start of TensorFlow, if earlier parts used
+      all of theirs.
     location: `module:name` of the function that takes the settings and a
       `figures.Report`.
   """
@@ -53,11 +54,11 @@ class CheckPart(NamedTuple):
 _HERE = 'terngrad.measure.gpu'
 PARTS = {
   'device': CheckPart(
-    'the device, its memory and its launches', 30, f'{_HERE}.hardware:check'
+    'the device, its memory and its launches', 25, f'{_HERE}.hardware:check'
   ),
   'words': CheckPart(
     'words and decoded gradients of all codes, compared with the CPU',
-    75,
+    65,
     f'{_HERE}.words:check',
   ),
   'repeat': CheckPart(
@@ -66,19 +67,19 @@ PARTS = {
     f'{_HERE}.repeats:check',
   ),
   'alexnet': CheckPart(
-    'steps of AlexNet', 55, f'{_HERE}.training:check_alexnet'
-  ),
-  'resnet50': CheckPart(
-    'steps of ResNet-50', 75, f'{_HERE}.training:check_resnet50'
+    'steps of AlexNet', 50, f'{_HERE}.training:check_alexnet'
   ),
   'transformer': CheckPart(
     'steps of a transformer of 25 million parameters',
-    45,
+    40,
     f'{_HERE}.training:check_transformer',
+  ),
+  'resnet50': CheckPart(
+    'steps of ResNet-50', 90, f'{_HERE}.training:check_resnet50'
   ),
   'codec': CheckPart(
     'codes, relative to a copy in the memory of the device',
-    60,
+    50,
     f'{_HERE}.coding:check',
   ),
 }

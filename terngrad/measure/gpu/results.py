@@ -1,4 +1,4 @@
-"""Results of a check: JSON that is complete after each part, and a table."""
+"""Results of a check: JSON that is complete after each figure, and a table."""
 
 import json
 import os
@@ -17,6 +17,7 @@ pandas = lazy.module('pandas')
 FORMAT = 'terngrad gpu check 1'
 # How a part ended.
 DONE, FAILED, KILLED, SKIPPED = 'done', 'failed', 'killed', 'skipped'
+RUNNING = 'running'
 NAME = 'gpu_check'
 
 
@@ -38,9 +39,10 @@ class CheckResults:
   def add(self, part: str, figure: figures.Figure) -> None:
     """Adds a figure, in place of an earlier one with its name."""
     self._figures[part, figure.name] = figure
+    self.end_part(part, RUNNING)
 
   def end_part(self, part: str, status: str) -> None:
-    """Records how a part ended, and replaces the files."""
+    """Records how a part ended, or that it runs, and replaces the files."""
     self.statuses[part] = status
     text = json.dumps(
       {

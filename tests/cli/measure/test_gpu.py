@@ -77,5 +77,5 @@ def test_a_part_in_this_process_prints_lines_for_the_supervisor(
 def test_help_names_every_part_and_its_limit():
   for name, part in parts.PARTS.items():
     assert f'{name} ' in gpu.USAGE_OF_PARTS
-    assert f'{part.summary} ({part.seconds:g} s)' in gpu.USAGE_OF_PARTS
+    assert f'{part.summary} ({part.seconds:g})' in gpu.USAGE_OF_PARTS
   assert gpu.USAGE_OF_PARTS in gpu.COMMAND.usage
