@@ -16,15 +16,14 @@ USAGE = """\
 
   {program} --net=lenet --batch_size=64
 
-Three kinds of step, on constant images: plain Keras on one device; float32
-replicas; replicas with a gradient code. They take turns, round by round, and a
-ratio is the median over the rounds of the ratios within a round, so that
-changes in the speed of the machine affect both sides. More nodes are measured
-at the same total batch.
+Three kinds of step, on constant images: plain Keras on one device, with XLA or
+without, whichever is faster; float32 replicas; replicas with a gradient code.
+They take turns, round by round, and a ratio is the median over the rounds of
+the ratios within a round, so that changes in the speed of the machine affect
+both sides. More nodes are measured at the same total batch.
 
---device=gpu:0 measures on one GPU: all steps of a round are launched before the
-GPU is waited for, the batch is in its memory, and Keras is measured with its
-jit_compile on and off. Ratios are to the faster of the two.
+--device=gpu:0 measures on one GPU. All steps of a round are launched before the
+device is waited for, and the batch is in its memory.
 """
 
 option = options.option

@@ -99,7 +99,7 @@ def kinds(
   for n in nodes:
     kind = step_table.coded_kind(codec, n)
     built[kind] = functools.partial(build_step, codec, n)
-  for kind in step_table.keras_kinds():
+  for kind in step_table.KERAS_KINDS:
     is_compiled = kind == step_table.KERAS_COMPILED
     built[kind] = functools.partial(_keras_step, device, size, is_compiled)
   return built
