@@ -16,7 +16,6 @@ from terngrad.reduce import bucketing
 # 512 MB of float32, beyond the cache of every accelerator.
 SIZES = ('134217728',)
 CACHED_ELEMENTS = 2**25
-KIND = 'XLA, device'
 # One synchronization follows launches that process this many elements.
 _ELEMENTS_A_JOB = 2**34
 _MOST_LAUNCHES = 1000
@@ -49,6 +48,7 @@ def measure(
   """
   built = gradient_codecs.build(text, shapes, measures.WORKERS)
   codec = bucketing.on_gpus(built)
+  kind = f'{"XLA" if codec.compiled else "graph"}, device'
   with tf.device(device):
     values, size = codec_table.gaussian(shapes)
     most = max(1, min(_MOST_LAUNCHES, _ELEMENTS_A_JOB // size))
@@ -61,16 +61,16 @@ def measure(
     }
     for work, job in jobs.items():
       if work in works:
-        planned[text, KIND, work] = turns.plan(job, most, rounds)
+        planned[text, kind, work] = turns.plan(job, most, rounds)
     advance()
     seconds = turns.take(planned, rounds, advance)
-  speeds = codec_table.speeds(seconds, (text, KIND), size)
+  speeds = codec_table.speeds(seconds, (text, kind), size)
   bits = codec.bits(measures.WORKERS) / codec.num_elements
   return [
     {
       'gradient': name,
       'codec': text,
-      'kind': KIND,
+      'kind': kind,
       **speeds,
       'bits_by_formula': bits,
     }

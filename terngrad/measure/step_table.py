@@ -92,9 +92,9 @@ def compare(seconds: pd.DataFrame) -> pd.DataFrame:
   """
   medians = seconds.median()
   keras_kinds = [kind for kind in KERAS_KINDS if kind in seconds]
-  bases = {KERAS: medians[keras_kinds].idxmin()}
-  if TOWERS in seconds:
-    bases = {TOWERS: TOWERS, **bases}
+  bases = {TOWERS: TOWERS} if TOWERS in seconds else {}
+  if keras_kinds:
+    bases[KERAS] = medians[keras_kinds].idxmin()
   ratios = {
     f'to {name}': seconds.div(seconds[base], axis=0).median()
     for name, base in bases.items()
@@ -117,7 +117,9 @@ def kinds(
   """
   count = config.devices.count
   plain = options.replace(config, codec='identity', num_nodes=count)
-  built = {TOWERS: functools.partial(_tower_step, plain)}
+  built: dict[str, Callable[[], Step]] = {
+    TOWERS: functools.partial(_tower_step, plain)
+  }
   if recompute:
     changed = options.replace(plain, optimize_gradient_memory=True)
     built[_RECOMPUTED] = functools.partial(_tower_step, changed)

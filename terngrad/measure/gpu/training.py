@@ -6,6 +6,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 
 import pandas as pd
+import tensorflow as tf
 
 from terngrad.config import options
 from terngrad.config import training as configs
@@ -23,6 +24,7 @@ _LIMITS = {
   step_table.coded_kind(_CODEC, 4): 1.5,
 }
 _ROUNDS, _STEPS = 5, 10
+_MOST_LETTERS = 300
 
 
 def check_alexnet(
@@ -78,7 +80,8 @@ def compare(
   """Times the kinds of steps in turns.
 
   Before the rounds, each kind reports its first step and the next ones as soon
-  as it is built, plain Keras first, in case the time limit comes.
+  as it is built, plain Keras first, in case the time limit comes. A kind that
+  TensorFlow cannot run is reported, and the others are compared.
 
   Args:
     kinds: builds a step by the kind's name.
@@ -91,15 +94,20 @@ def compare(
   # A stable sort.
   for kind in sorted(kinds, key=lambda one: one not in step_table.KERAS_KINDS):
     start = time.perf_counter()
-    step = kinds[kind]()
-    step_table.repeat(step, 1)
+    try:
+      step = kinds[kind]()
+      step_table.repeat(step, 1)
+    except (tf.errors.OpError, MemoryError) as error:
+      text = f'failed: {type(error).__name__} {error}'[:_MOST_LETTERS]
+      report(figures.Figure(kind, text, limit=0.0))
+      continue
     name = f'{kind}, until the first step ends'
     report(figures.Figure(name, time.perf_counter() - start, 's'))
     jobs[kind] = functools.partial(step_table.repeat, step, count), count
     seconds[kind] = [timing.time_once(jobs[kind][0]) / count]
     _report_times(seconds, settings, report, [kind])
   seconds = timing.alternate(jobs, rounds, warm_up=0)
-  _report_times(seconds, settings, report, list(kinds))
+  _report_times(seconds, settings, report, list(jobs))
 
 
 def _report_times(
@@ -113,7 +121,7 @@ def _report_times(
   for kind in names:
     found = table.loc[kind]
     report(figures.Figure(kind, found['milliseconds'], 'ms'))
-    if kind not in step_table.KERAS_KINDS:
+    if kind not in step_table.KERAS_KINDS and f'to {step_table.KERAS}' in found:
       limit = _LIMITS.get(kind) if settings.has_limits else None
       ratio = found[f'to {step_table.KERAS}']
       report(figures.Figure(f'{kind}, ratio', ratio, 'to plain Keras', limit))

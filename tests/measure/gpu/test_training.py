@@ -1,6 +1,7 @@
 """Steps are reported as soon as they are built, and again after the rounds."""
 
 import pytest
+import tensorflow as tf
 
 from terngrad.measure import step_table
 from terngrad.measure.gpu import parts
@@ -70,12 +71,26 @@ def test_limits_are_for_gpus_and_full_sizes(clock, settings):
   assert all(figure.limit is None for figure in found)
 
 
-def test_a_kind_that_fails_leaves_the_figures_before_it(clock):
+@pytest.mark.parametrize(
+  'kind', ['ternary, 1 nodes', step_table.KERAS_COMPILED]
+)
+def test_a_kind_that_fails_is_reported_and_the_others_are_compared(clock, kind):
   def fails():
-    raise MemoryError
+    raise tf.errors.ResourceExhaustedError(None, None, 'no memory')
 
   found = []
-  kinds = {**kinds_of(clock, SECONDS, []), 'ternary, 1 nodes': fails}
-  with pytest.raises(MemoryError):
-    training.compare(kinds, parts.CheckSettings(GPU, False), found.append)
-  assert 'float32 towers, ratio' in [figure.name for figure in found]
+  kinds = {**kinds_of(clock, SECONDS, []), kind: fails}
+  training.compare(kinds, parts.CheckSettings(GPU, False), found.append)
+  last = {figure.name: figure for figure in found}
+  assert last[kind].value == 'failed: ResourceExhaustedError no memory'
+  assert last[kind].exceeds_limit
+  keras = 0.011 if kind == step_table.KERAS_COMPILED else 0.010
+  ratio = last['float32 towers, ratio'].value
+  assert ratio == pytest.approx(0.0101 / keras, abs=0.001)
+
+
+def test_without_keras_there_are_times_and_no_ratios(clock):
+  found = []
+  kinds = kinds_of(clock, {step_table.TOWERS: 0.5}, [])
+  training.compare(kinds, parts.CheckSettings(GPU, False), found.append)
+  assert [figure.name for figure in found][1:] == [step_table.TOWERS] * 2
