@@ -216,6 +216,10 @@ COMMANDS: Mapping[str, Entry | CommandGroup] = {
         "steps of Keras's fit, relative to those without compression",
         'terngrad.cli.measure.fit:COMMAND',
       ),
+      'gpu': Entry(
+        'a GPU: words, repeated runs, times of codes and steps',
+        'terngrad.cli.measure.gpu:COMMAND',
+      ),
       'pipeline': Entry(
         'the training pipeline for photographs',
         'terngrad.cli.measure.pipeline:COMMAND',

@@ -134,6 +134,28 @@ def grow_memory() -> list[tf.config.PhysicalDevice]:
   return gpus
 
 
+def gpu_name(device: str) -> str:
+  """Returns the model of a GPU and its compute capability.
+
+  Args:
+    device: name of a device of this process.
+
+  Returns:
+    For example 'NVIDIA H200 (compute capability 9.0)'; 'GPU' if TensorFlow does
+    not know more; '' for another device.
+  """
+  spec = tf.DeviceSpec.from_string(device)
+  if spec.device_type != 'GPU':
+    return ''
+  visible = tf.config.get_visible_devices('GPU')[spec.device_index or 0 :]
+  if not visible:
+    return 'GPU'
+  details = tf.config.experimental.get_device_details(visible[0])
+  name = str(details.get('device_name', 'GPU'))
+  capability = '.'.join(map(str, details.get('compute_capability', ())))
+  return f'{name} (compute capability {capability})' if capability else name
+
+
 def limit_threads(count: int) -> None:
   """Limits the cores that each operation of this process uses.
 

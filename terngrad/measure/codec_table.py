@@ -28,9 +28,9 @@ _ELEMENTS_A_JOB = 2**27
 _MOST_REPEATS = 100
 # Limits the draws: more draws add no information for large gradients.
 _DRAWN_ELEMENTS = 2**23
-_COPY = ('copy',)
+COPY = ('copy',)
 _UPDATES = ('update', 'fused_update')
-_WORKS = ('probe', 'encode', 'decode', 'decode_sum', 'finish', *_UPDATES)
+WORKS = ('probe', 'encode', 'decode', 'decode_sum', 'finish', *_UPDATES)
 
 Shapes = list[tuple[int, ...]]
 Row = dict[str, str | float]
@@ -103,7 +103,7 @@ def measure(
   Returns:
     One row for each implementation.
   """
-  values, size = _gaussian(shapes)
+  values, size = gaussian(shapes)
   draws = max(2, min(32, _DRAWN_ELEMENTS // size))
   alone = gradient_codecs.build(text, shapes, 1)
   works: dict[tuple[str, ...], turns.Work] = {}
@@ -123,7 +123,7 @@ def measure(
       'gradient': name,
       'codec': kind[0],
       'kind': kind[1],
-      **_speeds(seconds, kind, size),
+      **speeds(seconds, kind, size),
       **found._asdict(),
     }
     for kind, found in quality.items()
@@ -132,7 +132,7 @@ def measure(
 
 def measure_rivals(name: str, shapes: Shapes, rounds: int) -> list[Row]:
   """Measures `rivals` on one list of gradients, as `measure` does."""
-  values, size = _gaussian(shapes)
+  values, size = gaussian(shapes)
   times = _repeats(size)
   flat = tf.concat([tf.reshape(g, [-1]) for g in values], axis=0)
   found = rivals.rivals(flat, times)
@@ -147,14 +147,14 @@ def measure_rivals(name: str, shapes: Shapes, rounds: int) -> list[Row]:
       'gradient': name,
       'codec': rival.name,
       'kind': 'rival',
-      **_speeds(seconds, (rival.name, 'rival'), size),
+      **speeds(seconds, (rival.name, 'rival'), size),
       'bits_by_length': rival.bits,
     }
     for rival in found
   ]
 
 
-def _gaussian(shapes: Shapes) -> tuple[list[tf.Tensor], int]:
+def gaussian(shapes: Shapes) -> tuple[list[tf.Tensor], int]:
   """Returns gradients of these shapes, and the number of elements."""
   rng = np.random.default_rng(0)
   values = [
@@ -176,7 +176,7 @@ def _take(
   """Times works and a memory copy in turns."""
   times = _repeats(size)
   copy = turns.Work(timing.memory_copy(size, times), times, rounds)
-  return turns.take({_COPY: copy, **works}, rounds, advance)
+  return turns.take({COPY: copy, **works}, rounds, advance)
 
 
 def _kinds(text: str, shapes: Shapes) -> dict[_Kind, gradients.GradientCodec]:
@@ -190,14 +190,14 @@ def _kinds(text: str, shapes: Shapes) -> dict[_Kind, gradients.GradientCodec]:
   return kinds
 
 
-def _speeds(
+def speeds(
   seconds: Mapping[tuple[str, ...], Sequence[float]],
   kind: _Kind,
   size: int,
 ) -> dict[str, float]:
   """Returns GB/s of float32 and time relative to the copy, by kind of work."""
   found = {}
-  for work in _WORKS:
+  for work in WORKS:
     job = (*kind, work)
     if job not in seconds:
       continue
@@ -206,7 +206,7 @@ def _speeds(
       median = statistics.median(seconds[job])
       found[f'{work}_gb_s'] = 4e-9 * size * copies / median
     ratio = statistics.median(
-      a / b for a, b in zip(seconds[job], seconds[_COPY], strict=False)
+      a / b for a, b in zip(seconds[job], seconds[COPY], strict=False)
     )
     found[f'{work}_to_copy'] = ratio / copies
   return found
@@ -216,10 +216,11 @@ def line(row: Row) -> str:
   """Returns a row in a line: times in memory copies, bits, error."""
   times = ', '.join(
     f'{work} {row[f"{work}_to_copy"]:.3g}'
-    for work in _WORKS
+    for work in WORKS
     if f'{work}_to_copy' in row
   )
-  ends = f'{row["bits_by_length"]:.3g} bits'
+  counted = next(k for k in ('bits_by_length', 'bits_by_formula') if k in row)
+  ends = f'{row[counted]:.3g} bits'
   if 'error' in row:
     ends += f', error {row["error"]:.3g}'
   return (

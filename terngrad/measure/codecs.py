@@ -9,6 +9,7 @@ from typing import TypeVar
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.measure import launches
 from terngrad.measure import payloads
 from terngrad.measure import timing
 from terngrad.native import ops
@@ -24,13 +25,18 @@ _T = TypeVar('_T')
 
 
 def jobs(
-  codec: gradients.GradientCodec, values: Sequence[tf.Tensor]
+  codec: gradients.GradientCodec,
+  values: Sequence[tf.Tensor],
+  repeat: launches.Repeat = timing.repeatable,
+  device: str = '/CPU:0',
 ) -> dict[str, timing.Repeatable]:
   """Returns the works to time for a method, in its first step.
 
   Args:
     codec: of one bucket, for 8 workers.
     values: one worker's gradients, float32.
+    repeat: makes a repeatable work from a function and its arguments.
+    device: where parameters are updated. Call this function in its scope.
 
   Returns:
     'probe' (`begin`, with residuals if there are any), 'encode' (that, and the
@@ -41,10 +47,12 @@ def jobs(
     method does not have are missing. The works of another number of workers
     than 8 are missing for methods with SCATTER messages.
   """
-  worker_step = payloads.worker_step(codec, 1, 0, WORKERS)
-  sent = payloads.send(codec, values, worker_step)
-  step = worker_step._replace(local_probe=sent.probe, shared_probe=sent.probe)
-  found = _worker_jobs(codec, values, sent, step)
+  programs = WorkerPrograms(codec)
+  # The programs that are timed: operation by operation it would take an
+  # accelerator longer than compiling.
+  sent = programs.run(values)
+  step = programs.probed_step(sent.probe)
+  found = _worker_jobs(programs, values, repeat)
   scatters = any(
     message.combine == methods.SCATTER
     for number in range(codec.num_rounds)
@@ -52,9 +60,9 @@ def jobs(
   )
   for name, count in {'decode': 1, 'decode_sum': WORKERS}.items():
     if count == WORKERS or not scatters:
-      decode = _without_index(_decode(codec, sent, count))
+      decode = _without_index(decode_words(codec, sent, count))
       words = payloads.tile(sent.words, count)
-      found[name] = timing.repeatable(decode, *words)
+      found[name] = repeat(decode, *launches.as_floats(words))
   if codec.finishes:
     carried = codec.carry(sent.carried, step)
     finish = _program(codec, codec.finish)
@@ -64,10 +72,10 @@ def jobs(
       return payloads.flatten_states(after)
 
     finish_again = _without_index(finish_states)
-    found['finish'] = timing.repeatable(finish_again, *values)
+    found['finish'] = repeat(finish_again, *values)
   if scatters:
     return found
-  return found | _updates(codec, values, sent)
+  return found | _updates(codec, values, sent, repeat, device)
 
 
 def _without_index(
@@ -82,51 +90,79 @@ def _without_index(
   return work
 
 
+class WorkerPrograms:
+  """The programs of a worker in its first step, as training runs them.
+
+  Attributes:
+    codec: the gradient codec.
+    begin: `codec.begin`, compiled if the codec is.
+    send: takes the gradients from `begin`, the states and the step. Returns the
+      words of each round as float32, with the bits of int32, and the states
+      after them.
+    step: the first step, without probes.
+    states: the states before it.
+  """
+
+  def __init__(self, codec: gradients.GradientCodec) -> None:
+    """Prepares the programs of a codec of one bucket, for 8 workers."""
+    self.codec = codec
+    self.begin = _program(codec, codec.begin)
+    self.send = _program(codec, functools.partial(_send_all, codec))
+    self.step = payloads.worker_step(codec, 1, 0, WORKERS)
+    self.states = payloads.first_states(codec)
+
+  def run(
+    self, values: Sequence[tf.Tensor], probe: tf.Tensor | None = None
+  ) -> payloads.WorkerWords:
+    """Encodes float32 gradients; `probe` replaces the measured one."""
+    carried, found = self.begin(list(values), self.states, self.step)
+    probe = found if probe is None else probe
+    results = self.send(carried, self.states, self.probed_step(probe))
+    words = [
+      tf.bitcast(one, tf.int32) for one in results[: self.codec.num_rounds]
+    ]
+    return payloads.WorkerWords(found, carried, words, self.states)
+
+  def probed_step(self, probe: tf.Tensor) -> gradients.WorkerStep:
+    """Returns the step after the workers agreed on a probe."""
+    return self.step._replace(local_probe=probe, shared_probe=probe)
+
+
 def _worker_jobs(
-  codec: gradients.GradientCodec,
-  values: Sequence[tf.Tensor],
-  sent: payloads.WorkerWords,
-  step: gradients.WorkerStep,
+  programs: WorkerPrograms, values: Sequence[tf.Tensor], repeat: launches.Repeat
 ) -> dict[str, timing.Repeatable]:
   """Returns the works of a worker before it receives the mean."""
-  begin = _program(codec, codec.begin)
-  send = _program(codec, functools.partial(_send_all, codec))
-  before = step._replace(local_probe=None, shared_probe=None)
+  first, before = programs.states, programs.step
 
   def probe(i: tf.Tensor, *values: tf.Tensor) -> list[tf.Tensor]:
     del i
-    return [begin(list(values), sent.states, before)[1]]
+    return [programs.begin(list(values), first, before)[1]]
 
   def encode(i: tf.Tensor, *values: tf.Tensor) -> list[tf.Tensor]:
     # Other random numbers in each repetition.
     key = tf.stack([tf.constant(0), i, tf.constant(0)])
-    now = step._replace(keys=step.keys + tf.cast(key, tf.uint32))
-    started = now._replace(local_probe=None, shared_probe=None)
-    carried, found = begin(list(values), sent.states, started)
+    now = before._replace(keys=before.keys + tf.cast(key, tf.uint32))
+    carried, found = programs.begin(list(values), first, now)
     now = now._replace(local_probe=found, shared_probe=found)
-    return send(carried, sent, now)
+    return programs.send(carried, first, now)
 
-  return {
-    'probe': timing.repeatable(probe, *values),
-    'encode': timing.repeatable(encode, *values),
-  }
+  return {'probe': repeat(probe, *values), 'encode': repeat(encode, *values)}
 
 
 def _send_all(
   codec: gradients.GradientCodec,
   carried: gradients.BucketTensors,
-  sent: payloads.WorkerWords,
+  states: gradients.BucketTensors,
   step: gradients.WorkerStep,
 ) -> list[tf.Tensor]:
-  """Returns the words of all rounds, and the states after them."""
+  """Returns the words of all rounds, as float32, and the states after them."""
   held, words = codec.carry(carried, step), list[tf.Tensor]()
-  states: gradients.BucketTensors = sent.states
   for number in range(codec.num_rounds):
-    rounds = payloads.receive(codec, sent.words[:number], step.num_workers)
+    rounds = payloads.receive(codec, words, step.num_workers)
     received = methods.received_by(step.worker, rounds)
     one, states = codec.send(number, held, states, received, step)
     words.append(one)
-  return [*words, *payloads.flatten_states(states)]
+  return [*launches.as_floats(words), *payloads.flatten_states(states)]
 
 
 def _program(
@@ -140,13 +176,17 @@ def _program(
   return tf.function(functools.partial(function), jit_compile=True)
 
 
-def _decode(
+def decode_words(
   codec: gradients.GradientCodec, sent: payloads.WorkerWords, num_workers: int
 ) -> Callable[..., list[tf.Tensor]]:
-  """Returns a function from the words of each round, int32 [n, w], to means."""
+  """Returns a function from words to means.
+
+  It takes the words of each round as float32 [n, w] with the bits of int32.
+  """
 
   def decode(*words: tf.Tensor) -> list[tf.Tensor]:
-    return payloads.decode(codec, words, sent, num_workers)
+    integers = [tf.bitcast(one, tf.int32) for one in words]
+    return payloads.decode(codec, integers, sent, num_workers)
 
   return _program(codec, decode)
 
@@ -155,6 +195,8 @@ def _updates(
   codec: gradients.GradientCodec,
   values: Sequence[tf.Tensor],
   sent: payloads.WorkerWords,
+  repeat: launches.Repeat,
+  device: str,
 ) -> dict[str, timing.Repeatable]:
   """Returns works that decode two workers' words and update parameters."""
   optimizer = optimizers.Momentum()
@@ -163,17 +205,18 @@ def _updates(
     for _ in range(2)
   )
   slots = tuple({optimizers.MOMENTUM: v} for v in velocities)
-  replica = replicas.Replica('/CPU:0', parameters, (), slots, ())
+  replica = replicas.Replica(device, parameters, (), slots, ())
   update = updates.Update(replica, optimizer, None)
   words = payloads.tile(sent.words, 2)
+  floats = launches.as_floats(words)
   rates = tf.constant(1e-3), tf.constant(0.0)
-  decode = _decode(codec, sent, 2)
+  decode = decode_words(codec, sent, 2)
 
   def decode_and_update(i: tf.Tensor) -> list[tf.Tensor]:
-    update(decode(*words), [], (tf.cast(i, tf.int64), *rates))
+    update(decode(*floats), [], (tf.cast(i, tf.int64), *rates))
     return [rates[0]]
 
-  found = {'update': timing.repeatable(decode_and_update)}
+  found = {'update': repeat(decode_and_update)}
   digits = codec.buckets[0].method.digits
   if not digits:
     return found
@@ -185,4 +228,4 @@ def _updates(
     ops.fused_update(digits, piece, sent.probe, 0.5, tensors, rates)
     return [rates[0]]
 
-  return found | {'fused_update': timing.repeatable(fused_update)}
+  return found | {'fused_update': repeat(fused_update)}

@@ -40,6 +40,11 @@ def worker_step(
   return gradients.WorkerStep(seed, step, num_workers, worker, keys)
 
 
+def first_states(codec: gradients.GradientCodec) -> list[list[tf.Tensor]]:
+  """Returns the states of a worker before its first step, by bucket."""
+  return [[s.first_value() for s in states] for states in codec.states()]
+
+
 def send(
   codec: gradients.GradientCodec,
   values: Sequence[tf.Tensor],
@@ -49,7 +54,7 @@ def send(
 
   `values` are float32 gradients, and `step` is from `worker_step`.
   """
-  first = [[s.first_value() for s in states] for states in codec.states()]
+  first = first_states(codec)
   states: gradients.BucketTensors = first
   words: list[tf.Tensor] = []
   carried, probe = codec.begin(values, states, step)

@@ -15,11 +15,16 @@ from slim.nets import factory as nets
 from terngrad.cluster import determinism
 from terngrad.config import options
 from terngrad.config import training as configs
+from terngrad.measure import launches
 from terngrad.measure import timing
 from terngrad.training import assembly
-from terngrad.training import run as run_lib
+from terngrad.training import run as runs
 
-_TOWERS, _KERAS = 'float32 towers', 'plain Keras'
+# A function that launches a step.
+Step = Callable[[], object]
+TOWERS, KERAS = 'float32 towers', 'plain Keras'
+KERAS_COMPILED = 'plain Keras, XLA'
+KERAS_KINDS = KERAS, KERAS_COMPILED
 _RECOMPUTED = 'float32 towers, recomputed'
 
 
@@ -47,8 +52,9 @@ def measure(
 ) -> StepTimes:
   """Times the steps in alternation, on constant images on the device.
 
-  The step of Keras is the faster one of with and without XLA. All steps have
-  the op determinism of the configuration.
+  All steps of a kind are launched before the device is waited for. The step of
+  Keras is the faster one of with and without XLA. All steps have the op
+  determinism of the configuration.
 
   Args:
     config: configuration with the codec, in benchmark mode.
@@ -61,106 +67,159 @@ def measure(
     errors.ConfigError: the configuration is invalid.
   """
   with determinism.require(config.devices.deterministic):
-    return _measure(config, nodes, (rounds, steps), recompute)
-
-
-def _measure(
-  config: configs.TrainConfig,
-  nodes: Sequence[int],
-  counts: tuple[int, int],
-  recompute: bool,
-) -> StepTimes:
-  rounds, steps = counts
-  plain = options.replace(
-    config, codec='identity', num_nodes=config.devices.num_gpus
-  )
-  coded = {n: f'{config.codes.codec}, {n} nodes' for n in nodes}
-  kinds = {_TOWERS: _tower_step(plain)}
-  if recompute:
-    changed = options.replace(plain, optimize_gradient_memory=True)
-    kinds[_RECOMPUTED] = _tower_step(changed)
-  for n, kind in coded.items():
-    kinds[kind] = _tower_step(options.replace(config, num_nodes=n))
-  # Keras comes last: towers split the CPU, which TensorFlow allows only once.
-  alone = options.replace(plain, num_gpus=1, num_nodes=-1)
-  kinds[_KERAS] = min(
-    (_keras_step(alone, jit_compile) for jit_compile in (False, True)),
-    key=_seconds,
-  )
-  jobs = {
-    kind: (functools.partial(_repeat, step, steps), steps)
-    for kind, step in kinds.items()
-  }
-  seconds = pd.DataFrame(timing.alternate(jobs, rounds))
-  ratios = {
-    f'to {base}': seconds.div(seconds[base], axis=0).median()
-    for base in (_TOWERS, _KERAS)
-  }
-  table = pd.DataFrame({'milliseconds': 1e3 * seconds.median(), **ratios})
+    built = {
+      kind: build() for kind, build in kinds(config, nodes, recompute).items()
+    }
+    slower = max(KERAS_KINDS, key=lambda kind: _seconds(built[kind]))
+    jobs = {
+      kind: (functools.partial(repeat, step, steps), steps)
+      for kind, step in built.items()
+      if kind != slower
+    }
+    seconds = pd.DataFrame(timing.alternate(jobs, rounds))
   few, many = min(nodes), max(nodes)
   extra = None
   if few < many:
-    difference = seconds[coded[many]] - seconds[coded[few]]
-    extra = float(difference.median()) / (many - few)
-  return StepTimes(table.round(3), few, extra)
+    coded = [seconds[coded_kind(config.codes.codec, n)] for n in (many, few)]
+    extra = float((coded[0] - coded[1]).median()) / (many - few)
+  return StepTimes(compare(seconds), few, extra)
 
 
-def _tower_step(config: configs.TrainConfig) -> Callable[[], None]:
-  """Returns a function that runs one step and waits for it."""
-  config.validate()
-  run = assembly.assemble(config)
-  images, labels = _batch_on_device(run)
-  counter = itertools.count()
+def compare(seconds: pd.DataFrame) -> pd.DataFrame:
+  """Returns milliseconds and ratios within rounds, one row for each kind.
 
-  def step() -> None:
-    run.coded_step.take(
-      images,
-      labels,
-      tf.constant(next(counter), tf.int64),
-      tf.constant(0.001),
-      tf.constant(0.999),
-    ).entropy.numpy()
+  Ratios are to float32 replicas and to Keras, the faster of its kinds.
 
-  return step
-
-
-def _batch_on_device(run: run_lib.Run) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns the images and labels of a batch, on the first device."""
-  with tf.device(run.exchange.devices[0]):
-    images, labels = map(tf.identity, next(run.batches(0)))
-  return images, labels
+  Args:
+    seconds: seconds a step, a column for each kind and a row for each round.
+  """
+  medians = seconds.median()
+  keras_kinds = [kind for kind in KERAS_KINDS if kind in seconds]
+  bases = {TOWERS: TOWERS} if TOWERS in seconds else {}
+  if keras_kinds:
+    bases[KERAS] = medians[keras_kinds].idxmin()
+  ratios = {
+    f'to {name}': seconds.div(seconds[base], axis=0).median()
+    for name, base in bases.items()
+  }
+  return pd.DataFrame({'milliseconds': 1e3 * medians, **ratios}).round(3)
 
 
-def _keras_step(
-  config: configs.TrainConfig, jit_compile: bool
-) -> Callable[[], None]:
-  """Returns Keras's train step: momentum SGD, no moving averages."""
-  run = assembly.assemble(config)
-  images, labels = _batch_on_device(run)
-  model = nets.build(
-    config.model.net,
-    num_classes=run.layout.num_classes,
-    image_size=config.data.image_size,
-    channels=images.shape[-1],
+def coded_kind(codec: str, nodes: int) -> str:
+  """Returns the name of the steps with a codec."""
+  return f'{codec}, {nodes} nodes'
+
+
+def kinds(
+  config: configs.TrainConfig, nodes: Sequence[int], recompute: bool = False
+) -> dict[str, Callable[[], Step]]:
+  """Returns the builders of all kinds of steps; arguments as for `measure`.
+
+  Build them in this order: towers split the CPU, which TensorFlow allows only
+  once.
+  """
+  count = config.devices.count
+  plain = options.replace(config, codec='identity', num_nodes=count)
+  built: dict[str, Callable[[], Step]] = {
+    TOWERS: functools.partial(_tower_step, plain)
+  }
+  if recompute:
+    changed = options.replace(plain, optimize_gradient_memory=True)
+    built[_RECOMPUTED] = functools.partial(_tower_step, changed)
+  for n in nodes:
+    built[coded_kind(config.codes.codec, n)] = functools.partial(
+      _tower_step, options.replace(config, num_nodes=n)
+    )
+  alone = options.replace(
+    plain, num_gpus=1, devices=config.devices.devices[:1], num_nodes=-1
   )
-  model.compile(
-    keras.optimizers.SGD(0.001, momentum=0.9),
-    keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-  )
-  # `fit` calls the same function, but copies each batch to the device.
-  model.optimizer.build(model.trainable_variables)
-  step = tf.function(model.train_step, jit_compile=jit_compile, autograph=False)
-  return lambda: step((images[0], labels[0]))['loss'].numpy()
+  for kind in KERAS_KINDS:
+    built[kind] = functools.partial(_keras_step, alone, kind == KERAS_COMPILED)
+  return built
 
 
-def _seconds(step: Callable[[], None]) -> float:
+def _seconds(step: Step) -> float:
   """Times a step; infinity if XLA has no deterministic operation for it."""
   try:
-    return timing.time_once(step)
+    return timing.time_once(lambda: repeat(step, 1))
   except tf.errors.UnimplementedError:
     return math.inf
 
 
-def _repeat(step: Callable[[], None], times: int) -> None:
+def repeat(step: Step, times: int) -> None:
+  """Launches steps, then waits for the last of them."""
   for _ in range(times):
     step()
+  launches.wait()
+
+
+def _tower_step(config: configs.TrainConfig) -> Step:
+  """Returns a function that launches one step."""
+  config.validate()
+  run = assembly.assemble(config)
+  images, labels = _batch(run)
+  counter = itertools.count()
+  return lambda: run.coded_step.take(
+    images,
+    labels,
+    tf.constant(next(counter), tf.int64),
+    tf.constant(0.001),
+    tf.constant(0.999),
+  )
+
+
+def _batch(run: runs.Run) -> tuple[tf.Tensor, tf.Tensor]:
+  """Returns a batch in the memory of the first device."""
+  images, labels = next(run.batches(0))
+  with tf.device(run.replicas[0].device):
+    return tf.identity(images), tf.identity(labels)
+
+
+def _keras_step(config: configs.TrainConfig, compiled: bool) -> Step:
+  """Returns Keras's train step: momentum SGD, no moving averages."""
+  run = assembly.assemble(config)
+  images, labels = _batch(run)
+  device = run.replicas[0].device
+  with tf.device(device):
+    model = nets.build(
+      config.model.net,
+      num_classes=run.layout.num_classes,
+      image_size=config.data.image_size,
+      channels=images.shape[-1],
+    )
+  return keras_step(device, model, images[0], labels[0], compiled)
+
+
+def keras_step(
+  device: str,
+  model: keras.Model,
+  inputs: tf.Tensor,
+  labels: tf.Tensor,
+  compiled: bool,
+) -> Step:
+  """Returns a function that launches Keras's train step on one batch.
+
+  It is the function that `fit` traces, without an iterator, so the batch stays
+  on the device.
+
+  Args:
+    device: name of the device.
+    model: returns logits; it is compiled here, with SGD and momentum 0.9.
+    inputs: a batch of the model's inputs, on the device.
+    labels: int32 [b], one for each row of logits.
+    compiled: Keras's `jit_compile`.
+  """
+  model.compile(
+    keras.optimizers.SGD(0.001, momentum=0.9),
+    keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    jit_compile=compiled,
+  )
+  with tf.device(device):
+    model.optimizer.build(model.trainable_variables)
+  train = tf.function(model.train_step, jit_compile=compiled, autograph=False)
+
+  def step() -> object:
+    with tf.device(device):
+      return train((inputs, labels))
+
+  return step

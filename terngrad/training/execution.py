@@ -11,6 +11,7 @@ import tensorflow as tf
 from terngrad import errors
 from terngrad import native
 from terngrad.cluster import coordination
+from terngrad.cluster import devices as devices_lib
 from terngrad.cluster import onednn
 from terngrad.cluster import spec
 from terngrad.exchange import collective
@@ -189,7 +190,8 @@ def remarks(
 def _describe_kernels(devices: Sequence[str]) -> str:
   kinds = {tf.DeviceSpec.from_string(name).device_type for name in devices}
   if kinds != {'CPU'}:
-    return 'compiled by XLA'
+    names = {devices_lib.gpu_name(name) or 'CPU' for name in devices}
+    return f'compiled by XLA for {", ".join(sorted(names))}'
   library = f'oneDNN is {"on" if onednn.is_on() else "off"} for the passes'
   if native.available():
     return f'native ({native.instruction_set()}); {library}'

@@ -7,6 +7,7 @@ from terngrad.cli import flags
 from terngrad.cli.measure import codec
 from terngrad.cli.measure import evaluation
 from terngrad.cli.measure import exchange
+from terngrad.cli.measure import gpu
 from terngrad.cli.measure import step
 from terngrad.cli.measure import variance
 from terngrad.measure import variance as variances
@@ -14,7 +15,7 @@ from terngrad.measure.processes import exchanges
 
 
 @pytest.mark.parametrize(
-  'module', [codec, evaluation, exchange, step, variance]
+  'module', [codec, evaluation, exchange, gpu, step, variance]
 )
 def test_omitted_flags_have_their_defaults(module):
   options = module.COMMAND.options

@@ -6,6 +6,7 @@ import re
 import pytest
 
 from terngrad import native
+from terngrad.cluster import devices
 from terngrad.cluster import onednn
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
@@ -64,7 +65,26 @@ def test_log_lines_name_kernels_or_why_they_are_not_used(monkeypatch):
   line = kernels_line()
   assert line.endswith('native kernels are not used: they were not built.')
   gpus = towers.Towers(('/GPU:0', '/GPU:1'), 2)
-  assert kernels_line(gpus) == 'kernels: compiled by XLA'
+  assert kernels_line(gpus) == 'kernels: compiled by XLA for GPU'
+
+
+def test_the_log_line_of_kernels_names_each_model_of_gpu_once(monkeypatch):
+  details = {'a': ('Alpha', (9, 0)), 'b': ('Alpha', (9, 0)), 'c': ('Beta', ())}
+
+  def find(gpu):
+    name, capability = details[gpu]
+    found = {'device_name': name}
+    return found | {'compute_capability': capability} if capability else found
+
+  experimental = devices.tf.config.experimental
+  monkeypatch.setattr(
+    devices.tf.config, 'get_visible_devices', lambda kind: [*details]
+  )
+  monkeypatch.setattr(experimental, 'get_device_details', find)
+  three = towers.Towers(('/GPU:0', '/GPU:1', '/GPU:2'), 3)
+  assert kernels_line(three) == (
+    'kernels: compiled by XLA for Alpha (compute capability 9.0), Beta'
+  )
 
 
 @pytest.mark.parametrize('is_requested', [True, False])

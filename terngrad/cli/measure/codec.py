@@ -1,6 +1,8 @@
 """Measures codes: time relative to a memory copy, and quality."""
 
 import dataclasses
+import functools
+import math
 from typing import Any
 
 from terngrad import lazy
@@ -10,6 +12,8 @@ from terngrad.codec.methods import registry
 from terngrad.config import options
 
 codec_table = lazy.module('terngrad.measure.codec_table')
+device_codec_table = lazy.module('terngrad.measure.device_codec_table')
+devices = lazy.module('terngrad.cluster.devices')
 progress = lazy.module('slim.datasets.records.progress')
 tables = lazy.module('terngrad.measure.tables')
 
@@ -42,6 +46,13 @@ XLA. Gradients are Gaussian. The works of a code take turns with the copy, round
 by round, and a ratio is the median of the ratios within a round. Work that
 takes seconds is timed in fewer rounds, at least 2. A line with a code's result
 follows as soon as it is measured; the table of all comes at the end.
+
+  {program} --device=gpu:0
+
+times the codes on a GPU: many launches of a work before one synchronization,
+and a copy within the GPU's memory in the same way. Without --sizes and --nets
+the gradient has 2^27 elements (512 MB), because smaller ones fit in the cache
+and take less time than a launch. Errors and entropies are those of the CPU.
 """
 
 option = options.option
@@ -73,6 +84,9 @@ class MeasureCodecFlags:
     'Also measure NumPy, naive TensorFlow and int8 as GRACE sends it.',
     'codes',
   )
+  device: str = option(
+    'cpu:0', 'Device that runs the codes: cpu:0, or a GPU as gpu:0.', 'devices'
+  )
   output: str = option(
     '', 'Folder for measure_codec.csv and measure_codec.png.', 'run'
   )
@@ -82,26 +96,70 @@ def act(values: MeasureCodecFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
   command.at_least(1, values, 'rounds')
   codec_table.check(values.codecs)
+  device = _accelerator(values)
   with quiet.suppressed_retracing_warnings():
-    table = codec_table.table(_rows(values))
+    table = codec_table.table(_rows(values, device))
   command.say(table.to_string(index=False, na_rep='-'))
   if values.output:
     chart = codec_table.chart(table)
     tables.write(values.output, 'measure_codec', table, chart)
 
 
-def _rows(values: MeasureCodecFlags) -> list[dict[str, Any]]:
+def _accelerator(values: MeasureCodecFlags) -> str:
+  """Returns the full name of a device other than a CPU, or ''.
+
+  Raises:
+    terngrad.errors.ConfigError: the device does not exist, or is not the first
+      CPU; or --compare is given with an accelerator.
+  """
+  if values.device.lower().strip('/') == 'cpu:0':
+    return ''
+  (device,) = devices.device_names([values.device])
+  devices.check_exist([device])
+  options.refuse(
+    device.startswith('/CPU'),
+    f'device: expected cpu:0 or a GPU, received {values.device}: CPU kernels '
+    'use all cores. Use --device=cpu:0.',
+  )
+  options.refuse(
+    values.compare,
+    f'compare: expected it to be left out beside --device={values.device}, '
+    'because the other implementations run on CPUs. Leave one of the two out.',
+  )
+  return str(device)
+
+
+def _cases(
+  values: MeasureCodecFlags, device: str
+) -> dict[str, list[tuple[int, ...]]]:
+  """Returns the gradient shapes by name; large ones for accelerators."""
+  chosen = [values.sizes, values.nets]
+  if device and all(options.is_default(values, n) for n in ('sizes', 'nets')):
+    chosen = [device_codec_table.SIZES, ()]
+  cases: dict[str, list[tuple[int, ...]]] = codec_table.cases(*chosen)
+  for name, shapes in cases.items():
+    size = sum(math.prod(shape) for shape in shapes)
+    if device and size < device_codec_table.CACHED_ELEMENTS:
+      command.say(
+        f'{name}: may fit in the cache of {values.device}, or take less time '
+        'than a launch. Times show that instead.'
+      )
+  return cases
+
+
+def _rows(values: MeasureCodecFlags, device: str) -> list[dict[str, Any]]:
   """Measures all cases; prints a line as soon as a code is measured."""
-  cases = codec_table.cases(values.sizes, values.nets)
+  cases = _cases(values, device)
+  measure = codec_table.measure
+  if device:
+    measure = functools.partial(device_codec_table.measure, device)
   total = len(cases) * len(values.codecs) * (values.rounds + 1)
   rows: list[dict[str, Any]] = []
   with progress.Progress(total=total, unit='round') as bar:
     for name, shapes in cases.items():
       for text in values.codecs:
         bar.set_description(f'{name} {text}', refresh=False)
-        found = codec_table.measure(
-          text, name, shapes, values.rounds, bar.update
-        )
+        found = measure(text, name, shapes, values.rounds, bar.update)
         rows += found
         for row in found:
           bar.say(codec_table.line(row))

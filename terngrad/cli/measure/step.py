@@ -17,11 +17,14 @@ USAGE = """\
 
   {program} --net=lenet --batch_size=64
 
-Three kinds of step, on constant images: plain Keras on one device, with or
-without XLA, whichever is faster; float32 replicas; replicas with a gradient
-code. They take turns, round by round, and a ratio is the median over the rounds
-of the ratios within a round, so that changes in the speed of the machine affect
+Three kinds of step, on constant images: plain Keras on one device, with XLA or
+without, whichever is faster; float32 replicas; replicas with a gradient code.
+They take turns, round by round, and a ratio is the median over the rounds of
+the ratios within a round, so that changes in the speed of the machine affect
 both sides. More nodes are measured at the same total batch.
+
+--device=gpu:0 measures on one GPU. All steps of a round are launched before the
+device is waited for, and the batch is in its memory.
 """
 
 option = options.option
@@ -38,6 +41,9 @@ class MeasureStepFlags:
   )
   batch_size: int = option(64, 'Examples per step.', 'data')
   num_gpus: int = option(2, 'Devices, with one replica each.', 'devices')
+  device: str = option(
+    '', 'One device, instead of --num_gpus: gpu:0 or cpu:0.', 'devices'
+  )
   codec: str = option(
     'ternary', "Code, as the trainers' --codec spells it.", 'codes'
   )
@@ -69,6 +75,7 @@ def act(values: MeasureStepFlags) -> None:
     image_size=values.image_size,
     batch_size=values.batch_size,
     num_gpus=values.num_gpus,
+    devices=(values.device,) if values.device else (),
     codec=values.codec,
     quantize_logits=True,
     benchmark_mode=True,
@@ -82,8 +89,9 @@ def act(values: MeasureStepFlags) -> None:
     values.steps,
     recompute=values.optimize_gradient_memory,
   )
+  placed = values.device or f'{values.num_gpus} devices'
   command.say(
-    f'{values.net}, batch {values.batch_size}, {values.num_gpus} devices, '
+    f'{values.net}, batch {values.batch_size}, {placed}, '
     f'medians of {values.rounds} rounds of {values.steps} steps'
   )
   command.say(measured.table.to_string())

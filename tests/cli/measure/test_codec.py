@@ -1,9 +1,11 @@
 """`terngrad measure codec` reports each code as soon as it is measured."""
 
+import dataclasses
 import logging
 
 import pytest
 
+from terngrad import errors
 from terngrad.cli import quiet
 from terngrad.cli.measure import codec
 from terngrad.measure import codec_table
@@ -48,6 +50,68 @@ def test_a_line_follows_each_code_and_the_table_comes_last(measured, capsys):
   assert lines[2].split()[:3] == ['gradient', 'codec', 'kind']
   # Not NaN.
   assert lines[3].split()[-2:] == ['-', '0.5'] and 'NaN' not in ''.join(lines)
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+  """A machine whose GPU measures nothing; the cases it is asked for."""
+  asked = []
+
+  def measure(device, text, name, shapes, rounds, advance):
+    asked.append((device, shapes))
+    return [
+      {
+        **{'gradient': name, 'codec': text, 'kind': 'XLA, device'},
+        **{'encode_to_copy': 2.0, 'bits_by_formula': 1.6},
+      }
+    ]
+
+  monkeypatch.setattr(codec.device_codec_table, 'measure', measure)
+  monkeypatch.setattr(codec.devices, 'check_exist', lambda names: None)
+  return asked
+
+
+def test_a_gpu_measures_large_gradients_unless_others_are_chosen(
+  on_gpu, capsys
+):
+  flags = codec.MeasureCodecFlags(codecs=('sign',), device='gpu:1')
+  codec.act(flags)
+  assert on_gpu == [('/GPU:1', [(2**27,)])]
+  out = capsys.readouterr().out
+  assert out.startswith('1.34e+08  sign (XLA, device): copies: encode 2; 1.6')
+  codec.act(dataclasses.replace(flags, sizes=('1e3',), nets=()))
+  assert on_gpu[1:] == [('/GPU:1', [(1000,)])]
+  assert '1e+03: may fit in the cache of gpu:1' in capsys.readouterr().out
+
+
+def test_the_first_cpu_gives_the_usual_rows(measured, on_gpu):
+  for name in ('cpu:0', '/CPU:0'):
+    codec.act(
+      codec.MeasureCodecFlags(
+        codecs=('sign',), sizes=('10',), nets=(), device=name
+      )
+    )
+  assert measured == ['sign'] * 2
+  assert on_gpu == []
+
+
+@pytest.mark.parametrize(
+  ('changes', 'message'),
+  [
+    ({'device': 'gpu:0'}, 'received /GPU:0, but there are 0 of that kind'),
+    ({'device': 'tpu:0'}, "received .'tpu:0'"),
+    ({'device': 'cpu:1'}, 'cpu:1'),
+  ],
+)
+def test_devices_that_cannot_be_measured_are_refused(changes, message):
+  with pytest.raises(errors.ConfigError, match=message):
+    codec.act(codec.MeasureCodecFlags(codecs=('sign',), **changes))
+
+
+def test_other_implementations_run_on_cpus_only(on_gpu):
+  flags = codec.MeasureCodecFlags(device='gpu:0', compare=True)
+  with pytest.raises(errors.ConfigError, match='compare: expected it to be'):
+    codec.act(flags)
 
 
 def test_retracing_warnings_are_dropped_and_others_are_not(caplog):

@@ -1,0 +1,1 @@
+"""Checks of a GPU, each in a process with a time limit."""

@@ -1,0 +1,79 @@
+"""The transformer that a GPU is checked with."""
+
+import keras
+import numpy as np
+import pytest
+
+from terngrad.measure import step_table
+from terngrad.measure.gpu import decoder
+
+CPU = '/CPU:0'
+
+
+@pytest.fixture(scope='module')
+def model():
+  keras.utils.set_random_seed(1)
+  return decoder.build(decoder.SMALL)
+
+
+def test_full_size_has_25_million_parameters():
+  size = decoder.FULL
+  block = 12 * size.width**2 + 13 * size.width
+  ends = 2 * size.words * size.width + size.words
+  positions = size.length * size.width
+  count = size.layers * block + ends + positions + 2 * size.width
+  assert 25e6 < count < 26e6
+  # The formula is that of the model.
+  size = decoder.SMALL
+  block = 12 * size.width**2 + 13 * size.width
+  ends = 2 * size.words * size.width + size.words
+  positions = size.length * size.width
+  count = size.layers * block + ends + positions + 2 * size.width
+  assert decoder.build(size).count_params() == count
+
+
+def test_logits_depend_on_earlier_tokens_alone(model):
+  size = decoder.SMALL
+  tokens = np.arange(size.length, dtype=np.int32)[np.newaxis]
+  changed = tokens.copy()
+  changed[0, 5] += 1
+  some, others = (np.asarray(model(one)) for one in (tokens, changed))
+  assert some.shape == (size.length, size.words)
+  np.testing.assert_array_equal(some[:5], others[:5])
+  assert np.all(np.any(some[5:] != others[5:], axis=1))
+
+
+def test_labels_are_the_next_tokens_and_nodes_share_the_batch():
+  size = decoder.SMALL
+  tokens, labels = decoder._examples(size, 2)
+  assert tokens.shape == (2, size.batch // 2, size.length)
+  rows = np.reshape(labels, [size.batch, size.length])
+  flat = np.reshape(tokens, [size.batch, size.length])
+  np.testing.assert_array_equal(rows[:, :-1], flat[:, 1:])
+
+
+@pytest.mark.slow
+def test_keras_and_float32_replicas_have_the_same_loss():
+  kinds = decoder.kinds(CPU, decoder.SMALL, 'ternary', (1, 2))
+  assert [*kinds] == [
+    step_table.TOWERS,
+    'ternary, 1 nodes',
+    'ternary, 2 nodes',
+    *step_table.KERAS_KINDS,
+  ]
+  losses = {}
+  for kind, build in kinds.items():
+    keras.utils.set_random_seed(1)
+    step = build()
+    for _ in range(3):
+      result = step()
+    is_keras = kind in step_table.KERAS_KINDS
+    loss = result['loss'] if is_keras else np.mean(result.entropy)
+    losses[kind] = float(loss)
+  # Keras reports the mean over the steps.
+  assert losses[step_table.TOWERS] == pytest.approx(
+    losses[step_table.KERAS], rel=0.01
+  )
+  assert losses['ternary, 2 nodes'] == pytest.approx(
+    losses[step_table.KERAS], rel=0.02
+  )
