@@ -25,6 +25,7 @@ from slim.nets import alexnet
 from slim.nets import alexnet_v2
 from slim.nets import cifar10_alexnet
 from slim.nets import cifarnet
+from slim.nets import gpt
 from slim.nets import inception_resnet_v2
 from slim.nets import inception_v1
 from slim.nets import inception_v2
@@ -58,6 +59,8 @@ class Net(NamedTuple):
       TF-Slim's trainer used for the net; '' if it had none.
     least_image_size: size of the smallest images that reach the net's last
       layers, in pixels.
+    takes_tokens: True for language models: the input is int32 [B, T], T as
+      the data has it, instead of images; logits are [B, T, num_classes].
   """
 
   build: abc.Callable[..., keras.Model]
@@ -69,6 +72,7 @@ class Net(NamedTuple):
   label_smoothing: float = 0.0
   preprocessing: str = ''
   least_image_size: int = 1
+  takes_tokens: bool = False
 
 
 def _inception(
@@ -101,6 +105,17 @@ def _resnet(version: int, depth: int) -> Net:
     224,
     weight_decay=0.0001,
     preprocessing='' if depth == 200 else 'vgg',
+  )
+
+
+def _gpt(name: str, **sizes: int) -> Net:
+  return Net(
+    functools.partial(gpt.build, name, **sizes),
+    gpt.SEQUENCE_LENGTH,
+    default_channels=1,
+    weight_decay=0.0,
+    dropout_keep_prob=1.0,
+    takes_tokens=True,
   )
 
 
@@ -166,6 +181,9 @@ NETS: dict[str, Net] = {
     )
     for depth in small_resnet.CIFAR_DEPTHS
   },
+  # Language models.
+  'gpt_nano': _gpt('gpt_nano', blocks=5, width=128, heads=4),
+  'gpt_small': _gpt('gpt_small', blocks=8, width=512, heads=8),
   # Nets of TF-Slim, with the prefix `slim_` or another name.
   'slim_alexnet_v2': Net(alexnet_v2.build, 224, least_image_size=67),
   'slim_inception_v3': _inception(
@@ -195,6 +213,8 @@ _NOT_SLIM = (
   'vgg_a',
   'small_resnet_18',
   *(f'cifar_resnet_{depth}' for depth in small_resnet.CIFAR_DEPTHS),
+  'gpt_nano',
+  'gpt_small',
 )
 
 # Keys of `NETS` by TF-Slim's names of nets, the values of `--model_name`.
@@ -281,6 +301,7 @@ def build(
   Returns:
     A model from float32 [B, image_size, image_size, channels] to logits,
     float32 [B, num_classes], or to a list of two of them, as in `Net.build`.
+    Nets with `Net.takes_tokens` have another input and output.
 
   Raises:
     slim.errors.UnknownNameError: the net is unknown.

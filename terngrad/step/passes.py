@@ -48,8 +48,8 @@ class Loss(NamedTuple):
 
     Args:
       outputs: logits [b, classes], or the list of them and those of auxiliary
-        heads.
-      labels: int32 [b].
+        heads; of language models [b, T, classes].
+      labels: int32 [b], or [b, T].
 
     Returns:
       float32 [].
@@ -253,12 +253,15 @@ def is_correct(outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
 
   Args:
     outputs: of a model; logits of auxiliary heads are ignored.
-    labels: int32 [b].
+    labels: int32 [b]; of language models [b, T].
 
   Returns:
-    bool [b].
+    bool [b], or [b * T].
   """
   logits = outputs[0] if isinstance(outputs, list) else outputs
+  if logits.shape.rank == 3:
+    logits = tf.reshape(logits, [-1, logits.shape[-1]])
+    labels = tf.reshape(labels, [-1])
   return tf.math.in_top_k(labels, tf.cast(logits, tf.float32), 1)
 
 

@@ -148,7 +148,10 @@ def _constant(
   model: model_options.ModelOptions,
   rows_of: _Rows,
 ) -> Data:
-  """Makes images of 0.5 and random labels, the same batch in every step."""
+  """Makes images of 0.5 and random labels, the same batch in every step.
+
+  Nets that take tokens get random ones.
+  """
   dataset = datasets.DATASETS.get(data.dataset_name)
   net = nets.find_net(model.net)
   classes = data.num_classes or (dataset and dataset.num_classes) or 1000
@@ -159,14 +162,15 @@ def _constant(
   ) -> Iterator[Batch]:
     del step
     (begin, end), local = rows_of(shares)
-    size = data.image_size
-    images = tf.fill([end - begin, size, size, channels], 0.5)
+    size, batch_size = data.image_size, data.batch_size
+    shape = [batch_size, size + 1] if net.takes_tokens else [batch_size]
     labels = tf.random.stateless_uniform(
-      [data.batch_size], [model.seed % 2**31, 0], 0, classes, tf.int32
-    )
-    return itertools.repeat(
-      shares_lib.split_batch(local, images, labels[begin:end])
-    )
+      shape, [model.seed % 2**31, 0], 0, classes, tf.int32
+    )[begin:end]
+    images = tf.fill([end - begin, size, size, channels], 0.5)
+    if net.takes_tokens:
+      images, labels = labels[:, :-1], labels[:, 1:]
+    return itertools.repeat(shares_lib.split_batch(local, images, labels))
 
   return Data(1281167, classes, channels, batches)
 

@@ -75,11 +75,11 @@ def split_batch(
   Args:
     shares: number of examples of each worker.
     images: [b, ...], b the sum of the shares.
-    labels: [b].
+    labels: [b, ...].
 
   Returns:
-    (images [workers, share, ...], labels [workers, share]); `tf.RaggedTensor`
-    if the shares differ.
+    (images [workers, share, ...], labels [workers, share, ...]);
+    `tf.RaggedTensor` if the shares differ.
   """
   if len(set(shares)) > 1:
     ragged = functools.partial(tf.RaggedTensor.from_row_lengths, validate=False)
@@ -88,5 +88,5 @@ def split_batch(
   workers, share = len(shares), shares[0]
   return (
     tf.reshape(images, [workers, share, *images.shape[1:]]),
-    tf.reshape(labels, [workers, share]),
+    tf.reshape(labels, [workers, share, *labels.shape[1:]]),
   )

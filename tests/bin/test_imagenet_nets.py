@@ -6,8 +6,8 @@ from slim.nets import factory
 from tests.bin import programs
 from tests.slim import imagenet_made
 
-# These are made for smaller images.
-OTHERS = ('cifar', 'lenet', 'slim_lenet', 'small_')
+# These are made for smaller images, or for text.
+OTHERS = ('cifar', 'gpt', 'lenet', 'slim_lenet', 'small_')
 # Between the shallowest and the deepest of their kind; they take half an hour.
 BETWEEN = ('_101', '_152', 'slim_vgg_16')
 NETS = [

@@ -11,7 +11,7 @@ _DEEP = ('_56', '_101', '_152', '_200', 'inception_v4', 'inception_resnet_v2')
 
 
 def nets(quick=False):
-  """All nets; slow those that take a second, or if `quick` a quarter of one."""
+  """Nets of images; slow those that take a second, `quick`: 1/4 of one."""
 
   def is_slow(name):
     if quick:
@@ -20,7 +20,8 @@ def nets(quick=False):
 
   return [
     pytest.param(name, marks=pytest.mark.slow) if is_slow(name) else name
-    for name in factory.NETS
+    for name, net in factory.NETS.items()
+    if not net.takes_tokens
   ]
 
 
