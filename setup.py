@@ -97,6 +97,9 @@ EXTRAS_REQUIRE = {
   'dev': [
     *ALL,
     'hypothesis>=6.100',
+    # Compiles the GPU kernels in tests, which needs no GPU. 12.9 knows the
+    # oldest and the newest cards that the tests name.
+    'nvidia-cuda-nvrtc-cu12>=12.9,<13; platform_system == "Linux"',
     # The site of the documents; see mkdocs.yml.
     'mkdocs-material>=9.7,<10',
     'mkdocstrings[python]>=1,<2',
@@ -353,8 +356,12 @@ setuptools.setup(
   packages=setuptools.find_packages(
     include=['terngrad', 'terngrad.*', 'slim', 'slim.*']
   ),
-  # The style and the script of pages.
-  package_data={'terngrad.report.pages': ['page.css', 'page.js']},
+  # The GPU kernels, which are compiled when they are first used; the style and
+  # the script of pages.
+  package_data={
+    'terngrad.native': ['src/gpu/*'],
+    'terngrad.report.pages': ['page.css', 'page.js'],
+  },
   ext_modules=[
     setuptools.Extension(
       'terngrad.native._kernels',

@@ -1,0 +1,65 @@
+// What the host passes to the GPU kernels: tables of variables and payloads.
+//
+// C++ on the host and CUDA C++ compile this file, so it includes nothing.
+
+#ifndef TERNGRAD_NATIVE_GPU_TABLES_H_
+#define TERNGRAD_NATIVE_GPU_TABLES_H_
+
+namespace terngrad_gpu {
+
+typedef unsigned int uint32;
+typedef long long int64;
+
+// Threads of a block of every kernel.
+constexpr int kThreads = 256;
+
+// As kernels.h has them, which explains them.
+constexpr int64 kStatisticsBlock = 16384;
+constexpr int kMaxPlaces = 20;
+
+// Entries that travel in the arguments of a launch, which may have 4 KiB.
+// Longer tables are copied to the GPU's memory first.
+constexpr int kFewVariables = 128;
+constexpr int kFewPayloads = 64;
+
+// A variable of a bucket. Empty ones have no size.
+struct Variable {
+  float* data;
+  int64 size;
+  // The number of its first element, or in statistics of its first block,
+  // counted through all variables.
+  int64 start;
+};
+
+struct Variables {
+  int64 total;  // Elements, or blocks.
+  const Variable* many;  // All variables, if there are more than a few.
+  int count;
+  Variable few[kFewVariables];
+};
+
+struct Payloads {
+  const uint32* const* many;
+  int count;
+  const uint32* few[kFewPayloads];
+};
+
+// The statistics of a block of elements, as in kernels.h; the largest magnitude
+// as bits.
+struct Partial {
+  double sum;
+  double squares;
+  int max_abs;
+};
+
+// How elements become digits; see kernels.h.
+struct Coding {
+  int radix;
+  int places;
+  int stratified;   // The key's third number is the stratum.
+  int64 num_words;
+};
+
+}  // namespace terngrad_gpu
+
+#endif  // TERNGRAD_NATIVE_GPU_TABLES_H_

@@ -1,0 +1,306 @@
+// Runs kernels of CUDA C++ on the CPU: one block at a time, a fiber a thread.
+//
+// A fiber runs until it waits at __syncthreads, a shuffle or a ballot. Then
+// another one runs, in an order that a seed decides, so that a kernel without a
+// needed barrier gives other results for other seeds. Shared memory has any
+// contents when a block begins. A thread that waits for one that has ended, or
+// for one that waits elsewhere, ends the program with a message.
+//
+// Float32 numbers are flushed to zero as --ftz=true does, if the caller has set
+// the processor so; fibers have the settings of the thread that made them.
+
+#ifndef TESTS_NATIVE_GPU_EMULATOR_H_
+#define TESTS_NATIVE_GPU_EMULATOR_H_
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <random>
+#include <vector>
+
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+// All __shared__ variables are in this section.
+extern "C" char __start_gpu_shared[], __stop_gpu_shared[];
+
+namespace emulator {
+
+constexpr int kWarp = 32;
+constexpr size_t kStack = 64 << 10;
+
+struct Index {
+  unsigned x;
+};
+
+enum class State { kReady, kAtBarrier, kAtExchange, kEnded };
+
+struct Fiber {
+  ucontext_t context;
+  std::unique_ptr<char[]> stack{new char[kStack]};
+  State state;
+  Index thread;
+  unsigned mask;       // Of the lanes that take part in an exchange.
+  uint32_t given[2];   // Values of this lane's last two exchanges.
+  int exchanges;
+  void* fake = nullptr;  // Of AddressSanitizer.
+};
+
+inline std::vector<Fiber> fibers;
+inline Fiber* current;
+inline ucontext_t scheduler;
+inline void* scheduler_fake;
+inline Index block, blocks, threads;
+inline std::function<void()> body;
+inline std::mt19937_64 order;
+
+[[noreturn]] inline void Fail(const char* message) {
+  std::printf("block %u, thread %u: %s\n", block.x,
+              current ? current->thread.x : 0, message);
+  std::exit(1);
+}
+
+#if defined(__SANITIZE_ADDRESS__)
+inline const void* scheduler_stack;
+inline size_t scheduler_size;
+inline void Leave(void** fake, const void* stack, size_t size) {
+  __sanitizer_start_switch_fiber(fake, stack, size);
+}
+inline void Enter(void* fake, bool fiber) {
+  __sanitizer_finish_switch_fiber(fake, fiber ? &scheduler_stack : nullptr,
+                                  fiber ? &scheduler_size : nullptr);
+}
+inline const void* SchedulerStack() { return scheduler_stack; }
+inline size_t SchedulerSize() { return scheduler_size; }
+#else
+inline void Leave(void**, const void*, size_t) {}
+inline void Enter(void*, bool) {}
+inline const void* SchedulerStack() { return nullptr; }
+inline size_t SchedulerSize() { return 0; }
+#endif
+
+// Waits until the scheduler lets the fiber go on.
+inline void Wait(State state) {
+  Fiber* const self = current;
+  self->state = state;
+  Leave(&self->fake, SchedulerStack(), SchedulerSize());
+  swapcontext(&self->context, &scheduler);
+  Enter(self->fake, true);
+}
+
+inline void RunFiber() {
+  Enter(nullptr, true);
+  body();
+  current->state = State::kEnded;
+  Leave(nullptr, SchedulerStack(), SchedulerSize());
+  setcontext(&scheduler);
+}
+
+inline void Resume(Fiber* fiber) {
+  current = fiber;
+  Leave(&scheduler_fake, fiber->stack.get(), kStack);
+  swapcontext(&scheduler, &fiber->context);
+  Enter(scheduler_fake, false);
+  current = nullptr;
+}
+
+// Makes the fibers ready that no longer have to wait; false if there are none.
+inline bool Release() {
+  bool any = false;
+  const auto is = [](State state) {
+    return [state](const Fiber& f) { return f.state == state; };
+  };
+  if (std::all_of(fibers.begin(), fibers.end(), is(State::kAtBarrier))) {
+    for (Fiber& fiber : fibers) fiber.state = State::kReady;
+    return true;
+  }
+  for (size_t warp = 0; warp < fibers.size(); warp += kWarp) {
+    const auto first = fibers.begin() + warp;
+    const auto waits = [&](unsigned lane) {
+      return first[lane].state == State::kAtExchange;
+    };
+    for (unsigned lane = 0; lane < kWarp; ++lane) {
+      if (!waits(lane)) continue;
+      const unsigned mask = first[lane].mask;
+      bool all = mask >> lane & 1;
+      for (unsigned k = 0; k < kWarp; ++k) {
+        all &= !(mask >> k & 1) || (waits(k) && first[k].mask == mask);
+      }
+      if (!all) continue;
+      for (unsigned k = 0; k < kWarp; ++k) {
+        if (mask >> k & 1) first[k].state = State::kReady;
+      }
+      any = true;
+    }
+  }
+  return any;
+}
+
+__attribute__((no_sanitize("address", "undefined"))) inline void FillShared() {
+  for (volatile char* at = __start_gpu_shared; at < __stop_gpu_shared; ++at) {
+    *at = static_cast<char>(0xa5);
+  }
+}
+
+inline void RunBlock() {
+  FillShared();
+  for (size_t i = 0; i < fibers.size(); ++i) {
+    Fiber& fiber = fibers[i];
+    getcontext(&fiber.context);
+    fiber.context.uc_stack = {fiber.stack.get(), 0, kStack};
+    fiber.context.uc_link = nullptr;
+    fiber.state = State::kReady;
+    fiber.thread = {static_cast<unsigned>(i)};
+    fiber.exchanges = 0;
+    makecontext(&fiber.context, RunFiber, 0);
+  }
+  std::vector<Fiber*> ready;
+  do {
+    ready.clear();
+    for (Fiber& fiber : fibers) {
+      if (fiber.state == State::kReady) ready.push_back(&fiber);
+    }
+    std::shuffle(ready.begin(), ready.end(), order);
+    for (Fiber* fiber : ready) Resume(fiber);
+  } while (Release());
+  for (Fiber& fiber : fibers) {
+    current = &fiber;
+    if (fiber.state != State::kEnded) Fail("waits for threads that never come");
+  }
+  current = nullptr;
+}
+
+// Runs `kernel(arguments...)` for a grid of blocks, in a random order.
+template <typename... Parameters, typename... Arguments>
+void Launch(uint64_t seed, int64_t grid, int threads_of_block,
+            void (*kernel)(Parameters...), const Arguments&... arguments) {
+  order.seed(seed);
+  blocks = {static_cast<unsigned>(grid)};
+  threads = {static_cast<unsigned>(threads_of_block)};
+  fibers = std::vector<Fiber>(threads_of_block);
+  body = [&] { kernel(arguments...); };
+  std::vector<unsigned> numbers(grid);
+  for (int64_t i = 0; i < grid; ++i) numbers[i] = static_cast<unsigned>(i);
+  std::shuffle(numbers.begin(), numbers.end(), order);
+  for (const unsigned number : numbers) {
+    block = {number};
+    RunBlock();
+  }
+}
+
+inline int Lane() { return current->thread.x % kWarp; }
+
+// The values of the lanes in `mask`, after all of them called.
+inline void Exchange(unsigned mask, uint32_t given, uint32_t* all) {
+  Fiber* const self = current;
+  const int turn = self->exchanges++ % 2;
+  self->given[turn] = given;
+  self->mask = mask;
+  Wait(State::kAtExchange);
+  Fiber* const first = self - Lane();
+  for (int k = 0; k < kWarp; ++k) all[k] = first[k].given[turn];
+}
+
+template <typename Value>
+Value Shuffle(unsigned mask, Value value, int from) {
+  static_assert(sizeof(Value) == 4, "32 bits");
+  uint32_t bits, all[kWarp];
+  std::memcpy(&bits, &value, sizeof(bits));
+  Exchange(mask, bits, all);
+  if (!(mask >> (from % kWarp) & 1)) Fail("reads a lane that is not there");
+  std::memcpy(&value, &all[from % kWarp], sizeof(bits));
+  return value;
+}
+
+}  // namespace emulator
+
+// --- what NVRTC has without headers
+
+#define __global__
+#define __device__
+#define __forceinline__ inline
+#define __grid_constant__
+#define __launch_bounds__(...)
+#define __shared__ static __attribute__((section("gpu_shared")))
+#define threadIdx (emulator::current->thread)
+#define blockIdx (emulator::block)
+#define blockDim (emulator::threads)
+#define gridDim (emulator::blocks)
+
+inline void __syncthreads() { emulator::Wait(emulator::State::kAtBarrier); }
+
+inline void __syncwarp(unsigned mask = 0xffffffffU) {
+  uint32_t all[emulator::kWarp];
+  emulator::Exchange(mask, 0, all);
+}
+
+template <typename Value>
+Value __shfl_xor_sync(unsigned mask, Value value, int distance) {
+  return emulator::Shuffle(mask, value, emulator::Lane() ^ distance);
+}
+
+template <typename Value>
+Value __shfl_sync(unsigned mask, Value value, int from) {
+  return emulator::Shuffle(mask, value, from);
+}
+
+template <typename Value>
+Value __shfl_up_sync(unsigned mask, Value value, int distance) {
+  const int lane = emulator::Lane();
+  return emulator::Shuffle(mask, value, lane < distance ? lane : lane - distance);
+}
+
+inline unsigned __ballot_sync(unsigned mask, int predicate) {
+  uint32_t all[emulator::kWarp];
+  emulator::Exchange(mask, predicate != 0, all);
+  unsigned bits = 0;
+  for (int k = 0; k < emulator::kWarp; ++k) {
+    if (mask >> k & 1) bits |= all[k] << k;
+  }
+  return bits;
+}
+
+inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+
+inline int atomicMax(int* to, int value) {
+  const int before = *to;
+  *to = std::max(before, value);
+  return before;
+}
+
+inline int atomicMin(int* to, int value) {
+  const int before = *to;
+  *to = std::min(before, value);
+  return before;
+}
+
+inline int atomicAdd(int* to, int value) {
+  const int before = *to;
+  *to = before + value;
+  return before;
+}
+
+inline int __float_as_int(float value) {
+  int bits;
+  std::memcpy(&bits, &value, sizeof(bits));
+  return bits;
+}
+
+inline float __int_as_float(int bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+
+#endif  // TESTS_NATIVE_GPU_EMULATOR_H_

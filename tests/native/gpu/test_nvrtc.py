@@ -1,0 +1,57 @@
+"""NVIDIA's compiler accepts the GPU kernels for every kind of card."""
+
+import pathlib
+import re
+
+import pytest
+
+from terngrad.native import nvrtc
+
+SOURCES = {
+  path.name: path.read_text(encoding='utf-8')
+  for path in sorted(pathlib.Path(nvrtc.__file__).parent.glob('src/gpu/*'))
+}
+KERNELS = {
+  name
+  for text in SOURCES.values()
+  for name in re.findall(r'__global__[^(]*\(kThreads\)\s+(\w+)\(', text)
+}
+
+
+@pytest.fixture(scope='module')
+def compiler():
+  try:
+    return nvrtc.Compiler()
+  except nvrtc.CompilerError as error:
+    pytest.skip(str(error))
+
+
+@pytest.mark.parametrize(
+  'architecture',
+  [
+    70,
+    90,
+    *(pytest.param(n, marks=pytest.mark.slow) for n in (80, 86, 100)),
+  ],
+)
+def test_every_kernel_compiles(compiler, architecture):
+  if architecture not in compiler.architectures():
+    pytest.skip(f'NVRTC {compiler.version()} has no sm_{architecture}')
+  cubin = compiler.compile(SOURCES, architecture)
+  assert cubin.startswith(b'\x7fELF')
+  found = set(re.findall(rb'\.text\.(\w+)\0', cubin))
+  assert {name.encode() for name in KERNELS} == found
+  assert len(KERNELS) >= 8
+
+
+def test_error_of_the_compiler_names_file_and_line(compiler):
+  broken = {'broken.cu': '\nint x = undefined;'}
+  with pytest.raises(nvrtc.CompilerError, match=r'broken\.cu\(2\): error'):
+    compiler.compile(broken, 90)
+
+
+def test_missing_compiler_names_the_package_that_has_it(tmp_path):
+  with pytest.raises(
+    nvrtc.CompilerError, match='pip install nvidia-cuda-nvrtc'
+  ):
+    nvrtc.Compiler(str(tmp_path / 'libnvrtc.so.12'))
