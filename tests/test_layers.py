@@ -37,6 +37,7 @@ LAYERS = (
   'terngrad.compression',
   'terngrad.keras',
   'terngrad.parameter_server',
+  'terngrad.children',
   'terngrad.measure',
   'terngrad.measure.processes',
   'terngrad.measure.planning',

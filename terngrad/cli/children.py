@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from terngrad import signals
+from terngrad.children import endings
+from terngrad.children import stderr_copy
 from terngrad.cli import command
 from terngrad.launching import exit_codes
-from terngrad.measure import endings
-from terngrad.measure import stderr_copy
 
 
 class ChildCommand(NamedTuple):
@@ -64,7 +64,7 @@ def run(commands: Sequence[ChildCommand], advice: str = '') -> int:
       if not ready:
         break
       for one in map(waiting.pop, ready):
-        code = one.finish()
+        code = one.collect()
         if one is first and exit_codes.is_failure(code):
           return code
         codes.append(code)
@@ -105,7 +105,7 @@ class _Child:
     self._copy.close()
     os.close(self.descriptor)
 
-  def finish(self) -> int:
+  def collect(self) -> int:
     """Returns the exit code of the ended command; reports a killing signal."""
     code = self._process.wait()
     lines = self._copy.close()

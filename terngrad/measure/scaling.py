@@ -21,8 +21,8 @@ from matplotlib import figure
 
 from terngrad import errors
 from terngrad import signals
-from terngrad.measure import endings
-from terngrad.measure import stderr_copy
+from terngrad.children import endings
+from terngrad.children import stderr_copy
 from terngrad.training import records
 
 DEVICES, PROCESSES = 'devices', 'processes'

@@ -13,8 +13,8 @@ from typing import Any
 from typing import cast
 
 from terngrad import errors
-from terngrad.measure import endings
-from terngrad.measure import stderr_copy
+from terngrad.children import endings
+from terngrad.children import stderr_copy
 
 _SCRIPT = pathlib.Path(__file__).with_name('peer_process.py')
 # PyTorch's import, also from a slow disk.

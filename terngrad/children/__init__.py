@@ -1,0 +1,1 @@
+"""How child processes end, and the last lines that they print."""
