@@ -11,12 +11,14 @@ from tests.reduce import host_tensors
 EXEMPT = {
   # The runtime's collectives send from host memory, unless NCCL sends.
   'collective': {(host_tensors.COPY, 'Identity')},
-  # Servers are other processes. They add or pad on CPUs what workers push.
+  # Servers are other processes. They split, pad and add on CPUs what workers
+  # push.
   'server': {
     (host_tensors.COPY, 'PartitionedCall'),
     (host_tensors.COPY, 'Reshape'),
     (host_tensors.COPY, 'Pad'),
     (host_tensors.COPY, 'Shape'),
+    (host_tensors.COPY, 'StridedSlice'),
     (host_tensors.COPY, 'DynamicStitch'),
   },
   # Selects the names of variables whose gradients are not finite, for a log
