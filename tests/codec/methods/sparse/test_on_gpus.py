@@ -14,7 +14,12 @@ from terngrad.reduce import workers
 
 # More elements than `topk.largest` searches without a sample.
 SHAPES = (70_001,), (3, 5)
-CODES = ('topk', 'stc', 'threshold:above=1', 'randomk')
+CODES = (
+  pytest.param('topk', marks=pytest.mark.slow),
+  'stc',
+  'threshold:above=1',
+  pytest.param('randomk', marks=pytest.mark.slow),
+)
 
 
 def codec_of(text):
