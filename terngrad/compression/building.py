@@ -17,6 +17,7 @@ from terngrad.codec.methods import registry
 from terngrad.compression import scoring
 from terngrad.config import codes
 from terngrad.exchange import protocol
+from terngrad.passes import compiling
 from terngrad.passes import recomputing
 from terngrad.reduce import gradients
 from terngrad.reduce import states
@@ -45,6 +46,7 @@ class Choices(NamedTuple):
     mean_share: examples per device, averaged over all devices; None for equal
       batches. See `passes.ModelPass`.
     seed: seed of the random codes.
+    jit_compile: True, False or 'auto', see `compiling.decide`.
   """
 
   codec: str | method.Method = 'ternary'
@@ -56,6 +58,7 @@ class Choices(NamedTuple):
   recomputes: bool = False
   mean_share: tf.Variable | None = None
   seed: int = 1
+  jit_compile: bool | str = 'auto'
 
 
 class BuiltModel:
@@ -109,8 +112,13 @@ class BuiltModel:
     saves = choices.recomputes
     pass_class = recomputing.RecomputedPass if saves else passes.ModelPass
     loss = scoring.loss_function(choices.loss)
+    node_pass: passes.Pass = pass_class(
+      model, self._plan, loss, mean_share=choices.mean_share
+    )
+    if _compiles(choices, model, exchange):
+      node_pass = compiling.CompiledPass(node_pass)
     training = steps.Training(
-      pass_class(model, self._plan, loss, mean_share=choices.mean_share),
+      node_pass,
       exchange,
       self.replicas,
       states.MethodStates(codec, exchange),
@@ -153,6 +161,24 @@ def _not_finite(result: steps.StepResult) -> np.ndarray:
   with np.errstate(over='ignore'):
     usable = np.isfinite(probes * np.float32(len(entropy))).all(axis=1)
   return np.flatnonzero(~(usable & np.isfinite(entropy)))
+
+
+def _compiles(
+  choices: Choices, model: keras.Model, exchange: protocol.Exchange
+) -> bool:
+  """Decides whether XLA compiles the passes.
+
+  Raises:
+    ValueError: `jit_compile` has another value, or the pass cannot be compiled.
+  """
+  choice, saves = choices.jit_compile, choices.recomputes
+  if choice not in (True, False, 'auto') or (choice is True and saves):
+    raise ValueError(
+      "jit_compile: expected 'auto' or False, or True without "
+      f'optimize_gradient_memory, received {choice!r}. Leave it out.'
+    )
+  text = str(choice).lower()
+  return compiling.decide(text, model, exchange, not saves).compiles
 
 
 def _methods(choices: Choices, num_workers: int) -> codes.RunMethods:

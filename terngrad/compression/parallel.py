@@ -51,16 +51,15 @@ def parallelize(
   broadcast_computed_params: bool = True,
   optimize_gradient_memory: bool = False,
   seed: int = 1,
+  jit_compile: bool | str = 'auto',
 ) -> parallel_model.ParallelModel:
   """Replicates a Keras model on several devices, to train or evaluate it.
 
-  The keywords `loss_fn` and `update` of 0.2, now `loss` and `optimizer`, work
-  until 0.4, with a DeprecationWarning.
+  Keywords of 0.2 work until 0.4: `loss_fn` (`loss`), `update` (`optimizer`).
 
   Args:
-    input_fn: a function from (device_index, num_devices) to that device's
-      examples: an iterable of (images [b, ...], integer labels [b]), or the
-      iterator of one shared reader. The devices of all processes are counted.
+    input_fn: a function from (device_index, num_devices), of all processes, to
+      (images [b, ...], integer labels [b]): an iterable, or a shared iterator.
     model_fn: returns a model whose output is logits [b, classes], or a list
       that begins with them. The first device uses the model's variables.
     loss: a function from (outputs, labels int32 [b]) to the mean over the
@@ -75,10 +74,10 @@ def parallelize(
       a `config.cluster.ClusterOptions`. Call before TensorFlow is in use.
     broadcast_computed_params: False keeps moving statistics local to each
       device; True averages them in each step.
-    optimize_gradient_memory: True computes activations again in the backward
-      pass, with bit-identical results. The model must be a graph of layers with
-      one input.
+    optimize_gradient_memory: True recomputes activations in the backward pass,
+      with equal bits. The model must be a graph of layers with one input.
     seed: seed of the random codes, and for `keras.utils.set_random_seed`.
+    jit_compile: of the forward and backward pass, as `keras.Model.compile` has.
 
   Raises:
     ValueError: an argument names something unknown.
@@ -91,6 +90,7 @@ def parallelize(
     local_statistics=not broadcast_computed_params,
     recomputes=optimize_gradient_memory,
     seed=seed,
+    jit_compile=jit_compile,
   )
   exchange = placement.join(devices, rendezvous)
   keras.utils.set_random_seed(seed % 2**31)

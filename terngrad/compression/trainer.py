@@ -39,6 +39,7 @@ class Trainer(building.BuiltModel):
     loss: passes.LossFunction | None = None,
     in_float32: policy.Predicate = lambda spec: False,
     seed: int = 1,
+    jit_compile: bool | str = 'auto',
   ) -> None:
     """Creates replicas; the first one uses the model's variables.
 
@@ -58,6 +59,8 @@ class Trainer(building.BuiltModel):
         examples, float32 []; or a `step.passes.Loss`. None: cross entropy.
       in_float32: returns True for a variable whose gradient is not compressed.
       seed: seed of the random codes.
+      jit_compile: whether XLA compiles the forward and backward pass; 'auto' is
+        Keras's rule: on a single GPU, without op determinism.
 
     Raises:
       ValueError: a codec, a rule or the optimizer is unknown or missing, or
@@ -73,7 +76,13 @@ class Trainer(building.BuiltModel):
         f'optimizer: expected a text such as momentum, received {optimizer!r}.'
       )
     choices = building.Choices(
-      codec, codec_rules, in_float32, optimizer, loss, seed=seed
+      codec,
+      codec_rules,
+      in_float32,
+      optimizer,
+      loss,
+      seed=seed,
+      jit_compile=jit_compile,
     )
     super().__init__(model, towers.Towers(tuple(devices), num_workers), choices)
 

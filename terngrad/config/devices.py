@@ -49,9 +49,9 @@ class DeviceOptions(options.ConfigPart):
   )
   deterministic: bool = options.option(
     True,
-    'Use only operations that give the same bits in every run. false: on GPUs '
-    'steps are faster, and two equal runs end with different bits. On CPUs '
-    'runs repeat in both cases.',
+    'On a machine with a GPU, use only operations that give the same bits in '
+    'every run. false: steps are faster, and two equal runs end with different '
+    'bits. On CPUs runs repeat in both cases.',
     shared=options.WORKERS,
     on_resume=options.LOGGED,
   )
@@ -180,11 +180,14 @@ class DeviceOptions(options.ConfigPart):
     )
 
   @property
+  def is_synchronized(self) -> bool:
+    """Whether batch normalization normalizes over the examples of all nodes."""
+    return self.bn_statistics == 'synchronized'
+
+  @property
   def compiles_passes(self) -> bool:
     """Whether XLA can compile the passes with the other options."""
-    return not (
-      self.optimize_gradient_memory or self.bn_statistics == 'synchronized'
-    )
+    return not (self.optimize_gradient_memory or self.is_synchronized)
 
   def _check_compiled(self) -> None:
     """Refuses options that XLA would undo or cannot compile."""
@@ -199,7 +202,6 @@ class DeviceOptions(options.ConfigPart):
   def _check_shares(self) -> None:
     """Refuses contradicting options on how to divide a batch."""
     parts, is_divided = self.gradient_accumulation_steps, bool(self.weights)
-    is_synchronized = self.bn_statistics == 'synchronized'
     for name in ('gradient_accumulation_steps', 'local_steps', 'bn_statistics'):
       value = getattr(self, name)
       options.refuse(
@@ -215,13 +217,13 @@ class DeviceOptions(options.ConfigPart):
       'not split its examples. Leave one of the two out.',
     )
     options.refuse(
-      is_synchronized and self.local_steps > 1,
+      self.is_synchronized and self.local_steps > 1,
       'bn_statistics: expected averaged or per_device beside '
       f'--local_steps={self.local_steps}, received synchronized: the '
       'parameters of nodes differ between exchanges. Leave one of the two out.',
     )
     options.refuse(
-      is_synchronized and parts > 1,
+      self.is_synchronized and parts > 1,
       'gradient_accumulation_steps: expected 1 beside '
       f'--bn_statistics=synchronized, received {parts}: parts run one after '
       'the other, so no layer sees all examples. Use --bn_statistics=averaged.',

@@ -58,7 +58,9 @@ class PlainMean(pending_lib.PendingMean):
     self.step = start.steps[0]._replace(
       shared_probe=start.metadata.shared[part.number][0]
     )
-    self._sums = [one.value for one in start.local[0].carried[part.number]]
+    self._sums: list[tf.Tensor] = [
+      one.value for one in start.local[0].carried[part.number]
+    ]
     count, words = exchange.num_workers, part.codec.num_words
     with tf.device(self.device):
       self.sent = [tf.fill([count], words)]

@@ -160,15 +160,14 @@ class Reducer:
           part.mask_others(results.parameters),
         )
         if is_plain:
-          values, probe = part.begin_plain(*given, worker_step)
+          gradients, probe = part.begin_plain(*given, worker_step)
+          carried += gradients
         else:
           state = states[index].read(node)
           values, probe = part.begin(*given, state, worker_step)
           carry_step = worker_step._replace(local_probe=probe)
           values = part.carry(values, carry_step, stacked)
-          if stacked:
-            values = [value for (value,) in values]
-        carried += values
+          carried += [value for (value,) in values] if stacked else values
         probes.append(probe)
       scores = tf.convert_to_tensor(results.scores, tf.float32)
       return [*carried, *probes, scores, *results.statistics]
@@ -184,7 +183,7 @@ class Reducer:
         [array.stack() for array in arrays],
       )
 
-  def _carried_specs(self) -> list[list[worker_map.Spec]]:
+  def _carried_specs(self) -> list[Sequence[worker_map.Spec]]:
     """For each part what a worker's `begin` returns, beside the probe."""
     return [
       plain.running_sums(part.codec)
@@ -222,7 +221,7 @@ class Reducer:
       For each part one `PendingMean` per device.
     """
     exchange = self._exchange
-    part_means = []
+    part_means: list[list[pending_lib.PendingMean]] = []
     for part, states in zip(self.parts, self._states, strict=True):
       if self._is_plain[part.number]:
         part_means.append([plain.PlainMean(exchange, part, start)])

@@ -8,6 +8,7 @@ for 2 workers and for 64.
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import NamedTuple
+from typing import TypeAlias
 
 import tensorflow as tf
 
@@ -41,8 +42,8 @@ class RunningSum(NamedTuple):
     return tf.fill(self.shape, -0.0)
 
 
-_Result = tf.Tensor | tf.TensorArray
-Spec = tuple[tf.DType, Sequence[int] | None] | RunningSum
+_Result: TypeAlias = tf.Tensor | tf.TensorArray
+Spec: TypeAlias = tuple[tf.DType, Sequence[int] | None] | RunningSum
 
 
 def worker_map(

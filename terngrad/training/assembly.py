@@ -62,11 +62,9 @@ def assemble(
   """
   context = context or process_context(config)
   devices_lib.keep_order_of_sums()
+  devices = config.devices
   model = building.build_net(
-    config.model,
-    config.data.image_size,
-    config.devices.bn_statistics == 'synchronized',
-    context,
+    config.model, config.data.image_size, devices.is_synchronized, context
   )
   plan = _sort_variables(config, model)
   codecs = _codecs(config, plan, context.exchange.devices)
@@ -261,7 +259,6 @@ def _training(
   """Builds the replicas, the states and the pass that a step trains with."""
   model, plan, codec = built
   devices, exchange = config.devices, context.exchange
-  is_synchronized = devices.bn_statistics == 'synchronized'
   optimizer = config.optimizer.rule().with_clip_norm(
     config.optimizer.clip_gradient_norm
   )
@@ -302,7 +299,7 @@ def _training(
     states.MethodStates(codec, exchange, pass_states),
     optimizer,
     config.model.seed,
-    synchronized.Synchronization(exchange) if is_synchronized else None,
+    synchronized.Synchronization(exchange) if devices.is_synchronized else None,
     local,
   )
 

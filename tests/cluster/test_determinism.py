@@ -5,6 +5,7 @@ import tensorflow as tf
 from tensorflow.python.framework import config
 
 from terngrad.cluster import determinism
+from tests import seeming_gpu
 
 
 @pytest.fixture
@@ -30,7 +31,10 @@ def setting():
     (True, False, True),
   ],
 )
-def test_the_setting_of_the_process_returns(setting, before, required, within):
+def test_the_setting_of_the_process_returns(
+  setting, monkeypatch, before, required, within
+):
+  seeming_gpu.pretend(monkeypatch)
   setting(before)
   with pytest.raises(KeyError), determinism.require(required):
     assert config.is_op_determinism_enabled() == within
@@ -39,3 +43,10 @@ def test_the_setting_of_the_process_returns(setting, before, required, within):
   assert config.is_op_determinism_enabled() == before
   assert line.startswith('operations: ')
   assert ('end with different bits' in line) != within
+
+
+@pytest.mark.parametrize('required', [True, False])
+def test_machines_without_gpu_keep_their_operations_and_bits(required):
+  with determinism.require(required):
+    assert not config.is_op_determinism_enabled()
+    assert determinism.describe() == 'operations: those of CPUs, which repeat'

@@ -9,6 +9,9 @@ import tensorflow as tf
 
 import terngrad
 from terngrad import errors
+from terngrad.cluster import devices as devices_lib
+from terngrad.passes import compiling
+from tests import seeming_gpu
 from tests.compression import small_inputs
 from tests.exchange import processes
 from tests.keras import small as arrays
@@ -534,3 +537,36 @@ def test_several_processes_equal_one_with_as_many_devices(tmp_path, averaged):
   model.load_weights(tmp_path / 'saved.weights.h5')
   for ours, others in zip(parallel.model.weights, model.weights, strict=True):
     np.testing.assert_array_equal(ours.numpy(), others.numpy())
+
+
+def compiled(devices, **options):
+  """Whether the pass of a model is compiled, and its loss in two steps."""
+  parallel = made(small.dense_net, devices, **options)
+  is_compiled = isinstance(
+    parallel._step._training.node_pass, compiling.CompiledPass
+  )
+  return is_compiled, parallel.run(2).loss
+
+
+def test_a_single_gpu_compiles_passes_as_keras_does(monkeypatch):
+  assert not compiled(ONE)[0]
+  seeming_gpu.pretend(monkeypatch)
+  monkeypatch.setattr(devices_lib, 'grow_memory', list)
+  is_compiled, loss = compiled(ONE)
+  assert is_compiled
+  plainly, expected = compiled(ONE, jit_compile=False)
+  assert not plainly
+  np.testing.assert_allclose(loss, expected, rtol=1e-5)
+  assert not compiled(TWO)[0]
+
+
+@pytest.mark.parametrize(
+  'options',
+  [
+    {'jit_compile': 'yes'},
+    {'jit_compile': True, 'optimize_gradient_memory': True},
+  ],
+)
+def test_passes_that_cannot_be_compiled_are_refused(options):
+  with pytest.raises(ValueError, match="jit_compile: expected 'auto' or False"):
+    made(dropping_net, ONE, **options)

@@ -29,6 +29,7 @@ def test_fit_works_where_keras_compiles_by_default(monkeypatch, codec):
   fitted(codec)
 
 
+@pytest.mark.slow
 def test_a_compiled_identity_trains_like_no_wrapper(monkeypatch):
   seeming_gpu.pretend(monkeypatch)
   found, expected = (

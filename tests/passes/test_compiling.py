@@ -99,6 +99,7 @@ def test_a_run_traces_its_passes_for_xla(choice, expected):
     net='lenet',
     dataset_name='mnist',
     batch_size=4,
+    image_size=8,
     benchmark_mode=True,
     jit_compile=choice,
   )

@@ -9,6 +9,7 @@ import tensorflow as tf
 from tensorflow.python.framework import config as tf_config
 
 from terngrad import errors
+from terngrad.cluster import determinism
 from terngrad.config import options as options_lib
 from terngrad.config import servers
 from terngrad.config import training as configs
@@ -107,9 +108,7 @@ def short_run(train_dir, **changes):
   return lines
 
 
-def test_op_determinism_is_logged_and_changes_no_bit_on_cpus(
-  tmp_path, monkeypatch
-):
+def test_a_run_has_the_op_determinism_that_it_logs(tmp_path, monkeypatch):
   seen, assemble = [], assembly.assemble
 
   def look(config):
@@ -117,20 +116,13 @@ def test_op_determinism_is_logged_and_changes_no_bit_on_cpus(
     return assemble(config)
 
   monkeypatch.setattr(assembly, 'assemble', look)
-  ends = []
-  for deterministic in (True, False):
-    folder = tmp_path / str(deterministic)
-    lines = short_run(folder, max_steps=2, deterministic=deterministic)
+  monkeypatch.setattr(determinism, 'has_gpu', lambda: True)
+  for steps, deterministic in enumerate((True, False), start=1):
+    lines = short_run(tmp_path, max_steps=steps, deterministic=deterministic)
     assert not tf_config.is_op_determinism_enabled()
     (line,) = (line for line in lines if 'operations: ' in line)
     assert ('two equal runs' in line) != deterministic
-    ends.append(tf.train.load_checkpoint(str(folder / 'model.ckpt-2')))
   assert seen == [True, False]
-  names = ends[0].get_variable_to_shape_map()
-  assert len(names) > 20
-  for name in names:
-    np.testing.assert_array_equal(*(end.get_tensor(name) for end in ends))
-  lines = short_run(tmp_path / 'True', max_steps=3, deterministic=False)
   assert any(
     'deterministic was True before and is now False' in line for line in lines
   )
