@@ -95,6 +95,11 @@ def test_the_first_cpu_gives_the_usual_rows(measured, on_gpu):
   assert on_gpu == []
 
 
+def test_a_cpu_measures_several_sizes_and_nets_by_default():
+  names = [*codec._cases(codec.MeasureCodecFlags(), '')]
+  assert names[0] == '1e+03' and names[-2:] == ['cifar10_alexnet', 'lenet']
+
+
 @pytest.mark.parametrize(
   ('changes', 'message'),
   [

@@ -47,6 +47,11 @@ def test_chosen_parts_run_in_processes_with_the_same_flags(
   assert (tmp_path / 'a folder' / 'gpu_check.json').exists()
 
 
+def test_without_a_gpu_the_check_exits_with_3(monkeypatch, tmp_path):
+  monkeypatch.setattr(supervisor, 'run', lambda *_: False)
+  assert gpu.act(gpu.MeasureGpuFlags(output=str(tmp_path))) == 3
+
+
 def test_unknown_parts_are_refused():
   with pytest.raises(errors.ConfigError, match="parts: expected .*'word'"):
     gpu.act(gpu.MeasureGpuFlags(parts=('word',)))
