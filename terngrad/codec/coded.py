@@ -15,6 +15,7 @@ from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import wire
+from terngrad.native import gpu
 
 if TYPE_CHECKING:
   from typing_extensions import Self
@@ -41,8 +42,11 @@ class Code(method.Method):
       The code must then implement `decode_sums`.
     carries: True if workers encode with the local probe at once and call
       `requantize` when the shared probe is known.
+    uses_gpus: for twins with GPU kernels: whether they run on a GPU. None for
+      other codes.
   """
 
+  uses_gpus: bool | None = None
   estimates = True
   stages: Sequence[contract.Stage] = ()
   group_size: int = 0
@@ -270,6 +274,14 @@ class Code(method.Method):
     # Compile functions separately even without kernels: if XLA fuses them with
     # the optimizer update, results round differently.
     return compiled_copy(self) if self.compiled else self
+
+  def on_gpus(self) -> method.Method:
+    """Returns the twin if it has GPU kernels that can be used here."""
+    twin = self.twin()
+    if twin is None or twin.uses_gpus is None or not gpu.available():
+      return self
+    twin.uses_gpus = True
+    return twin
 
   def messages(self, shapes: method.Shapes) -> method.Rounds:
     """Returns the single message: SUM if `summable`, GATHER otherwise."""

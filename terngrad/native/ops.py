@@ -44,6 +44,7 @@ class EncodeOptions(NamedTuple):
   places: int
   clips: bool = True
   stratified: bool = False
+  kernel = 'terngrad_encode'
 
   def encode(
     self,
@@ -63,7 +64,7 @@ class EncodeOptions(NamedTuple):
       key: uint32 [2], or [3] with strata as in
         `codec.stages.ternary.quantize_in_strata`.
     """
-    return native.library().terngrad_encode(
+    return getattr(native.library(), self.kernel)(
       gradients=pieces,
       limits=limits,
       scalers=scalers,
@@ -83,6 +84,7 @@ class Digits(NamedTuple):
 
   radix: int
   places: int
+  kernel = 'terngrad_decode_sum'
 
   def decode_sum(
     self,
@@ -102,7 +104,7 @@ class Digits(NamedTuple):
     Returns:
       v float32 of `shapes`.
     """
-    return native.library().terngrad_decode_sum(
+    return getattr(native.library(), self.kernel)(
       parts=parts,
       scalers=scalers,
       V=len(shapes),

@@ -62,4 +62,4 @@ def test_kernels_include_no_header_of_cuda():
   for path in pathlib.Path(emulated.SOURCES, 'gpu').iterdir():
     for line in path.read_text(encoding='utf-8').splitlines():
       if line.startswith('#include'):
-        assert line in ('#include "device.h"', '#include "tables.h"'), path
+        assert line[10:-1] in ('device.h', 'groups.h', 'tables.h'), path
