@@ -30,6 +30,7 @@ from terngrad.codec.stages import ternary
 from terngrad.codec.stages import wire
 from terngrad.native import gpu
 from terngrad.native import kernel_sets
+from terngrad.native import ops
 
 # The quantizers and the word formats that kernels support.
 _TERNARY = (ternary.Ternarize, ternary.ByStddev)
@@ -212,8 +213,8 @@ class Chain(coded.Code):
     if type(self) is not Chain or self.group_size:
       return self
     fast = self._accelerated(kernel_sets.ON_GPUS) if gpu.available() else None
-    is_plain = not (self.quantizer or self.clips)
-    return fast or (self if is_plain else _OnePass.from_code(self))
+    # A packing alone computes no statistics.
+    return fast or (_OnePass.from_code(self) if self.stages[1:] else self)
 
   def _accelerated(self, kernels: kernel_sets.KernelSet) -> 'Chain | None':
     """Returns the variant of a ternary code with kernels; None for others."""
@@ -225,7 +226,7 @@ class Chain(coded.Code):
 
 
 def _digits_of(code: Chain) -> tuple[int, ...]:
-  """Returns (base, digits per word) of 32-bit digits; () for other words."""
+  # () for words of other digits.
   return getattr(code.packing, 'digits', None) or ()
 
 
@@ -277,23 +278,26 @@ class _Encoded(_Probed):
 
   def __init__(self, code: Chain, kernels: kernel_sets.KernelSet) -> None:
     super().__init__(code, kernels)
+    radix, places = _digits_of(code)
     switches = bool(self.clips), bool(self.strata)
-    self.options = kernels.encode_options(*_digits_of(code), *switches)
+    self.options = kernels.encode_options(radix, places, *switches)
 
   @property
   def encode_pieces(self) -> Callable[..., tf.Tensor]:
-    # Return the kernel's method itself to avoid another Python call.
+    # The kernel's method itself, to avoid another Python call.
     return self.options.encode
 
 
 class _Ternary(_Encoded):
   """Adds a kernel that decodes the words: base3 and two_bit."""
 
+  digits: ops.Digits
   _compiled = ()
 
   def __init__(self, code: Chain, kernels: kernel_sets.KernelSet) -> None:
     super().__init__(code, kernels)
-    self.digits = kernels.digits(*_digits_of(code))
+    radix, places = _digits_of(code)
+    self.digits = kernels.digits(radix, places)
 
   @property
   def decode_sum(self) -> Callable[..., list[tf.Tensor]]:

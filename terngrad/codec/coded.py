@@ -42,11 +42,10 @@ class Code(method.Method):
       The code must then implement `decode_sums`.
     carries: True if workers encode with the local probe at once and call
       `requantize` when the shared probe is known.
-    uses_gpus: for twins with GPU kernels: whether they run on a GPU. None for
-      other codes.
   """
 
-  uses_gpus: bool | None = None
+  # Whether the kernels are those for GPUs; None for codes without any.
+  _uses_gpus: bool | None = None
   estimates = True
   stages: Sequence[contract.Stage] = ()
   group_size: int = 0
@@ -278,9 +277,9 @@ class Code(method.Method):
   def on_gpus(self) -> method.Method:
     """Returns the twin if it has GPU kernels that can be used here."""
     twin = self.twin()
-    if twin is None or twin.uses_gpus is None or not gpu.available():
+    if twin is None or twin._uses_gpus is None or not gpu.available():
       return self
-    twin.uses_gpus = True
+    twin._uses_gpus = True
     return twin
 
   def messages(self, shapes: method.Shapes) -> method.Rounds:

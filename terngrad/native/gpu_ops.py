@@ -5,6 +5,7 @@ in `ops`. They need `gpu.available()` and tensors on a GPU.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -15,13 +16,15 @@ from terngrad.native import ops
 class GpuEncodeOptions(ops.EncodeOptions):
   """The options of `encode` on GPUs."""
 
-  kernel = 'terngrad_gpu_encode'
+  def _kernel(self) -> Any:
+    return native.library().terngrad_gpu_encode
 
 
 class GpuDigits(ops.Digits):
   """The digits of words on GPUs."""
 
-  kernel = 'terngrad_gpu_decode_sum'
+  def _kernel(self) -> Any:
+    return native.library().terngrad_gpu_decode_sum
 
 
 def statistics(

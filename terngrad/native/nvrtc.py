@@ -127,6 +127,6 @@ def _load_first(paths: Iterable[str]) -> ctypes.CDLL:
   )
 
 
-def _strings(values: Iterable[str]) -> ctypes.Array:
+def _strings(values: Iterable[str]) -> 'ctypes.Array[ctypes.c_char_p]':
   encoded = [value.encode() for value in values]
   return (ctypes.c_char_p * len(encoded))(*encoded)

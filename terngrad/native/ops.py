@@ -44,7 +44,6 @@ class EncodeOptions(NamedTuple):
   places: int
   clips: bool = True
   stratified: bool = False
-  kernel = 'terngrad_encode'
 
   def encode(
     self,
@@ -64,7 +63,7 @@ class EncodeOptions(NamedTuple):
       key: uint32 [2], or [3] with strata as in
         `codec.stages.ternary.quantize_in_strata`.
     """
-    return getattr(native.library(), self.kernel)(
+    return self._kernel()(
       gradients=pieces,
       limits=limits,
       scalers=scalers,
@@ -72,6 +71,9 @@ class EncodeOptions(NamedTuple):
       sizes=sizes,
       **self._asdict(),
     )
+
+  def _kernel(self) -> Any:
+    return native.library().terngrad_encode
 
 
 class Digits(NamedTuple):
@@ -84,7 +86,6 @@ class Digits(NamedTuple):
 
   radix: int
   places: int
-  kernel = 'terngrad_decode_sum'
 
   def decode_sum(
     self,
@@ -104,7 +105,7 @@ class Digits(NamedTuple):
     Returns:
       v float32 of `shapes`.
     """
-    return getattr(native.library(), self.kernel)(
+    return self._kernel()(
       parts=parts,
       scalers=scalers,
       V=len(shapes),
@@ -112,6 +113,9 @@ class Digits(NamedTuple):
       scale=scale,
       **self._asdict(),
     )
+
+  def _kernel(self) -> Any:
+    return native.library().terngrad_decode_sum
 
 
 def statistics(

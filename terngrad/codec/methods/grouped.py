@@ -152,12 +152,12 @@ class GroupedOnKernels(by_variable.ByVariable):
   """
 
   compiled = False
-  uses_gpus: bool | None = False
+  _uses_gpus: bool | None = False
   kernels: grouped_ops.GroupedCode
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns the norms, float32 [v]."""
-    return (gpu_ops if self.uses_gpus else ops).norms(gradients)
+    return (gpu_ops if self._uses_gpus else ops).norms(gradients)
 
   def encode_pieces(
     self,
@@ -170,7 +170,7 @@ class GroupedOnKernels(by_variable.ByVariable):
     """Encodes all variables with one kernel; see `coded.Code`."""
     num_words = self.words_of(sizes)
     return grouped_ops.encode(
-      pieces, sizes, key, num_words, self.kernels, bool(self.uses_gpus)
+      pieces, sizes, key, num_words, self.kernels, bool(self._uses_gpus)
     )
 
   def decode_sum(
@@ -182,7 +182,7 @@ class GroupedOnKernels(by_variable.ByVariable):
   ) -> list[tf.Tensor]:
     """Decodes and adds the payloads with one kernel; see `coded.Code`."""
     return grouped_ops.decode_sum(
-      parts, shapes, scale, self.kernels, bool(self.uses_gpus)
+      parts, shapes, scale, self.kernels, bool(self._uses_gpus)
     )
 
 

@@ -166,19 +166,30 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     terngrad_groups_decode(const __grid_constant__ GroupedVariables variables,
                            const __grid_constant__ Payloads payloads,
                            const Grouping code, float scale) {
-  __shared__ FirstGroup firsts[kMostDigits];
+  // Volatile, so that the compiler keeps them out of registers, of which sums
+  // and digits need many. An element's group is at most 255 after the first.
+  __shared__ volatile int64 groups[kMostDigits];
+  __shared__ volatile unsigned char nearby[kMostDigits][kThreads];
   const GroupedVariable variable =
       FindBy(variables, &GroupedVariable::code_block, blockIdx.x);
   const int64 begin = (blockIdx.x - variable.code_block) * kThreads;
   const int64 num_words = CeilDivided(variable.size, code.places);
   const int64 num_groups = CeilDivided(variable.size, variable.group);
   if (threadIdx.x < code.places) {
-    firsts[threadIdx.x] =
-        FirstGroupOf(variable, threadIdx.x * num_words + begin);
+    groups[threadIdx.x] = (threadIdx.x * num_words + begin) / variable.group;
   }
   __syncthreads();
   const int64 word = begin + threadIdx.x;
   if (word >= num_words) return;
+  int count = 0;  // Of the word's digits that are elements.
+  for (; count < code.places; ++count) {
+    const int64 element = count * num_words + word;
+    if (element >= variable.size) break;
+    const int64 first = groups[count];
+    const FirstGroup start = {first, first * variable.group};
+    nearby[count][threadIdx.x] =
+        static_cast<unsigned char>(GroupAt(variable, start, element) - first);
+  }
   float sums[kMostDigits];
 #pragma unroll 1
   for (int r = 0; r < payloads.count; ++r) {
@@ -186,21 +197,20 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     uint32 rest = scales[code.num_scales * num_groups + word];
 #pragma unroll
     for (int p = 0; p < kMostDigits; ++p) {
-      const int64 element = p * num_words + word;
-      if (p >= code.places || element >= variable.size) break;
-      const int64 group = GroupAt(variable, firsts[p], element);
+      if (p >= count) break;
       const uint32 shorter = WithoutDigit(rest, code);
-      const float value =
-          ValueOf(rest - shorter * code.base, scales + group, num_groups, code);
+      const float value = ValueOf(rest - shorter * code.base,
+                                  scales + groups[p] + nearby[p][threadIdx.x],
+                                  num_groups, code);
       sums[p] = r ? sums[p] + value : value;
       rest = shorter;
     }
   }
 #pragma unroll
   for (int p = 0; p < kMostDigits; ++p) {
-    const int64 element = p * num_words + word;
-    if (p >= code.places || element >= variable.size) break;
-    variable.data[element] = scale != 1.0f ? sums[p] * scale : sums[p];
+    if (p >= count) break;
+    variable.data[p * num_words + word] =
+        scale != 1.0f ? sums[p] * scale : sums[p];
   }
 }
 
