@@ -186,6 +186,7 @@ FUSED = ['-ffp-contract=fast']
 KERNEL_FLAGS = {
   'kernels.cc': ['-ffp-contract=off'],
   'kernels_generic.cc': FUSED,
+  'operations/gpu_driver.cc': [f'-I{KERNEL_SOURCES}'],
 }
 X86_FLAGS = {
   'avx2': ['-mavx2', '-mfma'],
@@ -213,6 +214,8 @@ OPS = tuple(
   for name in (
     'coding',
     'decoding',
+    'gpu_coding',
+    'gpu_grouped',
     'grouped',
     'index',
     'rotated',
@@ -225,10 +228,14 @@ OPS = tuple(
 HEADERS = (
   'decoding_impl.h',
   'encoding_impl.h',
+  'gpu/tables.h',
   'grouping_impl.h',
   'kernels.h',
   'kernels_impl.h',
   'levels_impl.h',
+  'operations/gpu_common.h',
+  'operations/gpu_driver.h',
+  'operations/gpu_host.h',
   'operations/moving.h',
   'operations/ops_common.h',
   'operations/rotation.h',

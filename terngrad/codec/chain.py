@@ -29,6 +29,8 @@ from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import ternary
 from terngrad.codec.stages import wire
+from terngrad.native import gpu
+from terngrad.native import kernel_sets
 from terngrad.native import ops
 
 # The quantizers and the word formats that kernels support.
@@ -213,18 +215,28 @@ class Chain(coded.Code):
       return super().on_kernels()
     if self.summable and not self.quantizer:
       return _Summed.from_code(self)
-    if type(self.quantizer) not in _TERNARY or self.group_size:
-      return self
-    digits = getattr(self.packing, 'digits', None)
-    if digits in _DECODED:
-      return _Ternary(self, digits)
-    return _Encoded(self, digits) if digits else _Probed(self)
+    return self._accelerated(kernel_sets.ON_CPUS) or self
 
   def on_gpus(self) -> method.Method:
-    """Returns a code whose probe reads gradients once and agrees to 1e-6."""
+    """Returns the GPU kernels' variant; else one whose probe agrees to 1e-6."""
     if type(self) is not Chain or self.group_size:
       return self
-    return _OnePass.from_code(self) if self.quantizer or self.clips else self
+    fast = self._accelerated(kernel_sets.ON_GPUS) if gpu.available() else None
+    # A packing alone computes no statistics.
+    return fast or (_OnePass.from_code(self) if self.stages[1:] else self)
+
+  def _accelerated(self, kernels: kernel_sets.KernelSet) -> 'Chain | None':
+    """Returns the variant of a ternary code with kernels; None for others."""
+    if type(self.quantizer) not in _TERNARY or self.group_size:
+      return None
+    digits = _digits_of(self)
+    kind = _Ternary if digits in _DECODED else _Encoded if digits else _Probed
+    return kind(self, kernels)
+
+
+def _digits_of(code: Chain) -> tuple[int, ...]:
+  # () for words of other digits.
+  return getattr(code.packing, 'digits', None) or ()
 
 
 class _OnePass(Chain):
@@ -243,8 +255,9 @@ class _Probed(Chain):
   unit = contract.SCALER
   _compiled: Sequence[str] = ('encode_pieces', 'decode_sum')
 
-  def __init__(self, code: Chain) -> None:
+  def __init__(self, code: Chain, kernels: kernel_sets.KernelSet) -> None:
     vars(self).update(vars(code))
+    self.kernels = kernels
     wrapper.compile_separately(self, code, self._compiled)
 
   def decode_sums(
@@ -254,7 +267,7 @@ class _Probed(Chain):
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
-    return ops.scale_sums(sums, shared_probe, shapes, scale)
+    return self.kernels.scale_sums(sums, shared_probe, shapes, scale)
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     contract.check_gradients(gradients)
@@ -262,9 +275,9 @@ class _Probed(Chain):
     factors = [clip.clip_factor for clip in self.clips] or [0.0]
     several = quantizer is None or quantizer.clips or len(factors) > 1
     if several or factors[0] is None:
-      stats = statistics.Statistics(*ops.statistics(gradients))
+      stats = statistics.Statistics(*self.kernels.statistics(gradients))
       return chains.local_scaler(self.stages, stats)
-    return ops.max_clipped(gradients, factors[0])
+    return self.kernels.max_clipped(gradients, factors[0])
 
 
 class _Encoded(_Probed):
@@ -272,15 +285,15 @@ class _Encoded(_Probed):
 
   _compiled: Sequence[str] = ('decode_sum',)
 
-  def __init__(self, code: Chain, digits: tuple[int, int]) -> None:
-    super().__init__(code)
-    self.options = ops.EncodeOptions(
-      *digits, clips=bool(self.clips), stratified=bool(self.strata)
-    )
+  def __init__(self, code: Chain, kernels: kernel_sets.KernelSet) -> None:
+    super().__init__(code, kernels)
+    radix, places = _digits_of(code)
+    switches = bool(self.clips), bool(self.strata)
+    self.options = kernels.encode_options(radix, places, *switches)
 
   @property
   def encode_pieces(self) -> Callable[..., tf.Tensor]:
-    # Return the kernel's method itself to avoid another Python call.
+    # The kernel's method itself, to avoid another Python call.
     return self.options.encode
 
 
@@ -290,11 +303,11 @@ class _Ternary(_Encoded):
   digits: ops.Digits
   _compiled = ()
 
-  def __init__(self, code: Chain, digits: tuple[int, int]) -> None:
-    super().__init__(code, digits)
-    self.digits = ops.Digits(*digits)
+  def __init__(self, code: Chain, kernels: kernel_sets.KernelSet) -> None:
+    super().__init__(code, kernels)
+    radix, places = _digits_of(code)
+    self.digits = kernels.digits(radix, places)
 
   @property
   def decode_sum(self) -> Callable[..., list[tf.Tensor]]:
-    # Return the kernel's method itself, as `encode_pieces` does.
     return self.digits.decode_sum

@@ -15,6 +15,7 @@ from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import wire
+from terngrad.native import gpu
 
 if TYPE_CHECKING:
   from typing_extensions import Self
@@ -43,6 +44,8 @@ class Code(method.Method):
       `requantize` when the shared probe is known.
   """
 
+  # Whether the kernels are those for GPUs; None for codes without any.
+  _uses_gpus: bool | None = None
   estimates = True
   stages: Sequence[contract.Stage] = ()
   group_size: int = 0
@@ -270,6 +273,14 @@ class Code(method.Method):
     # Compile functions separately even without kernels: if XLA fuses them with
     # the optimizer update, results round differently.
     return compiled_copy(self) if self.compiled else self
+
+  def on_gpus(self) -> method.Method:
+    """Returns the twin if it has GPU kernels that can be used here."""
+    twin = self.twin()
+    if twin is None or twin._uses_gpus is None or not gpu.available():
+      return self
+    twin._uses_gpus = True
+    return twin
 
   def messages(self, shapes: method.Shapes) -> method.Rounds:
     """Returns the single message: SUM if `summable`, GATHER otherwise."""

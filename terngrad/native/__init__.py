@@ -43,15 +43,25 @@ def library() -> Any:
   return _load()[0]
 
 
+def operation(name: str, on_gpus: bool) -> Any:
+  """Returns an operation of the library, for CPUs or for GPUs."""
+  return getattr(library(), f'terngrad_{"gpu_" * on_gpus}{name}')
+
+
 def unavailable_reason() -> str | None:
   """Returns the reason why the kernels are not used; None if they are."""
   return _load()[1]
 
 
+def library_path() -> pathlib.Path:
+  """Returns the file of the kernels, which may be missing."""
+  return _find()[0]
+
+
 @functools.cache
 def instruction_set() -> str | None:
   """Returns 'avx512', 'avx2' or 'generic'; None if no kernels are used."""
-  return _chosen(_find()[0]) if available() else None
+  return _chosen(library_path()) if available() else None
 
 
 @functools.cache

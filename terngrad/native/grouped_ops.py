@@ -42,6 +42,7 @@ def encode(
   key: tf.Tensor,
   num_words: int,
   code: GroupedCode,
+  on_gpus: bool = False,
 ) -> tf.Tensor:
   """Scales, rounds and packs each variable, in one pass if groups are small.
 
@@ -51,12 +52,13 @@ def encode(
     key: uint32 [2] or more, for the random bits from the first element on.
     num_words: of the payload.
     code: the parameters.
+    on_gpus: whether tensors are on a GPU; see `gpu.available`.
 
   Returns:
     int32 [num_words]: for each variable the scales of its groups, then its
     codes.
   """
-  return native.library().terngrad_encode_groups(
+  return native.operation('encode_groups', on_gpus)(
     gradients=pieces,
     key=key,
     sizes=sizes,
@@ -70,6 +72,7 @@ def decode_sum(
   shapes: Sequence[Sequence[int]],
   scale: float,
   code: GroupedCode,
+  on_gpus: bool = False,
 ) -> list[tf.Tensor]:
   """Unpacks payloads and adds their values, in one pass.
 
@@ -78,10 +81,11 @@ def decode_sum(
     shapes: the v static shapes.
     scale: factor of the sums.
     code: the parameters.
+    on_gpus: as for `encode`.
 
   Returns:
     v float32 of `shapes`.
   """
-  return native.library().terngrad_decode_groups(
+  return native.operation('decode_groups', on_gpus)(
     parts=parts, V=len(shapes), shapes=shapes, scale=scale, **code._asdict()
   )

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 
 # The system's names, the newest first.
 _NAMES = ('libnvrtc.so.13', 'libnvrtc.so.12', 'libnvrtc.so')
-_OPTIONS = ('--std=c++17', '--fmad=false', '--ftz=true')
+# What every kernel needs for the CPU's bits.
+OPTIONS = ('--std=c++17', '--fmad=false', '--ftz=true')
 
 
 class CompilerError(RuntimeError):
@@ -77,7 +78,7 @@ class Compiler:
       self._library.nvrtcDestroyProgram(ctypes.byref(program))
 
   def _compile(self, program: ctypes.c_void_p, architecture: str) -> bytes:
-    options = [architecture, *_OPTIONS]
+    options = [architecture, *OPTIONS]
     arguments = len(options), _strings(options)
     if self._library.nvrtcCompileProgram(program, *arguments):
       log = self._read(program, 'ProgramLog').rstrip(b'\0').decode()
@@ -126,6 +127,6 @@ def _load_first(paths: Iterable[str]) -> ctypes.CDLL:
   )
 
 
-def _strings(values: Iterable[str]) -> ctypes.Array:
+def _strings(values: Iterable[str]) -> 'ctypes.Array[ctypes.c_char_p]':
   encoded = [value.encode() for value in values]
   return (ctypes.c_char_p * len(encoded))(*encoded)

@@ -63,7 +63,7 @@ class EncodeOptions(NamedTuple):
       key: uint32 [2], or [3] with strata as in
         `codec.stages.ternary.quantize_in_strata`.
     """
-    return native.library().terngrad_encode(
+    return self._kernel()(
       gradients=pieces,
       limits=limits,
       scalers=scalers,
@@ -71,6 +71,9 @@ class EncodeOptions(NamedTuple):
       sizes=sizes,
       **self._asdict(),
     )
+
+  def _kernel(self) -> Any:
+    return native.library().terngrad_encode
 
 
 class Digits(NamedTuple):
@@ -102,7 +105,7 @@ class Digits(NamedTuple):
     Returns:
       v float32 of `shapes`.
     """
-    return native.library().terngrad_decode_sum(
+    return self._kernel()(
       parts=parts,
       scalers=scalers,
       V=len(shapes),
@@ -110,6 +113,9 @@ class Digits(NamedTuple):
       scale=scale,
       **self._asdict(),
     )
+
+  def _kernel(self) -> Any:
+    return native.library().terngrad_decode_sum
 
 
 def statistics(

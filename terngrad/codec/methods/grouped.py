@@ -16,6 +16,7 @@ from terngrad.codec.methods import validation
 from terngrad.codec.stages import division
 from terngrad.codec.stages import ternary
 from terngrad.codec.stages import wire
+from terngrad.native import gpu_ops
 from terngrad.native import grouped_ops
 from terngrad.native import ops
 
@@ -152,8 +153,12 @@ class GroupedOnKernels(by_variable.ByVariable):
   """
 
   compiled = False
-  probe = staticmethod(ops.norms)
+  _uses_gpus: bool | None = False
   kernels: grouped_ops.GroupedCode
+
+  def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns the norms, float32 [v]."""
+    return (gpu_ops if self._uses_gpus else ops).norms(gradients)
 
   def encode_pieces(
     self,
@@ -165,7 +170,9 @@ class GroupedOnKernels(by_variable.ByVariable):
   ) -> tf.Tensor:
     """Encodes all variables with one kernel; see `coded.Code`."""
     num_words = self.words_of(sizes)
-    return grouped_ops.encode(pieces, sizes, key, num_words, self.kernels)
+    return grouped_ops.encode(
+      pieces, sizes, key, num_words, self.kernels, bool(self._uses_gpus)
+    )
 
   def decode_sum(
     self,
@@ -175,7 +182,9 @@ class GroupedOnKernels(by_variable.ByVariable):
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
     """Decodes and adds the payloads with one kernel; see `coded.Code`."""
-    return grouped_ops.decode_sum(parts, shapes, scale, self.kernels)
+    return grouped_ops.decode_sum(
+      parts, shapes, scale, self.kernels, bool(self._uses_gpus)
+    )
 
 
 def step(span: tf.Tensor, levels: int) -> tf.Tensor:

@@ -53,13 +53,22 @@ def _check(command):
   subprocess.run(command, check=True, timeout=600)
 
 
-def run(program, seed, trials):
+def build_driver(folder):
+  """Compiles a libcuda.so.1 that runs kernels on the CPU; returns its path."""
+  path = folder / 'libcuda.so.1'
+  command = [COMPILER, '-std=c++17', '-O1', '-ffp-contract=off', *WARNINGS]
+  command += ['-shared', '-fPIC', '-Wl,-soname,libcuda.so.1', '-o', path]
+  _check([*command, f'-I{SOURCES}', f'-I{HERE}', HERE / 'fake_cuda.cc'])
+  return path
+
+
+def run(program, seed, trials, timeout=900):
   """Runs trials of a program; returns the completed process."""
   return subprocess.run(
     [program, str(seed), str(trials)],
     capture_output=True,
     text=True,
     check=False,
-    timeout=900,
+    timeout=timeout,
     env={**os.environ, 'UBSAN_OPTIONS': 'halt_on_error=1'},
   )

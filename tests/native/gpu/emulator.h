@@ -48,8 +48,8 @@ struct Fiber {
   std::unique_ptr<char[]> stack{new char[kStack]};
   State state;
   Index thread;
-  unsigned mask;       // Of the lanes that take part in an exchange.
-  uint32_t given[2];   // Values of this lane's last two exchanges.
+  unsigned mask;      // Of the lanes that take part in an exchange.
+  uint32_t given[2];  // Values of this lane's last two exchanges.
   int exchanges;
   void* fake = nullptr;  // Of AddressSanitizer.
 };
@@ -255,7 +255,8 @@ Value __shfl_sync(unsigned mask, Value value, int from) {
 template <typename Value>
 Value __shfl_up_sync(unsigned mask, Value value, int distance) {
   const int lane = emulator::Lane();
-  return emulator::Shuffle(mask, value, lane < distance ? lane : lane - distance);
+  return emulator::Shuffle(mask, value,
+                           lane < distance ? lane : lane - distance);
 }
 
 inline unsigned __ballot_sync(unsigned mask, int predicate) {
@@ -300,7 +301,18 @@ inline float __int_as_float(int bits) {
   return value;
 }
 
-inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
+// Ties to even, as the processor rounds by default.
+inline int __float2int_rn(float value) {
+  return static_cast<int>(std::nearbyint(value));
+}
+
+inline unsigned __umulhi(unsigned a, unsigned b) {
+  return static_cast<unsigned>((static_cast<uint64_t>(a) * b) >> 32);
+}
+
+inline double __fma_rn(double a, double b, double c) {
+  return std::fma(a, b, c);
+}
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 
 #endif  // TESTS_NATIVE_GPU_EMULATOR_H_

@@ -4,6 +4,8 @@
 
 #include "emulator.h"
 //
+#include "gpu/groups_code.cu"
+#include "gpu/groups_measure.cu"
 #include "gpu/statistics.cu"
 #include "gpu/ternary.cu"
 //
@@ -18,6 +20,16 @@ using problems::Bucket;
 using problems::Draw;
 
 const terngrad::Kernels* cpu;
+
+// As the operation TerngradNorms computes it.
+float NormOf(const std::vector<terngrad::Partial>& partials) {
+  double squares = 0.0;
+  for (const terngrad::Partial& partial : partials) squares += partial.squares;
+  constexpr double kMost = std::numeric_limits<float>::max();
+  return std::isfinite(squares)
+             ? static_cast<float>(std::min(std::sqrt(squares), kMost))
+             : std::numeric_limits<float>::quiet_NaN();
+}
 
 bool StatisticsAgree(uint64_t seed) {
   Bucket bucket = problems::AnyBucket();
@@ -37,7 +49,7 @@ bool StatisticsAgree(uint64_t seed) {
     }
   }
   const float clip_factor = Draw(0, 3) ? 2.5f : 0.0f;
-  std::vector<float> expected(3 * count), received(3 * count, -1.0f);
+  std::vector<float> expected(4 * count), received(4 * count, -1.0f);
   for (int64_t i = 0; i < count; ++i) {
     const int64_t size = bucket.sizes[i], block = terngrad::kStatisticsBlock;
     std::vector<terngrad::Partial> partials;
@@ -49,6 +61,7 @@ bool StatisticsAgree(uint64_t seed) {
     terngrad::FinishStatistics(partials.data(), partials.size(), size, one,
                                one + count);
     one[2 * count] = terngrad::Clipped(one[0], one[count], clip_factor);
+    one[3 * count] = NormOf(partials);
   }
   std::vector<gpu::Variable> many;
   const gpu::Variables table =
@@ -58,9 +71,9 @@ bool StatisticsAgree(uint64_t seed) {
          table, partials.get());
   Launch(seed, count, gpu::kThreads, gpu::terngrad_statistics_finish, table,
          partials.get(), clip_factor, &received[0], &received[count],
-         &received[2 * count]);
+         &received[2 * count], &received[3 * count]);
   return problems::Report(
-      problems::Same(expected.data(), received.data(), 3 * count),
+      problems::Same(expected.data(), received.data(), 4 * count),
       "statistics");
 }
 
@@ -68,7 +81,7 @@ bool StatisticsAgree(uint64_t seed) {
 bool FinishAgrees(uint64_t seed) {
   gpu::Variables table = {};
   std::vector<gpu::Variable> many;
-  std::vector<float> expected, received(9, -1.0f);
+  std::vector<float> expected, received(12, -1.0f);
   std::vector<terngrad::Partial> partials;
   std::vector<gpu::Partial> given;
   for (int i = 0; i < 3; ++i) {
@@ -84,15 +97,18 @@ bool FinishAgrees(uint64_t seed) {
       given.push_back({sum, sum * sum, __float_as_int(most)});
     }
     float stddev, max_abs;
-    terngrad::FinishStatistics(partials.data(), blocks, size, &stddev, &max_abs);
-    expected.insert(expected.end(), {stddev, max_abs,
-                                     terngrad::Clipped(stddev, max_abs, 2.0f)});
+    terngrad::FinishStatistics(partials.data(), blocks, size, &stddev,
+                               &max_abs);
+    expected.insert(expected.end(),
+                    {stddev, max_abs, terngrad::Clipped(stddev, max_abs, 2.0f),
+                     NormOf(partials)});
   }
   Launch(seed, 3, gpu::kThreads, gpu::terngrad_statistics_finish, table,
-         given.data(), 2.0f, &received[0], &received[3], &received[6]);
+         given.data(), 2.0f, &received[0], &received[3], &received[6],
+         &received[9]);
   bool same = true;
-  for (int i = 0; i < 9; ++i) {
-    same &= problems::Same(&expected[i], &received[i / 3 + 3 * (i % 3)], 1);
+  for (int i = 0; i < 12; ++i) {
+    same &= problems::Same(&expected[i], &received[i / 4 + 3 * (i % 4)], 1);
   }
   return problems::Report(same, "finish");
 }
@@ -113,10 +129,10 @@ Words AnyWords(terngrad::Key key, int places) {
     const bool edges = Draw(0, 1);
     for (int64_t k = 0; k < problem.bucket.sizes[i]; ++k, ++at) {
       problem.bucket.memory[i][k] =
-          edges           ? problems::EdgeOf(problems::BitsOf(key, at), key)
-          : Draw(0, 9)    ? problems::Normal()
-          : Draw(0, 1)    ? problems::AnyBits()
-                          : problems::SpecialFloat();
+          edges        ? problems::EdgeOf(problems::BitsOf(key, at), key)
+          : Draw(0, 9) ? problems::Normal()
+          : Draw(0, 1) ? problems::AnyBits()
+                       : problems::SpecialFloat();
     }
     const float any = Draw(0, 5) ? std::abs(problems::Normal())
                                  : std::abs(problems::SpecialFloat());
@@ -140,17 +156,18 @@ bool EncodeAgrees(uint64_t seed) {
   const int64_t num_words = problem.num_words;
   std::vector<terngrad::Source> sources;
   for (size_t i = 0; i < problem.bucket.sizes.size(); ++i) {
-    sources.push_back({problem.bucket.memory[i].get(), problem.bucket.sizes[i],
-                       clips ? problem.limits[i]
-                             : std::numeric_limits<float>::infinity(),
-                       terngrad::Factor(problem.scalers[i])});
+    sources.push_back(
+        {problem.bucket.memory[i].get(), problem.bucket.sizes[i],
+         clips ? problem.limits[i] : std::numeric_limits<float>::infinity(),
+         terngrad::Factor(problem.scalers[i])});
   }
   Array<int32_t> expected(new int32_t[num_words]);
   Array<uint32_t> received(new uint32_t[num_words]());
   cpu->encode(sources.data(), sources.size(), problem.digits, key, num_words, 0,
               num_words, expected.get());
   std::vector<gpu::Variable> many;
-  const gpu::Variables table = problem.bucket.Table(gpu::Unit::kElements, &many);
+  const gpu::Variables table =
+      problem.bucket.Table(gpu::Unit::kElements, &many);
   const bool has_stratum = key.stratum != 0;
   std::vector<uint32_t> numbers = {key.first, key.second};
   if (has_stratum) numbers.push_back(key.stratum);
@@ -166,7 +183,8 @@ bool EncodeAgrees(uint64_t seed) {
 }
 
 // What a bucket of targets holds, and what it must hold.
-bool TargetsAgree(const Words& problem, const std::vector<Array<float>>& expected,
+bool TargetsAgree(const Words& problem,
+                  const std::vector<Array<float>>& expected,
                   const char* kernel) {
   bool same = true;
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -210,7 +228,8 @@ bool DecodeAgrees(uint64_t seed) {
   cpu->decode_sum(cpu_payloads.data(), count, problem.digits, scale, num_words,
                   0, num_words, targets.data(), targets.size());
   std::vector<gpu::Variable> many;
-  const gpu::Variables table = problem.bucket.Table(gpu::Unit::kElements, &many);
+  const gpu::Variables table =
+      problem.bucket.Table(gpu::Unit::kElements, &many);
   gpu::Payloads some = gpu::PayloadsAt(payloads);
   some.many = payloads.data();
   Launch(seed, gpu::CeilDivide(num_words, gpu::kThreads), gpu::kThreads,
@@ -234,17 +253,167 @@ bool SumsAgree(uint64_t seed, terngrad::SumType type,
   cpu->scale_sums(sums.get(), type, scale, 0, total, targets.data(),
                   targets.size());
   std::vector<gpu::Variable> many;
-  const gpu::Variables table = problem.bucket.Table(gpu::Unit::kElements, &many);
+  const gpu::Variables table =
+      problem.bucket.Table(gpu::Unit::kElements, &many);
   Launch(seed, gpu::CeilDivide(total, gpu::kThreads * gpu::kScaled),
          gpu::kThreads, kernel, table, sums.get(), problem.scalers.data(),
          scale);
   return TargetsAgree(problem, expected, "sums");
 }
 
+// A code of groups, and the same for the GPU.
+struct Groups {
+  terngrad::GroupCode code;
+  gpu::Grouping grouping;
+  int64_t group_size;  // 0 for one group.
+};
+
+Groups AnyGroups() {
+  const int kind = Draw(0, 2), bits = 1 << Draw(0, 3);
+  const int levels = kind == 0 ? Draw(1, 255) : kind == 1 ? (1 << bits) - 1 : 1;
+  const uint32_t base = kind == 0 ? 2 * levels + 1 : levels + 1;
+  int places = 1;
+  for (uint64_t all = base; all * base <= uint64_t{1} << 32; all *= base) {
+    ++places;
+  }
+  const bool is_norm = kind == 0 && Draw(0, 1);
+  const int64_t sizes[] = {0, 1, 7, 256, 300, 512, 20000};
+  return {{static_cast<terngrad::GroupKind>(kind), is_norm, levels, base,
+           places, 0},
+          gpu::MakeGrouping(static_cast<gpu::GroupedKind>(kind), is_norm,
+                            levels, base, places),
+          sizes[Draw(0, 6)]};
+}
+
+// The words of one variable, by the CPU's kernels.
+void EncodeGroups(const float* data, int64_t size, terngrad::GroupCode code,
+                  terngrad::Key key, int32_t* words) {
+  const int64_t groups = code.num_groups(size);
+  float* const scales = reinterpret_cast<float*>(words);
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t from = g * code.size,
+                  length = std::min(code.size, size - from);
+    std::vector<terngrad::Extent> extents;
+    for (int64_t at = 0; at < length; at += terngrad::kExtentBlock) {
+      extents.push_back(
+          cpu->extent(data + from + at,
+                      std::min(terngrad::kExtentBlock, length - at), code));
+    }
+    float found[2];
+    terngrad::FinishScales(terngrad::Joined(extents.data(), extents.size()),
+                           code, length, found);
+    for (int k = 0; k < code.num_scales(); ++k) {
+      scales[k * groups + g] = found[k];
+    }
+  }
+  const int64_t num_words = gpu::CeilDivide(size, code.places);
+  cpu->encode_groups(data, size, code, key, false, scales, num_words, 0,
+                     num_words, words + code.num_scales() * groups);
+}
+
+float AnyElement(int kind, float mean) {
+  switch (kind) {
+    case 0:
+      return mean;
+    case 1:
+      return problems::Normal() * std::ldexp(1.0f, Draw(-140, 126));
+    case 2:
+      return Draw(0, 9) ? problems::Normal() : Draw(-1, 1) * 0.0f;
+    default:
+      return problems::Normal() + mean;
+  }
+}
+
+bool GroupsAgree(uint64_t seed) {
+  Groups groups = AnyGroups();
+  Bucket bucket;
+  if (groups.group_size == 1 || groups.group_size == 7) {
+    // A warp for each group: enough for several blocks, and no more.
+    for (int64_t i = Draw(1, 3); i > 0; --i) bucket.Add(Draw(0, 600));
+  } else {
+    bucket = problems::AnyBucket();
+  }
+  const terngrad::Key key = {problems::Bits(), problems::Bits(), false, 0};
+  gpu::GroupedBucket table;
+  for (size_t i = 0; i < bucket.sizes.size(); ++i) {
+    const int kind = Draw(0, 5);
+    const float mean = static_cast<float>(Draw(-3, 3));
+    for (int64_t k = 0; k < bucket.sizes[i]; ++k) {
+      bucket.memory[i][k] = AnyElement(kind, mean);
+    }
+    // What is not finite has no minimum.
+    if (kind == 4 && bucket.sizes[i] && groups.grouping.kind != gpu::kSpans) {
+      bucket.memory[i][Draw(0, bucket.sizes[i] - 1)] =
+          Draw(0, 1) ? std::numeric_limits<float>::infinity()
+                     : -std::numeric_limits<float>::quiet_NaN();
+    }
+    table.Add(bucket.memory[i].get(), bucket.sizes[i], groups.grouping,
+              groups.group_size);
+  }
+  const int64_t count = Draw(1, 4);
+  std::vector<Array<uint32_t>> memory;
+  std::vector<const uint32_t*> payloads;
+  for (int64_t r = 0; r < count; ++r) {
+    memory.emplace_back(new uint32_t[table.words]);
+    for (int64_t k = 0; k < table.words; ++k) memory[r][k] = problems::Bits();
+    payloads.push_back(memory[r].get());
+  }
+  gpu::GroupedVariables variables = table.Table();
+  variables.many = table.variables.data();
+  Array<gpu::Extent> extents(new gpu::Extent[table.extents]);
+  Launch(seed, gpu::CeilDivide(table.extents, gpu::kWarps), gpu::kThreads,
+         gpu::terngrad_groups_measure, variables, groups.grouping,
+         extents.get(), memory[0].get());
+  Launch(seed, table.finishes, gpu::kThreads, gpu::terngrad_groups_finish,
+         variables, groups.grouping, extents.get(), memory[0].get());
+  const uint32_t numbers[] = {key.first, key.second};
+  Launch(seed, table.code_blocks, gpu::kThreads, gpu::terngrad_groups_encode,
+         variables, groups.grouping, &numbers[0], memory[0].get());
+  bool same = true;
+  const float scale = Draw(0, 1) ? 1.0f / count : 1.0f;
+  std::vector<Array<float>> expected_sums;
+  int64_t words = 0, elements = 0;
+  for (size_t i = 0; i < bucket.sizes.size(); ++i) {
+    const int64_t size = bucket.sizes[i];
+    expected_sums.emplace_back(new float[size]);
+    if (size == 0) continue;
+    terngrad::GroupCode code = groups.code;
+    code.size = groups.group_size ? std::min(groups.group_size, size) : size;
+    const int64_t num_words = gpu::CeilDivide(size, code.places);
+    const int64_t all = code.num_scales() * code.num_groups(size) + num_words;
+    Array<int32_t> expected(new int32_t[all]);
+    EncodeGroups(
+        bucket.memory[i].get(), size, code,
+        {key.first + static_cast<uint32_t>(elements), key.second, false, 0},
+        expected.get());
+    same &= std::memcmp(expected.get(), memory[0].get() + words,
+                        all * sizeof(uint32_t)) == 0;
+    std::vector<const int32_t*> some;
+    for (const uint32_t* payload : payloads) {
+      some.push_back(reinterpret_cast<const int32_t*>(payload + words));
+    }
+    cpu->decode_groups(some.data(), count, code, scale, num_words, 0, num_words,
+                       expected_sums[i].get(), size);
+    words += all;
+    elements += size;
+  }
+  if (!problems::Report(same, "encode of groups")) return false;
+  gpu::Payloads some = gpu::PayloadsAt(payloads);
+  some.many = payloads.data();
+  Launch(seed, table.code_blocks, gpu::kThreads, gpu::terngrad_groups_decode,
+         variables, some, groups.grouping, scale);
+  for (size_t i = 0; i < bucket.sizes.size(); ++i) {
+    same &= problems::Same(expected_sums[i].get(), bucket.memory[i].get(),
+                           bucket.sizes[i]);
+  }
+  return problems::Report(same, "decode of groups");
+}
+
 bool AnySumsAgree(uint64_t seed) {
   switch (Draw(0, 2)) {
     case 0:
-      return SumsAgree(seed, terngrad::SumType::kInt8, gpu::terngrad_scale_int8);
+      return SumsAgree(seed, terngrad::SumType::kInt8,
+                       gpu::terngrad_scale_int8);
     case 1:
       return SumsAgree(seed, terngrad::SumType::kInt32,
                        gpu::terngrad_scale_int32);
@@ -264,7 +433,8 @@ int main(int argc, char** argv) {
   cpu = terngrad::Find("generic");
   for (int64_t trial = 0; trial < trials; ++trial) {
     if (!StatisticsAgree(trial) || !FinishAgrees(trial) ||
-        !EncodeAgrees(trial) || !DecodeAgrees(trial) || !AnySumsAgree(trial)) {
+        !EncodeAgrees(trial) || !DecodeAgrees(trial) || !AnySumsAgree(trial) ||
+        !GroupsAgree(trial)) {
       std::printf("in trial %lld\n", static_cast<long long>(trial));
       return 1;
     }

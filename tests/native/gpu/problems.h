@@ -17,8 +17,8 @@
 #include <immintrin.h>
 #endif
 
-#include "operations/gpu_host.h"
 #include "kernels.h"
+#include "operations/gpu_host.h"
 
 namespace problems {
 
@@ -38,8 +38,8 @@ inline float Normal() { return std::normal_distribution<float>()(source); }
 
 // Zeroes of both signs, subnormal, smallest and largest numbers, infinity, NaN.
 inline float SpecialFloat() {
-  const float values[] = {0.0f, -0.0f, 1e-40f, -1e-40f, 0x1p-126f, -0x1p-126f,
-                          3.4e38f, -3.4e38f, 2.5f, -2.5f};
+  const float values[] = {0.0f,       -0.0f,   1e-40f,   -1e-40f, 0x1p-126f,
+                          -0x1p-126f, 3.4e38f, -3.4e38f, 2.5f,    -2.5f};
   const float worse[] = {std::numeric_limits<float>::infinity(),
                          -std::numeric_limits<float>::infinity(),
                          std::numeric_limits<float>::quiet_NaN(),
@@ -101,8 +101,9 @@ struct Bucket {
     total += size;
   }
 
-  terngrad_gpu::Variables Table(terngrad_gpu::Unit unit,
-                                std::vector<terngrad_gpu::Variable>* many) const {
+  terngrad_gpu::Variables Table(
+      terngrad_gpu::Unit unit,
+      std::vector<terngrad_gpu::Variable>* many) const {
     terngrad_gpu::Variables table = {};
     for (size_t i = 0; i < sizes.size(); ++i) {
       terngrad_gpu::Append(memory[i].get(), sizes[i], unit, &table, many);

@@ -13,9 +13,9 @@ pytestmark = pytest.mark.skipif(
 
 
 def test_gpu_kernels_give_the_bits_of_cpu_kernels(tmp_path):
-  done = emulated.run(emulated.build(tmp_path, '-O1'), 1, 40)
+  done = emulated.run(emulated.build(tmp_path, '-O1'), 1, 25)
   assert done.returncode == 0, done.stdout + done.stderr
-  assert done.stdout == '40 trials\n'
+  assert done.stdout == '25 trials\n'
 
 
 @pytest.mark.slow
@@ -62,4 +62,4 @@ def test_kernels_include_no_header_of_cuda():
   for path in pathlib.Path(emulated.SOURCES, 'gpu').iterdir():
     for line in path.read_text(encoding='utf-8').splitlines():
       if line.startswith('#include'):
-        assert line in ('#include "device.h"', '#include "tables.h"'), path
+        assert line[10:-1] in ('device.h', 'groups.h', 'tables.h'), path

@@ -1,10 +1,9 @@
 // Common code of the GPU kernels, in CUDA C++ without CUDA's headers.
 //
 // The kernels give the bits of the CPU's kernels. Three rules make this true:
-// products and sums are rounded separately (--fmad=false, and __fma_rn where the
-// CPU fuses), sums have the CPU's order, and subnormal float32 numbers are zero
-// (--ftz=true), as on TensorFlow's CPU threads. Bits of elements are compared as
-// integers only where this does not matter.
+// products and sums are rounded separately (--fmad=false, and __fma_rn where
+// the CPU fuses); sums have the CPU's order; and subnormal float32 numbers are
+// zero (--ftz=true), as on TensorFlow's CPU threads.
 
 #ifndef TERNGRAD_NATIVE_GPU_DEVICE_H_
 #define TERNGRAD_NATIVE_GPU_DEVICE_H_
@@ -18,6 +17,9 @@ constexpr int kLeastNormal = 0x00800000;
 
 // Larger bits of a magnitude are NaN.
 constexpr int kInfinity = 0x7f800000;
+
+// The largest finite float32.
+constexpr double kLargestFloat = 0x1.fffffep127;
 
 // A smaller scaler counts as 0.
 constexpr float kMinScaler = 0x1p-100f;

@@ -16,8 +16,8 @@ constexpr int kLanes = 32;
 constexpr double kConstant = 0x1p-32;
 constexpr double kLargestDouble = 0x1.fffffffffffffp1023;
 
-// Reads elements [from, from + kTile) of `size`; those past the end are 0, which
-// changes no sum.
+// Reads elements [from, from + kTile) of `size`; those past the end are 0,
+// which changes no sum.
 __device__ inline void ReadTile(const float* data, int64 size, int64 from,
                                 float* values) {
 #pragma unroll
@@ -67,9 +67,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     ReadTile(variable.data, end, from + kTile, values);
     if (lane < kLanes) {
       const int64 rest = end - from;
-      const int rows =
-          rest < kTile ? static_cast<int>((rest + kLanes - 1) / kLanes)
-                       : kTile / kLanes;
+      const int rows = rest < kTile
+                           ? static_cast<int>((rest + kLanes - 1) / kLanes)
+                           : kTile / kLanes;
 #pragma unroll 8
       for (int row = 0; row < rows; ++row) {
         const double value = tile[row * kLanes + lane];
@@ -99,12 +99,14 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 extern "C" __global__ void __launch_bounds__(kThreads)
     terngrad_statistics_finish(const __grid_constant__ Variables variables,
                                const Partial* partials, float clip_factor,
-                               float* stddevs, float* max_abs, float* clipped) {
+                               float* stddevs, float* max_abs, float* clipped,
+                               float* norms) {
   __shared__ double sums[2][kThreads];
   __shared__ double squares;
   __shared__ int largest;
   const Variable variable = AllOf(variables)[blockIdx.x];
-  const int64 blocks = (variable.size + kStatisticsBlock - 1) / kStatisticsBlock;
+  const int64 blocks =
+      (variable.size + kStatisticsBlock - 1) / kStatisticsBlock;
   if (threadIdx.x == 0) largest = 0;
   double total = 0.0;
   int magnitude = 0;
@@ -134,20 +136,23 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   if (threadIdx.x != 0) return;
   // Without elements the mean is NaN and both results are 0.
   const double size = static_cast<double>(variable.size);
-  float deviation = 0.0f, most = 0.0f;
+  float deviation = 0.0f, most = 0.0f, norm = 0.0f;
   if (!(squares <= kLargestDouble)) {
-    deviation = most = __int_as_float(0x7fc00000);
+    deviation = most = norm = __int_as_float(0x7fc00000);
   } else {
     const double mean = total / size, mean_square = squares / size;
     const double variance = mean_square - mean * mean;
     if (variance > kConstant * mean_square) {
       deviation = static_cast<float>(sqrt(variance));
     }
+    const double root = sqrt(squares);
+    norm = static_cast<float>(kLargestFloat < root ? kLargestFloat : root);
     most = largest < kLeastNormal ? 0.0f : __int_as_float(largest);
   }
   const float limit = clip_factor * deviation;
   stddevs[blockIdx.x] = deviation;
   max_abs[blockIdx.x] = most;
+  norms[blockIdx.x] = norm;
   clipped[blockIdx.x] = limit > 0.0f && most > limit ? limit : most;
 }
 

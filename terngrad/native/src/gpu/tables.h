@@ -17,6 +17,9 @@ constexpr int kThreads = 256;
 constexpr int64 kStatisticsBlock = 16384;
 constexpr int kMaxPlaces = 20;
 
+// Sums that a thread scales.
+constexpr int kScaled = 4;
+
 // Entries that travel in the arguments of a launch, which may have 4 KiB.
 // Longer tables are copied to the GPU's memory first.
 constexpr int kFewVariables = 128;
@@ -32,7 +35,7 @@ struct Variable {
 };
 
 struct Variables {
-  int64 total;  // Elements, or blocks.
+  int64 total;           // Elements, or blocks.
   const Variable* many;  // All variables, if there are more than a few.
   int count;
   Variable few[kFewVariables];
@@ -56,8 +59,53 @@ struct Partial {
 struct Coding {
   int radix;
   int places;
-  int stratified;   // The key's third number is the stratum.
+  int stratified;  // The key's third number is the stratum.
   int64 num_words;
+};
+
+// A variable of a code of groups; see kernels.h.
+struct GroupedVariable {
+  float* data;
+  int64 size;
+  int64 start;       // The number of its first element in the bucket.
+  int64 group;       // Elements of a group.
+  int64 words;       // The index of its first scale in a payload.
+  int64 code_block;  // The first block of threads that codes its words.
+  int64 extent;  // The first of its groups' blocks of kExtentBlock elements.
+  int64 finish;  // The first block of threads that finishes its groups.
+};
+
+constexpr int kFewGrouped = 40;
+
+struct GroupedVariables {
+  const GroupedVariable* many;
+  int count;
+  int64 extents;
+  GroupedVariable few[kFewGrouped];
+};
+
+constexpr int64 kExtentBlock = 16384;
+
+// As in kernels.h.
+enum GroupedKind { kSteps, kSpans, kSigns };
+
+struct Grouping {
+  int kind;
+  int is_norm;
+  int levels;
+  uint32 base;
+  int places;
+  int num_scales;
+  // Of the division by the base; see `Divisor` in grouping_impl.h.
+  uint32 factor;
+  int shift;
+  int largest_step;  // As bits.
+};
+
+struct Extent {
+  float least;
+  float largest;
+  double sum;
 };
 
 }  // namespace terngrad_gpu

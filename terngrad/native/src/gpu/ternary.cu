@@ -99,7 +99,8 @@ __device__ inline void AddTrits(uint32 word, uint32* totals) {
   const uint32 high = word / 59049U, low = word - high * 59049U;
   const uint32 upper[2] = {low / 243U, high / 243U};
   const uint32 lower[2] = {low - upper[0] * 243U, high - upper[1] * 243U};
-  uint32 fractions[2] = {((lower[0] * 270U) >> 2) + 1, ((upper[0] * 270U) >> 2) + 1};
+  uint32 fractions[2] = {((lower[0] * 270U) >> 2) + 1,
+                         ((upper[0] * 270U) >> 2) + 1};
   fractions[0] |= (((lower[1] * 270U) >> 2) + 1) << 16;
   fractions[1] |= (((upper[1] * 270U) >> 2) + 1) << 16;
 #pragma unroll
@@ -171,9 +172,6 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   __shared__ int first[16];
   Decode<16>(variables, payloads, scalers, scale, num_words, first);
 }
-
-// Elements a thread scales.
-constexpr int kScaled = 4;
 
 template <typename Sum>
 __device__ inline void Scale(const Variables& variables, const Sum* sums,

@@ -111,7 +111,8 @@ inline absl::Status ReadPayloads(OpKernelContext* context, int64_t words,
                                "], received ", part.shape().DebugString());
       }
       if (row < part.dim_size(0)) {
-        payloads->push_back(part.flat<int32_t>().data() + row * words);
+        payloads->push_back(static_cast<const int32_t*>(part.data()) +
+                            row * words);
         more = 1;
       }
     }

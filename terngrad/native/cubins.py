@@ -1,0 +1,104 @@
+"""Compiles the GPU kernels, or reads them from the user's cache folder.
+
+A file of the cache holds a SHA-256 digest and the cubin. Its name is a digest
+over everything that the cubin depends on, so that no file is ever outdated.
+"""
+
+import hashlib
+import os
+import pathlib
+import tempfile
+from collections.abc import Mapping
+
+from terngrad.native import nvrtc
+
+_SOURCES = pathlib.Path(__file__).parent / 'src' / 'gpu'
+_DIGEST_BYTES = 32
+
+
+def sources() -> dict[str, str]:
+  """Returns the kernels and their headers, {file's name: text}."""
+  return {
+    path.name: path.read_text(encoding='utf-8')
+    for path in sorted(_SOURCES.iterdir())
+  }
+
+
+def cubin(architecture: int) -> bytes:
+  """Returns the kernels for a compute capability, such as 90 for 9.0.
+
+  Raises:
+    nvrtc.CompilerError: NVRTC is missing, does not know the architecture, or
+      refuses the kernels.
+    OSError: the sources are missing.
+  """
+  compiler, texts = nvrtc.Compiler(), sources()
+  key = repr((sorted(texts.items()), architecture, compiler.version()))
+  try:
+    folder = _folder()
+    name = hashlib.sha256(f'{key}{nvrtc.OPTIONS}'.encode()).hexdigest()
+    found = _read(folder / f'{name}.cubin')
+    if found is None:
+      found = _compile(compiler, texts, architecture)
+      _write(folder / f'{name}.cubin', found)
+    return found
+  except OSError:
+    # The cache only saves a second.
+    return _compile(compiler, texts, architecture)
+
+
+def _compile(
+  compiler: nvrtc.Compiler, texts: Mapping[str, str], architecture: int
+) -> bytes:
+  known = compiler.architectures()
+  if architecture not in known:
+    version = '.'.join(map(str, compiler.version()))
+    raise nvrtc.CompilerError(
+      f'expected a compute capability that NVRTC {version} knows '
+      f'({", ".join(map(str, known))}), received {architecture}. Install '
+      'another nvidia-cuda-nvrtc-cu12.'
+    )
+  return compiler.compile(texts, architecture)
+
+
+def _folder() -> pathlib.Path:
+  """Returns the private folder of the cache; makes it if it is missing.
+
+  Raises:
+    OSError: it cannot be made, or others can write to it.
+  """
+  cache = pathlib.Path(os.environ.get('XDG_CACHE_HOME', ''))
+  if not cache.is_absolute():
+    try:
+      cache = pathlib.Path.home() / '.cache'
+    except RuntimeError as error:
+      raise OSError(str(error)) from error
+  folder = cache / 'terngrad' / 'cubins'
+  folder.parent.mkdir(parents=True, exist_ok=True)
+  folder.mkdir(mode=0o700, exist_ok=True)
+  status = folder.stat()
+  if status.st_uid != os.getuid() or status.st_mode & 0o077:
+    raise PermissionError(f'{folder}: expected a folder of mode 0700')
+  return folder
+
+
+def _read(path: pathlib.Path) -> bytes | None:
+  """Returns a stored cubin; None if there is none or it is damaged."""
+  try:
+    content = path.read_bytes()
+  except FileNotFoundError:
+    return None
+  digest, stored = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+  return stored if hashlib.sha256(stored).digest() == digest else None
+
+
+def _write(path: pathlib.Path, content: bytes) -> None:
+  """Writes a file that is complete whenever it has its name."""
+  handle, temporary = tempfile.mkstemp(dir=path.parent)
+  try:
+    with os.fdopen(handle, 'wb') as file:
+      file.write(hashlib.sha256(content).digest() + content)
+    os.replace(temporary, path)
+  except BaseException:
+    os.unlink(temporary)
+    raise

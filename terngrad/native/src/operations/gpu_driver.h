@@ -1,0 +1,47 @@
+// Loads compiled GPU kernels and launches them, by CUDA's driver, which is
+// opened when the first kernels are loaded. Nothing is linked.
+
+#ifndef TERNGRAD_NATIVE_GPU_DRIVER_H_
+#define TERNGRAD_NATIVE_GPU_DRIVER_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace terngrad_gpu {
+
+// In the order of their names in driver.cc.
+enum class Function {
+  kStatisticsBlocks,
+  kStatisticsFinish,
+  kTernaryEncode,
+  kTernaryDecodeBase3,
+  kTernaryDecodeTwoBit,
+  kScaleInt8,
+  kScaleInt32,
+  kScaleFloat,
+  kGroupsMeasure,
+  kGroupsFinish,
+  kGroupsEncode,
+  kGroupsDecode,
+  kCount,
+};
+
+// Launches a kernel with `grid` blocks on a stream of CUDA's driver. Returns an
+// error, or an empty string. `arguments` are the addresses of its arguments,
+// which are read before it returns.
+std::string Launch(void* stream, Function function, int64_t grid,
+                   std::vector<void*> arguments);
+
+// Copies to the GPU's memory, in the order of the stream. `from` is read before
+// it returns.
+std::string CopyToGpu(void* stream, void* to, const void* from, size_t bytes);
+
+}  // namespace terngrad_gpu
+
+// For ctypes: loads the kernels of a cubin for the GPU of this number. Returns
+// an error, which the next call changes, or nullptr.
+extern "C" const char* terngrad_gpu_load(int device, const void* cubin);
+
+#endif  // TERNGRAD_NATIVE_GPU_DRIVER_H_

@@ -1,0 +1,132 @@
+// A libcuda.so.1 without a GPU: it runs the kernels on the CPU, in the memory
+// of the host, and writes what it is asked for to a list.
+//
+// The function that the environment variable FAKE_CUDA_FAILS names fails.
+
+#include "emulator.h"
+//
+#include "gpu/groups_code.cu"
+#include "gpu/groups_measure.cu"
+#include "gpu/statistics.cu"
+#include "gpu/ternary.cu"
+//
+#include <map>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <utility>
+
+namespace {
+
+namespace gpu = terngrad_gpu;
+
+constexpr int kFailure = 209;
+
+std::string calls;
+int context_of_all;  // Its address is the context.
+int module_of_all;
+
+int Record(const std::string& call) {
+  calls += call + "\n";
+  const char* const failing = std::getenv("FAKE_CUDA_FAILS");
+  return failing && call.rfind(failing, 0) == 0 ? kFailure : 0;
+}
+
+using Run = std::function<void(unsigned grid, unsigned threads, void** values)>;
+
+template <typename... Parameters, size_t... kIndices>
+Run RunOf(void (*kernel)(Parameters...), std::index_sequence<kIndices...>) {
+  return [kernel](unsigned grid, unsigned threads, void** values) {
+    emulator::Launch(
+        grid, grid, threads, kernel,
+        *static_cast<std::remove_const_t<Parameters>*>(values[kIndices])...);
+  };
+}
+
+template <typename... Parameters>
+Run RunOf(void (*kernel)(Parameters...)) {
+  return RunOf(kernel, std::index_sequence_for<Parameters...>());
+}
+
+#define KERNEL(name) {#name, RunOf(gpu::name)}
+std::map<std::string, Run> kernels = {
+    KERNEL(terngrad_statistics_blocks),
+    KERNEL(terngrad_statistics_finish),
+    KERNEL(terngrad_ternary_encode),
+    KERNEL(terngrad_ternary_decode_base3),
+    KERNEL(terngrad_ternary_decode_two_bit),
+    KERNEL(terngrad_scale_int8),
+    KERNEL(terngrad_scale_int32),
+    KERNEL(terngrad_scale_float),
+    KERNEL(terngrad_groups_measure),
+    KERNEL(terngrad_groups_finish),
+    KERNEL(terngrad_groups_encode),
+    KERNEL(terngrad_groups_decode),
+};
+
+}  // namespace
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+EXPORT const char* fake_cuda_calls() { return calls.c_str(); }
+
+EXPORT int cuInit(unsigned) { return Record("cuInit"); }
+
+EXPORT int cuDeviceGet(int* device, int number) {
+  *device = number;
+  return Record("cuDeviceGet " + std::to_string(number));
+}
+
+EXPORT int cuDevicePrimaryCtxRetain(void** context, int) {
+  *context = &context_of_all;
+  return Record("cuDevicePrimaryCtxRetain");
+}
+
+EXPORT int cuCtxPushCurrent_v2(void* context) {
+  return context == &context_of_all ? 0 : kFailure;
+}
+
+EXPORT int cuCtxPopCurrent_v2(void**) { return 0; }
+
+EXPORT int cuModuleLoadData(void** module, const void* image) {
+  *module = &module_of_all;
+  const bool is_elf = std::memcmp(image, "\177ELF", 4) == 0;
+  const int error = Record("cuModuleLoadData");
+  return is_elf ? error : kFailure;
+}
+
+EXPORT int cuModuleGetFunction(void** function, void* module,
+                               const char* name) {
+  const auto found = kernels.find(name);
+  if (module != &module_of_all || found == kernels.end()) return kFailure;
+  *function = &*found;
+  return 0;
+}
+
+EXPORT int cuStreamGetCtx(void*, void** context) {
+  *context = &context_of_all;
+  return 0;
+}
+
+EXPORT int cuLaunchKernel(void* function, unsigned grid, unsigned, unsigned,
+                          unsigned threads, unsigned, unsigned, unsigned, void*,
+                          void** values, void**) {
+  const auto& [name, run] =
+      *static_cast<std::pair<const std::string, Run>*>(function);
+  static std::mutex mutex;
+  const std::lock_guard<std::mutex> lock(mutex);
+  const int error = Record("cuLaunchKernel " + name);
+  if (!error) run(grid, threads, values);
+  return error;
+}
+
+EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes,
+                                void*) {
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return Record("cuMemcpyHtoDAsync");
+}
+
+EXPORT int cuGetErrorString(int error, const char** text) {
+  *text = error == kFailure ? "a failure of the test" : "unknown";
+  return 0;
+}

@@ -1,0 +1,109 @@
+"""Compiled GPU kernels are cached in a private folder."""
+
+import os
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from terngrad.native import cubins
+from terngrad.native import nvrtc
+
+
+class CountingCompiler:
+  """A compiler that makes other bytes in every call."""
+
+  compiled = 0
+
+  def version(self):
+    return 12, 9
+
+  def architectures(self):
+    return [70, 90]
+
+  def compile(self, sources, architecture):
+    assert any(name.endswith('.cu') for name in sources)
+    type(self).compiled += 1
+    return f'\x7fELF{architecture}, number {self.compiled}'.encode()
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+  monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
+  monkeypatch.setattr(nvrtc, 'Compiler', CountingCompiler)
+  monkeypatch.setattr(CountingCompiler, 'compiled', 0)
+  return tmp_path / 'terngrad' / 'cubins'
+
+
+def test_second_call_reads_what_the_first_compiled(folder):
+  assert cubins.cubin(90) == cubins.cubin(90)
+  assert CountingCompiler.compiled == 1
+  assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+  assert len(list(folder.iterdir())) == 1
+
+
+def test_other_architecture_version_and_source_are_other_files(
+  folder, monkeypatch
+):
+  found = {cubins.cubin(90), cubins.cubin(70)}
+  monkeypatch.setattr(CountingCompiler, 'version', lambda _: (12, 8))
+  found.add(cubins.cubin(90))
+  monkeypatch.setattr(cubins, 'sources', lambda: {'other.cu': ''})
+  found.add(cubins.cubin(90))
+  assert len(found) == len(list(folder.iterdir())) == 4
+
+
+def test_damaged_file_is_compiled_again(folder):
+  first = cubins.cubin(90)
+  (file,) = folder.iterdir()
+  file.write_bytes(file.read_bytes()[:-1])
+  second = cubins.cubin(90)
+  assert second != first
+  assert cubins.cubin(90) == second
+
+
+def test_folder_that_others_can_write_is_not_used(folder):
+  folder.mkdir(parents=True)
+  folder.chmod(0o777)
+  assert cubins.cubin(90) != cubins.cubin(90)
+  assert list(folder.iterdir()) == []
+
+
+def test_missing_home_compiles_every_time(folder, monkeypatch):
+  folder.parent.write_text('a file where the folder would be')
+  assert cubins.cubin(90) != cubins.cubin(90)
+
+
+def test_unknown_card_names_those_that_the_compiler_knows(folder):
+  with pytest.raises(nvrtc.CompilerError, match=r'70, 90\), received 300'):
+    cubins.cubin(300)
+
+
+WITHOUT_GPU = """
+import pathlib
+from terngrad.codec.methods import registry
+from terngrad.native import gpu
+for text in ('ternary', 'qsgd', 'topk'):
+  registry.parse(text).on_gpus()
+assert gpu.unavailable_reason() == 'TensorFlow sees no GPU.'
+maps = pathlib.Path('/proc/self/maps').read_text()
+assert 'libnvrtc' not in maps and 'libcuda' not in maps
+"""
+
+
+@pytest.mark.skipif(
+  not os.path.exists('/proc/self/maps') or os.path.exists('/dev/nvidiactl'),
+  reason='needs Linux without a GPU',
+)
+def test_without_a_gpu_nothing_is_opened_or_logged():
+  done = subprocess.run(
+    [sys.executable, '-c', WITHOUT_GPU],
+    capture_output=True,
+    text=True,
+    check=False,
+    timeout=300,
+    env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '2'},
+  )
+  assert done.returncode == 0, done.stderr
+  assert 'GPU kernels' not in done.stderr

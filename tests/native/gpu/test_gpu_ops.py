@@ -1,0 +1,87 @@
+"""Operations on GPUs, with a driver that runs the kernels on the CPU."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from terngrad import native
+from tests.native.gpu import emulated
+
+pytestmark = pytest.mark.skipif(
+  not (emulated.SUPPORTED and native.available()),
+  reason='needs the native kernels, and g++ on x86-64',
+)
+
+
+@pytest.fixture(scope='module')
+def library(tmp_path_factory):
+  return emulated.build_driver(tmp_path_factory.mktemp('driver'))
+
+
+def run(library, case, **environment):
+  """Returns (result, log) of the process."""
+  done = subprocess.run(
+    [sys.executable, '-m', 'tests.native.gpu.gpu_process', library, case],
+    capture_output=True,
+    text=True,
+    check=False,
+    timeout=600,
+    cwd=emulated.HERE.parents[2],
+    env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '2', **environment},
+  )
+  assert done.returncode == 0, done.stderr
+  return json.loads(done.stdout), done.stderr
+
+
+def launched(result):
+  return {call.split()[1] for call in result['calls'] if 'Launch' in call}
+
+
+def test_codes_on_gpus_give_the_bits_of_cpu_kernels(library):
+  result, _ = run(library, 'few')
+  assert result['reason'] is None
+  assert result['differences'] == []
+  assert launched(result) == {
+    'terngrad_statistics_blocks',
+    'terngrad_statistics_finish',
+    'terngrad_ternary_encode',
+    'terngrad_ternary_decode_base3',
+    'terngrad_scale_int8',
+    'terngrad_scale_int32',
+    'terngrad_scale_float',
+    'terngrad_groups_measure',
+    'terngrad_groups_encode',
+    'terngrad_groups_decode',
+  }
+  # Tables that are too long for a launch.
+  assert 'cuMemcpyHtoDAsync' in result['calls']
+
+
+@pytest.mark.slow
+def test_all_codes_with_gpu_kernels_give_the_bits_of_cpu_kernels(library):
+  result, _ = run(library, 'all')
+  assert result['differences'] == []
+  others = {'terngrad_ternary_decode_two_bit', 'terngrad_groups_finish'}
+  assert others <= launched(result)
+
+
+@pytest.mark.parametrize(
+  'function',
+  [
+    'cuModuleLoad',
+    *(
+      pytest.param(name, marks=pytest.mark.slow)
+      for name in ('cuInit', 'cuDeviceGet', 'cuDevicePrimaryCtx')
+    ),
+  ],
+)
+def test_failure_of_the_driver_is_one_line_of_the_log(library, function):
+  result, log = run(library, 'load', FAKE_CUDA_FAILS=function)
+  assert result['reason'].endswith('a failure of the test')
+  lines = [line for line in log.splitlines() if 'GPU kernels' in line]
+  assert len(lines) == 1
+  assert 'XLA compiles the codes instead' in lines[0]
+  assert function in lines[0]
