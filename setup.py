@@ -97,6 +97,8 @@ EXTRAS_REQUIRE = {
   'dev': [
     *ALL,
     'hypothesis>=6.100',
+    # Trains in tests/keras/test_local_steps.py, on the CPU.
+    'jax>=0.5',
     # The site of the documents; see mkdocs.yml.
     'mkdocs-material>=9.7,<10',
     'mkdocstrings[python]>=1,<2',

@@ -4,8 +4,8 @@ import dataclasses
 from typing import Any
 
 from terngrad import lazy
+from terngrad import quiet
 from terngrad.cli import command
-from terngrad.cli import quiet
 from terngrad.codec.methods import registry
 from terngrad.config import options
 

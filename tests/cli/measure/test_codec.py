@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from terngrad.cli import quiet
+from terngrad import quiet
 from terngrad.cli.measure import codec
 from terngrad.measure import codec_table
 
