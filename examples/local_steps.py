@@ -24,7 +24,8 @@ def main(folder='local_steps', epochs='3'):
   inputs, truth = rng.normal(size=(640, 20)), rng.normal(size=(20, 3))
   labels = (inputs @ truth).argmax(axis=1)
   inputs = inputs.astype('float32')
-  model = keras.Sequential([keras.Input((20,)), keras.layers.Dense(3)])
+  layer = keras.layers.Dense(3, kernel_initializer='zeros')
+  model = keras.Sequential([keras.Input((20,)), layer])
   loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
   model.compile(keras.optimizers.Adam(0.03), loss, metrics=['accuracy'])
   steps = terngrad.keras.LocalSteps(

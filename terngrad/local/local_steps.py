@@ -7,6 +7,7 @@ from typing import Any
 from typing import TypeAlias
 
 import numpy as np
+from absl import logging
 
 from terngrad import errors
 from terngrad.cluster import spec
@@ -208,6 +209,12 @@ class LocalSteps:
     self.figures[WAITING] += time.monotonic() - started
     for name in (SENT, SECONDS):
       self.figures[name] += answer.get(name, 0)
+    if not answer.get('is_finite', True):
+      logging.warning(
+        'Local steps: expected finite numbers, received NaN or infinity in the '
+        'change of some process. This exchange changes no parameter; lower the '
+        'learning rate if it happens again.'
+      )
     return self._outputs()
 
   def _write(self, values: Sequence[np.ndarray]) -> None:

@@ -11,6 +11,7 @@ import mmap
 import os
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -54,9 +55,10 @@ class SharedArrays:
 
 def write_states(descriptor: int, states: Mapping[str, np.ndarray]) -> None:
   """Replaces the content of an anonymous file by arrays."""
+  named: dict[str, Any] = {**states}
   with _open(descriptor) as file:
     file.truncate(0)
-    np.savez(file, **states)
+    np.savez(file, **named)
 
 
 def read_states(descriptor: int) -> dict[str, np.ndarray]:

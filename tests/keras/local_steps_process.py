@@ -4,8 +4,8 @@
 
 JSON may have `options` of `LocalSteps` that replace the example's; `kill`,
 ranks and an epoch, at whose begin their processes get SIGKILL, after all these
-have saved the epoch before; and `normalize`, True for a model with moving
-statistics.
+have saved the epoch before; `normalize`, True for a model with moving
+statistics; and `resume`, True to continue from the model of an earlier run.
 """
 
 import contextlib
@@ -47,10 +47,13 @@ class KillingBackup(keras.callbacks.BackupAndRestore):
 def main(folder, request):
   request = json.loads(request)
   *ranks, epoch = request.get('kill', [None])
-  if json.loads(os.environ['TF_CONFIG'])['task']['index'] in ranks:
+  rank = json.loads(os.environ['TF_CONFIG'])['task']['index']
+  if rank in ranks:
     KillingBackup.ranks, KillingBackup.epoch = ranks, epoch
     keras.callbacks.BackupAndRestore = KillingBackup
   original, options = terngrad.keras.LocalSteps, request.get('options', {})
+  if request.get('resume'):
+    options['resume_from'] = f'{folder}/{rank}.keras'
   terngrad.keras.LocalSteps = lambda **given: original(**given | options)
   if request.get('normalize'):
     keras.Sequential = functools.partial(_normalized, keras.Sequential)

@@ -103,6 +103,18 @@ def test_the_other_process_continues_without_a_killed_one(tmp_path, name):
   assert int(last['local_steps/vars/exchanges']) == 6
 
 
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize('name', [JAX])
+def test_a_saved_model_continues_with_its_states(tmp_path, name):
+  before = run(tmp_path, name)
+  after = run(tmp_path, name, resume=True)
+  assert_equal(*after, 'layers/')
+  for first, second in zip(before, after, strict=True):
+    counts = [int(one['local_steps/vars/exchanges']) for one in (first, second)]
+    assert counts == [6, 12]
+
+
 def test_an_unknown_choice_for_statistics_is_refused():
   with pytest.raises(ValueError, match="average, keep, received 'sum'"):
     terngrad.keras.LocalSteps(10, statistics='sum')

@@ -14,28 +14,34 @@ NESTEROV = {
 }
 
 
+def start(started, folder, hosts, index, request):
+  """Starts the process `index` of the cluster."""
+  task = {'type': 'worker', 'index': index}
+  return started.start(
+    processes.ROOT / 'tests/local/exchange_process.py',
+    folder,
+    json.dumps(request),
+    TF_CONFIG=json.dumps({'cluster': {'worker': hosts}, 'task': task}),
+  )
+
+
 def run(folder, count=2, lost=(), **request):
   """{name: array} of each process that was not lost, and their logs."""
   hosts = processes.addresses(count)
   with processes.Processes() as started:
     for index in range(count):
-      task = {'type': 'worker', 'index': index}
-      started.start(
-        processes.ROOT / 'tests/local/exchange_process.py',
-        folder,
-        json.dumps(request),
-        TF_CONFIG=json.dumps({'cluster': {'worker': hosts}, 'task': task}),
-      )
+      start(started, folder, hosts, index, request)
     ended = started.wait()
-  found = []
   for rank, one in enumerate(ended):
-    if rank in lost:
-      assert one.code == -9
-      continue
-    assert one.code == 0, one.log
-    with np.load(folder / f'{rank}.npz') as stored:
-      found.append(dict(stored))
-  return found, [one.log for one in ended]
+    assert one.code == (-9 if rank in lost else 0), one.log
+  ranks = [rank for rank in range(count) if rank not in lost]
+  return [read(folder, rank) for rank in ranks], [one.log for one in ended]
+
+
+def read(folder, rank):
+  """{name: array} of what a process found."""
+  with np.load(folder / f'{rank}.npz') as stored:
+    return dict(stored)
 
 
 def assert_same(first, second, *prefixes):
@@ -106,6 +112,27 @@ def test_the_others_continue_without_a_killed_process(tmp_path, lost, overlap):
   )
   assert_same(first, second, 'last')
   assert 'joins 2 of 3 processes' in logs[1]
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_the_others_wait_for_a_killed_process(tmp_path):
+  request = {'phases': 4, 'options': NESTEROV}
+  hosts = processes.addresses(2)
+  with processes.Processes() as started:
+    start(started, tmp_path, hosts, 0, request)
+    lost = start(started, tmp_path, hosts, 1, request | {'kill': [1, 2]})
+    assert lost.wait(processes.LIMIT) == -9
+    # It takes the two exchanges that are left.
+    start(started, tmp_path, hosts, 1, request | {'ends': [4, 2]})
+    first, _, second = started.wait()
+  assert (first.code, second.code) == (0, 0), first.log + second.log
+  first, second = (read(tmp_path, rank) for rank in range(2))
+  assert_same(first, second, 'last')
+  # Until the loss as without one.
+  assert_follows(first, 'none', 2)
+  for i in range(2):
+    np.testing.assert_array_equal(first[f'3:{i}'], second[f'1:{i}'])
 
 
 @pytest.mark.cluster

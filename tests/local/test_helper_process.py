@@ -90,3 +90,19 @@ def test_a_lost_helper_of_one_process_is_an_error_with_a_remedy(monkeypatch):
   made[0]._process.kill()
   with pytest.raises(errors.TrainingError, match='start the program again'):
     steps.exchange(values)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('overlap', ['none', 'eager'])
+def test_a_change_with_nan_changes_no_parameter(overlap, caplog):
+  steps = local_steps.LocalSteps(1, outer='nesterov', overlap=overlap)
+  before = steps.start([np.ones(3, np.float32)])
+  good = [np.zeros(3, np.float32)]
+  values = steps.exchange([before[0] * np.float32('nan')])
+  np.testing.assert_array_equal(values[0], before[0])
+  # With an overlap the next exchange reports it.
+  after = steps.exchange(values)
+  np.testing.assert_array_equal(after[0], before[0])
+  assert caplog.text.count('received NaN or infinity') == 1
+  assert np.isfinite(steps.exchange(good)[0]).all()
+  steps.close()
