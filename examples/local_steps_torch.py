@@ -23,9 +23,7 @@ def main(number='200'):
   model = torch.nn.Linear(20, 3)
   optimizer = torch.optim.AdamW(model.parameters(), lr=0.02)
   parameters = [parameter.data for parameter in model.parameters()]
-  steps = terngrad.LocalSteps(
-    10, 'error_feedback+topk:ratio=0.2', outer='nesterov', overlap='eager'
-  )
+  steps = terngrad.LocalSteps(every=10, codec='int8', overlap='eager')
 
   def assign(arrays):
     for parameter, array in zip(parameters, arrays, strict=True):

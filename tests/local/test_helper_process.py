@@ -14,12 +14,19 @@ from terngrad import errors
 from terngrad.local import helper_process
 from terngrad.local import local_steps
 from terngrad.local import shared_memory
+from tests.exchange import processes
 
-# Starts a helper, whose descriptors it does not need yet, and prints its pid.
+# Starts a helper that waits for another one, and prints its pid.
 PARENT = """
 import os, sys
-from terngrad.local import helper_process
-helper = helper_process.HelperProcess('{}', [os.memfd_create('a')] * 3)
+from terngrad.local import helper_process, options, shared_memory
+text = options.encode(
+  options.LocalOptions(1), specs=[['a', [2]]], statistics=[], rank=0,
+  members=sys.argv[1:], restored=None, rejoins=False,
+)
+arrays = shared_memory.SharedArrays([(2,)])
+files = [arrays.descriptor, os.memfd_create('a'), os.memfd_create('b')]
+helper = helper_process.HelperProcess(text, files)
 print(helper._process.pid, flush=True)
 sys.stdin.read()
 """
@@ -28,7 +35,7 @@ sys.stdin.read()
 def start_parent():
   """(A process with a helper, the helper's process descriptor)."""
   parent = subprocess.Popen(
-    [sys.executable, '-c', PARENT],
+    [sys.executable, '-c', PARENT, *processes.addresses(2)],
     stdin=subprocess.PIPE,
     stdout=subprocess.PIPE,
     stderr=subprocess.DEVNULL,
