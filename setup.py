@@ -100,6 +100,8 @@ EXTRAS_REQUIRE = {
     # Compiles the GPU kernels in tests, which needs no GPU. 12.9 knows the
     # oldest and the newest cards that the tests name.
     'nvidia-cuda-nvrtc-cu12>=12.9,<13; platform_system == "Linux"',
+    # Trains in tests/keras/test_local_steps.py, on the CPU.
+    'jax>=0.5',
     # The site of the documents; see mkdocs.yml.
     'mkdocs-material>=9.7,<10',
     'mkdocstrings[python]>=1,<2',

@@ -15,6 +15,7 @@ _HOMES = {
   'Compressor': 'terngrad.compression.compressor',
   'EvalConfig': 'terngrad.config.training',
   'GradientCodec': 'terngrad.reduce.gradients',
+  'LocalSteps': 'terngrad.local.local_steps',
   'Towers': 'terngrad.exchange.towers',
   'Trainer': 'terngrad.compression.trainer',
   'TrainConfig': 'terngrad.config.training',

@@ -35,6 +35,7 @@ LAYERS = (
   'terngrad.config',
   'terngrad.training',
   'terngrad.compression',
+  'terngrad.local',
   'terngrad.keras',
   'terngrad.parameter_server',
   'terngrad.children',

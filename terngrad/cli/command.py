@@ -28,10 +28,10 @@ from absl import logging
 
 from slim import errors as data_errors
 from terngrad import errors
+from terngrad import quiet
 from terngrad import signals
 from terngrad.cli import extras
 from terngrad.cli import flags
-from terngrad.cli import quiet
 from terngrad.codec.methods import registry
 from terngrad.config import options
 from terngrad.launching import exit_codes

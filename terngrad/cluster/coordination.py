@@ -248,12 +248,12 @@ def time_limit(
   try:
     with limit(cluster, seconds, what):
       yield
-  except _LOST_TASK_ERRORS as error:
+  except LOST_TASK_ERRORS as error:
     watchdog.end(f'{what}: {watchdog.loss_report(cluster, error.message)}')
 
 
 # Errors that TensorFlow's runtime raises if a task is lost or late.
-_LOST_TASK_ERRORS = (
+LOST_TASK_ERRORS = (
   tf.errors.AbortedError,
   tf.errors.CancelledError,
   tf.errors.DeadlineExceededError,

@@ -5,8 +5,6 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-
 from terngrad.cluster import slurm
 from terngrad.cluster import spec
 
@@ -197,6 +195,9 @@ def from_kubernetes(
     spec.ClusterError: pods are missing or not running, or `spec.make` refuses
       the addresses.
   """
+  # Programs on JAX and PyTorch read TF_CONFIG without TensorFlow.
+  import tensorflow as tf
+
   try:
     resolver = tf.distribute.cluster_resolver.KubernetesClusterResolver(
       {job: [label] for job, label in labels.items()},

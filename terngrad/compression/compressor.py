@@ -22,6 +22,7 @@ from terngrad.compression import float_gradients
 from terngrad.compression import passed_rows
 from terngrad.compression import reduced as reduced_lib
 from terngrad.compression import variable_codes
+from terngrad.exchange import protocol
 from terngrad.exchange import strategies
 from terngrad.reduce import bucketing
 from terngrad.reduce import reducer as reducers
@@ -239,6 +240,19 @@ class Compressor:
       )
     return reduced
 
+  def connect(self, exchange: protocol.Exchange) -> codec_states.CodecStates:
+    """Uses this exchange in place of that of a strategy.
+
+    Call it before the first gradients.
+
+    Returns:
+      The states of the workers, with the loaded values.
+    """
+    self._strategy = tf.distribute.get_strategy()
+    self._states = codec_states.CodecStates(exchange)
+    self._states.load(self._loaded)
+    return self._states
+
   def get_states(self) -> dict[str, np.ndarray]:
     """Returns the states by name, as `CodecStates.arrays` does."""
     return self._states.arrays() if self._states else self._loaded
@@ -277,20 +291,19 @@ class Compressor:
     self, strategy: tf.distribute.Strategy
   ) -> codec_states.CodecStates:
     """Returns the workers' states; the first call creates the exchange."""
-    if self._states is None:
+    states = self._states
+    if states is None:
       kind = 'GPU' if tf.config.list_logical_devices('GPU') else 'CPU'
-      exchange = strategies.find_exchange(
-        strategy, f'/{kind}:0', self.num_workers
+      states = self.connect(
+        strategies.find_exchange(strategy, f'/{kind}:0', self.num_workers)
       )
       self._strategy = strategy
-      self._states = codec_states.CodecStates(exchange)
-      self._states.load(self._loaded)
     if strategy is not self._strategy:
       raise ValueError(
         'strategy: expected the one under which gradients were compressed '
         'before, received another. Create a new optimizer or Compressor.'
       )
-    return self._states
+    return states
 
   def _reducer(
     self, variables: policy.Variables, states: codec_states.CodecStates

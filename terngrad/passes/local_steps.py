@@ -31,7 +31,7 @@ from terngrad.step import device_passes
 from terngrad.step import passes
 
 
-class LocalSteps(local_memory.LocalMemory):
+class TrainerLocalSteps(local_memory.LocalMemory):
   """The local steps between two exchanges; `LocalMemory` has the options."""
 
   def pass_at(
@@ -47,15 +47,18 @@ class LocalPass(passes.Pass):
   Its gradient is parameters before minus parameters after the local steps. Its
   scores are the means over the steps since the last exchange.
 
-  The c b examples of a worker are c batches, where c is `LocalSteps.count`. The
-  last `LocalSteps.overlap` batches are used during the exchange. Parameters and
-  moving statistics pass from one local step to the next. While a worker runs,
-  it holds two more copies of the parameters and one for each slot of the inner
-  optimizer.
+  The c b examples of a worker are c batches, where c is
+  `TrainerLocalSteps.count`. The last `TrainerLocalSteps.overlap` batches are
+  used during the exchange. Parameters and moving statistics pass from one local
+  step to the next. While a worker runs, it holds two more copies of the
+  parameters and one for each slot of the inner optimizer.
   """
 
   def __init__(
-    self, steps: LocalSteps, node_pass: passes.Pass, learning_rate: tf.Tensor
+    self,
+    steps: TrainerLocalSteps,
+    node_pass: passes.Pass,
+    learning_rate: tf.Tensor,
   ) -> None:
     """Stores the options; see `LocalTraining.pass_at`."""
     super().__init__(
@@ -77,8 +80,9 @@ class LocalPass(passes.Pass):
   ) -> tuple[Any, ...]:
     """Takes the local steps before the exchange; see `passes.Pass.gradients`.
 
-    The batch is [c b, ...]. `memory` has the values of `LocalSteps.states`; the
-    new values are returned last, unless `memory` is None.
+    The batch is [c b, ...]. `memory` has the values of
+    `TrainerLocalSteps.states`; the new values are returned last, unless
+    `memory` is None.
     """
     steps = self._steps
     if memory:

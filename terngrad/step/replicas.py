@@ -130,7 +130,7 @@ def create(
         device=device,
         trainable=trainable,
         statistics=statistics,
-        slots=tuple(_slots(optimizer, variable) for variable in trainable),
+        slots=tuple(make_slots(optimizer, variable) for variable in trainable),
         averages=_copies(averaged * (*trainable, *statistics, *frozen)),
         frozen=frozen,
         scaling=_copies(scaling, device),
@@ -141,7 +141,7 @@ def create(
   return tuple(made)
 
 
-def _slots(
+def make_slots(
   optimizer: optimizers.Optimizer, variable: tf.Variable
 ) -> dict[str, tf.Variable]:
   """Makes the slots of a parameter, on its device."""

@@ -175,7 +175,7 @@ def _step(
   """Returns the traced step of a codec, or one step per fragment, in turn."""
   traced = []
   for turn in range(codec.num_fragments):
-    if isinstance(training.local, local_steps.LocalSteps):
+    if isinstance(training.local, local_steps.TrainerLocalSteps):
       local = dataclasses.replace(training.local, fragment=turn)
       training = training._replace(local=local)
     traced.append(
@@ -286,7 +286,7 @@ def _training(
   )
   if _decide_compiling(config, model, context).compiles:
     node_pass = compiling.CompiledPass(node_pass)
-  local: local_steps.LocalSteps | None = None
+  local: local_steps.TrainerLocalSteps | None = None
   pass_states: Sequence[method.State] = ()
   if devices.local_steps > 1:
     local = building.build_local(devices, config.optimizer, codec, node_pass)

@@ -58,14 +58,14 @@ def build_local(
   optimizer: optimizer_options.OptimizerOptions,
   codec: gradients.GradientCodec,
   node_pass: passes.Pass,
-) -> local_steps.LocalSteps:
+) -> local_steps.TrainerLocalSteps:
   """Builds the local steps that nodes take between two exchanges.
 
   The local steps apply the L2 terms of `node_pass`; `codec` encodes the
   exchange.
   """
   streams = devices.fragments > 1 or devices.overlap_steps > 0
-  return local_steps.LocalSteps(
+  return local_steps.TrainerLocalSteps(
     devices.steps_per_exchange,
     optimizer.inner_rule(),
     optimizer.outer_learning_rate,

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from terngrad import quiet
 from terngrad.cli import command
-from terngrad.cli import quiet
 from terngrad.config import options
 from terngrad.launching import exit_codes
 

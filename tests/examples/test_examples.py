@@ -1,5 +1,6 @@
 """Every example is short, complete, and does what it says."""
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -62,6 +63,16 @@ class TestRun:
     assert last(r'last block: test accuracy ([\d.]+)%', text) > 40
     losses = [float(n) for n in re.findall(r'loss: ([\d.]+)', text)]
     assert losses[3] < losses[0] and losses[-1] < losses[4]
+
+  @pytest.mark.skipif(
+    importlib.util.find_spec('torch') is None, reason='torch is not installed'
+  )
+  def test_processes_of_pytorch_end_with_equal_parameters(self):
+    launch = (sys.executable, '-m', 'terngrad.cli.main', 'launch', '-n', '2')
+    text = run('local_steps_torch.py', before=(*launch, '--'))
+    assert last(r'loss ([\d.]+)', text) < 1
+    first, second = re.findall(r'parameters (\w+)', text)
+    assert first == second
 
   def test_two_processes_learn_the_same(self):
     launch = (sys.executable, '-m', 'terngrad.cli.main', 'launch', '-n', '2')

@@ -75,7 +75,7 @@ def _classifier(seed, layers):
 
 
 class Local(NamedTuple):
-  """Local steps by their numbers; see `local_steps.LocalSteps`."""
+  """Local steps by their numbers; see `local_steps.TrainerLocalSteps`."""
 
   count: int
   inner: str = 'momentum'
@@ -85,8 +85,8 @@ class Local(NamedTuple):
   mixing: float = 0.5
 
   def __call__(self, decay, members):
-    """The `local_steps.LocalSteps` of a training."""
-    return local_steps.LocalSteps(
+    """The `local_steps.TrainerLocalSteps` of a training."""
+    return local_steps.TrainerLocalSteps(
       self.count,
       inner_optimizers.parse(self.inner, 0.0),
       self.outer_rate,

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from slim import errors as data_errors
 from terngrad import errors
 from terngrad import lazy
+from terngrad import quiet
 from terngrad import signals
 from terngrad.cli import command
-from terngrad.cli import quiet
 from terngrad.codec.methods import registry
 from terngrad.config import options
 

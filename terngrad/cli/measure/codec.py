@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from terngrad import lazy
+from terngrad import quiet
 from terngrad.cli import command
-from terngrad.cli import quiet
 from terngrad.codec.methods import registry
 from terngrad.config import options
 

@@ -5,10 +5,10 @@ import os
 
 from terngrad import errors
 from terngrad import lazy
+from terngrad import quiet
 from terngrad import signals
 from terngrad.cli import command
 from terngrad.cli import flags
-from terngrad.cli import quiet
 from terngrad.config import options
 from terngrad.measure.gpu import figures
 from terngrad.measure.gpu import parts

@@ -3,8 +3,8 @@
 import dataclasses
 
 from terngrad import lazy
+from terngrad import quiet
 from terngrad.cli import command
-from terngrad.cli import quiet
 from terngrad.codec.methods import registry
 from terngrad.config import options
 

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from terngrad import errors
-from terngrad.cli import quiet
+from terngrad import quiet
 from terngrad.cli.measure import codec
 from terngrad.measure import codec_table
 

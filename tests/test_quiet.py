@@ -15,7 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # without the end of its line.
 WRITE = """
 import ctypes, os, sys
-from terngrad.cli import quiet
+from terngrad import quiet
 def write():
   sys.stderr.write('python ')
   os.write(2, b'descriptor ')
@@ -111,8 +111,8 @@ def stand_in(tmp_path):
   return write
 
 
-IMPORT = 'from terngrad.cli import quiet\nquiet.import_tensorflow'
-SHOW = 'from terngrad.cli import quiet; quiet.show_messages()'
+IMPORT = 'from terngrad import quiet\nquiet.import_tensorflow'
+SHOW = 'from terngrad import quiet; quiet.show_messages()'
 
 
 def test_the_start_of_tensorflow_is_shown_only_when_asked_for(stand_in):

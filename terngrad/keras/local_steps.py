@@ -1,0 +1,160 @@
+"""Local steps in `fit`, with any backend of Keras."""
+
+import os
+from typing import Any
+from typing import TypeAlias
+
+import keras
+import numpy as np
+
+from terngrad.keras import saved_states
+from terngrad.local import local_steps
+from terngrad.local import options as options_lib
+from terngrad.step import model_variables
+
+AVERAGE, KEEP = STATISTICS = ('average', 'keep')
+_Logs: TypeAlias = dict[str, Any] | None
+
+
+class LocalStepsCallback(keras.callbacks.Callback):
+  """Trains in several processes that exchange once in `every` batches.
+
+      steps = terngrad.keras.LocalSteps(every=30, codec='error_feedback+stc')
+      model.fit(shard_of_this_process, callbacks=[steps])
+
+  Each process, started by `terngrad launch`, trains its model by `fit` without
+  a strategy. After `every` batches it sends the coded change of its parameters,
+  and all go on from the result of the outer optimizer. A helper process does
+  this, so the backend may be TensorFlow, JAX or PyTorch. When `fit` ends, all
+  processes have equal parameters.
+
+  The logs of each epoch get 'sent_bytes', 'exchange_seconds' and
+  'waiting_seconds', see `local_steps.LocalSteps.figures`. Put the callback
+  before those that read logs.
+  """
+
+  def __init__(
+    self,
+    every: int,
+    codec: options_lib.CodecTexts = 'identity',
+    outer: str = 'gd',
+    outer_learning_rate: float = 1.0,
+    *,
+    overlap: str = options_lib.NONE,
+    on_lost_worker: str = options_lib.WAIT,
+    lost_after: float = 60.0,
+    seed: int = 0,
+    statistics: str = AVERAGE,
+    resume_from: str | os.PathLike[str] = '',
+  ) -> None:
+    """Creates the callback; the exchange starts with the first epoch.
+
+    Args:
+      every: H, number of batches between two exchanges. With
+        `steps_per_execution` an exchange waits for the end of an execution.
+      codec: code of the change; see `local_steps.LocalSteps` for this and the
+        following ones.
+      outer: the outer optimizer, a text as for `--optimizer`.
+      outer_learning_rate: of the outer optimizer.
+      overlap: 'none', 'delayed' or 'eager'.
+      on_lost_worker: 'wait' or 'continue'.
+      lost_after: seconds without a heartbeat after which a process is lost.
+      seed: integer, seed of the random codes.
+      statistics: 'average' averages float32 moving statistics at each exchange,
+        without a code; 'keep' leaves each process its own.
+      resume_from: a file of `Model.save` or `save_weights` of this process, to
+        continue from its weights and states. `BackupAndRestore` needs none.
+
+    Raises:
+      ValueError: an option is out of its range, or TF_CONFIG is invalid.
+    """
+    super().__init__()
+    if statistics not in STATISTICS:
+      raise ValueError(
+        f'statistics: expected one of {", ".join(STATISTICS)}, received '
+        f"{statistics!r}. Use statistics='average'."
+      )
+    self._steps = local_steps.LocalSteps(
+      every,
+      codec,
+      outer,
+      outer_learning_rate,
+      overlap=overlap,
+      on_lost_worker=on_lost_worker,
+      lost_after=lost_after,
+      seed=seed,
+    )
+    self._averages = statistics == AVERAGE
+    self._resume_from = resume_from
+    self._is_started = False
+    self._last_batch = -1
+    self._parameters: list[keras.Variable] = []
+    self._statistics: list[keras.Variable] = []
+
+  def set_model(self, model: keras.Model) -> None:
+    """Lets the model's files contain the states."""
+    super().set_model(model)
+    setattr(
+      model, saved_states.ATTRIBUTE, saved_states.SavedStates(self._steps)
+    )
+
+  def on_train_begin(self, logs: _Logs = None) -> None:
+    """Loads `resume_from`, once."""
+    del logs
+    self._is_started = False
+    if self._resume_from:
+      if not self.model.optimizer.built:
+        self.model.optimizer.build(self.model.trainable_variables)
+      self.model.load_weights(self._resume_from)
+      self._resume_from = ''
+
+  def on_epoch_begin(self, epoch: int, logs: _Logs = None) -> None:
+    """Joins the other processes, in the first epoch of `fit`."""
+    del epoch, logs
+    self._last_batch = -1
+    self._steps.reset_figures()
+    # Not in on_train_begin, where a later callback may restore the model.
+    if not self._is_started:
+      variables = model_variables.variables_of(self.model)
+      self._parameters = [*variables.trainable]
+      self._statistics = [
+        v for v in variables.statistics if v.dtype == 'float32'
+      ] * self._averages
+      names = variables.names[: len(self._parameters)]
+      self._assign(self._steps.start(*self._values(), names))
+      self._is_started = True
+
+  def on_train_batch_end(self, batch: int, logs: _Logs = None) -> None:
+    """Exchanges, if `every` batches have passed since the last exchange."""
+    del logs
+    count, self._last_batch = batch - self._last_batch, batch
+    if self._steps.count_step(count):
+      self._assign(self._steps.exchange(*self._values()))
+
+  def on_epoch_end(self, epoch: int, logs: _Logs = None) -> None:
+    """Adds the epoch's figures to the logs."""
+    del epoch
+    if logs is not None:
+      logs.update(self._steps.figures)
+
+  def on_train_end(self, logs: _Logs = None) -> None:
+    """Exchanges the last steps; all processes end with equal parameters."""
+    del logs
+    self._assign(self._steps.finish(*self._values()))
+    self._is_started = False
+
+  def _values(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Reads (parameters, statistics) of the model."""
+    if keras.backend.backend() == 'jax':
+      # `fit` keeps them in its state, and reads assigned variables again.
+      self.model.jax_state_sync()
+    parameters, statistics = (
+      [keras.ops.convert_to_numpy(variable) for variable in variables]
+      for variables in (self._parameters, self._statistics)
+    )
+    return parameters, statistics
+
+  def _assign(self, values: list[np.ndarray]) -> None:
+    variables = [*self._parameters, *self._statistics]
+    for variable, value in zip(variables, values, strict=True):
+      variable.assign(value)

@@ -1,0 +1,61 @@
+"""A helper process: exchanges for a training process and applies the update.
+
+    python -m terngrad.local.helper SOCKET PIPE ARRAYS STATES STATES
+
+The arguments are descriptors that `helper_process` opens.
+"""
+
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Sequence
+
+from terngrad import quiet
+from terngrad.local import channel as channels
+
+# EX_TEMPFAIL of sysexits.h: another process was lost.
+_LOST = 75
+
+
+def main(descriptors: Sequence[int]) -> int:
+  """Serves the training process until it ends; returns the exit code."""
+  connection, pipe, *files = descriptors
+  channels.end_with_writer(pipe)
+  # ctrl-c reaches all processes of a terminal; the training process decides.
+  signal.signal(signal.SIGINT, signal.SIG_IGN)
+  channel = channels.Channel(socket.socket(fileno=connection))
+  try:
+    return _serve(channel, files)
+  except EOFError:
+    # The training process has ended.
+    return 0
+
+
+def _serve(channel: channels.Channel, files: Sequence[int]) -> int:
+  # After `end_with_writer`, since these imports take seconds.
+  quiet.import_tensorflow()
+  from terngrad.cluster import coordination
+  from terngrad.local import options as options_lib
+  from terngrad.local import serving
+
+  try:
+    options, values = options_lib.decode(channel.receive()['start'])
+    serving.HelperServer(options, values, channel, files).serve()
+  except coordination.LOST_TASK_ERRORS as error:
+    channel.send(lost=str(error).splitlines()[0])
+    return _LOST
+  except ValueError as error:
+    channel.send(refused=str(error))
+    return 1
+  except EOFError:
+    raise
+  except Exception as error:  # the training process reports it
+    traceback.print_exc()
+    channel.send(failed=f'{type(error).__name__}: {error}')
+    return 1
+  return 0
+
+
+if __name__ == '__main__':
+  sys.exit(main([int(word) for word in sys.argv[1:]]))

@@ -1,0 +1,260 @@
+"""Local steps for training loops of any framework."""
+
+import time
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+from typing import TypeAlias
+
+import numpy as np
+from absl import logging
+
+from terngrad import errors
+from terngrad.cluster import spec
+from terngrad.local import channel as channels
+from terngrad.local import options as options_lib
+from terngrad.local import supervisor as supervisors
+
+# NumPy, or an array of another library with __array__ or __dlpack__.
+ArrayLike: TypeAlias = Any
+SENT, SECONDS, WAITING = FIGURES = (
+  'sent_bytes',
+  'exchange_seconds',
+  'waiting_seconds',
+)
+_STEPS = 'steps'
+
+
+class LocalSteps:
+  """Exchanges the parameters that a process has trained.
+
+      steps = terngrad.LocalSteps(every=30, codec='error_feedback+stc')
+      parameters = steps.start(parameters)
+      for batch in batches:
+        train(parameters, batch)
+        if steps.count_step():
+          parameters = steps.exchange(parameters)
+      parameters = steps.finish(parameters)
+
+  TF_CONFIG, which `terngrad launch` sets, lists the processes. Without it there
+  is one process. Each needs the same shapes and options.
+
+  Attributes:
+    options: of the run.
+    figures: by name, sums since `reset_figures`: 'sent_bytes', bytes of coded
+      changes that this process sent; 'exchange_seconds', seconds of exchanges,
+      overlapped or not; 'waiting_seconds', seconds that training waited.
+  """
+
+  def __init__(
+    self,
+    every: int,
+    codec: options_lib.CodecTexts = 'identity',
+    outer: str = 'gd',
+    outer_learning_rate: float = 1.0,
+    *,
+    overlap: str = options_lib.NONE,
+    on_lost_worker: str = options_lib.WAIT,
+    lost_after: float = 60.0,
+    seed: int = 0,
+  ) -> None:
+    """Checks the options; starts nothing. See `options.LocalOptions`.
+
+    Raises:
+      ValueError: an option is out of its range, or TF_CONFIG is invalid.
+    """
+    self.options = options_lib.LocalOptions(
+      every,
+      codec,
+      outer,
+      outer_learning_rate,
+      overlap,
+      on_lost_worker,
+      lost_after,
+      seed,
+    )
+    self._cluster: spec.Cluster = options_lib.find_cluster()
+    self._supervisor: supervisors.Supervisor | None = None
+    self._loaded: Mapping[str, np.ndarray] = {}
+    self._exchanges = self._steps = 0
+    self.figures: dict[str, float] = {}
+    self.reset_figures()
+
+  def reset_figures(self) -> None:
+    """Sets all `figures` to 0."""
+    self.figures = dict.fromkeys(FIGURES, 0.0)
+
+  def start(
+    self,
+    arrays: Sequence[ArrayLike],
+    statistics: Sequence[ArrayLike] = (),
+    names: Sequence[str] = (),
+  ) -> list[np.ndarray]:
+    """Joins the other processes; blocks until all have joined.
+
+    Args:
+      arrays: float32, the parameters.
+      statistics: float32, arrays that are averaged without a codec.
+      names: of the parameters, for a codec by names; () for their indices.
+
+    Returns:
+      Parameters and statistics to go on with: those of process 0, or `arrays`
+      and `statistics` after `load`.
+
+    Raises:
+      errors.ConfigError: an option is refused, or processes differ.
+      ValueError: an array is not float32.
+    """
+    values = [*map(_as_float32, (*arrays, *statistics))]
+    count = len(arrays)
+    shapes = [list(value.shape) for value in values]
+    specs = [
+      (name, shape)
+      for name, shape in zip(
+        names or map(str, range(count)), shapes[:count], strict=True
+      )
+    ]
+    self.close()
+    self._supervisor = supervisors.Supervisor(
+      self.options, self._cluster, specs, shapes[count:]
+    )
+    if self._loaded:
+      self._supervisor.load(self._loaded)
+    self._write(values)
+    answer = self._supervisor.start()
+    self._exchanges, self._steps = answer['exchanges'], 0
+    if answer['assign']:
+      return self._outputs()
+    self._steps = int(self._loaded.get(_STEPS, 0))
+    return values
+
+  def count_step(self, count: int = 1) -> bool:
+    """Counts local steps; returns whether an exchange is due."""
+    self._steps += count
+    return self._steps >= self.options.every
+
+  def exchange(
+    self, arrays: Sequence[ArrayLike], statistics: Sequence[ArrayLike] = ()
+  ) -> list[np.ndarray]:
+    """Exchanges the change of the parameters since the last exchange.
+
+    Args:
+      arrays: float32, the parameters after the local steps.
+      statistics: float32, as in `start`.
+
+    Returns:
+      Parameters and statistics to go on with, float32, new arrays.
+
+    Raises:
+      errors.TrainingError: `start` was not called, or the exchange failed.
+    """
+    return self._ask(
+      channels.EXCHANGE,
+      (*arrays, *statistics),
+      exchanges=self._exchanges,
+    )
+
+  def finish(
+    self, arrays: Sequence[ArrayLike], statistics: Sequence[ArrayLike] = ()
+  ) -> list[np.ndarray]:
+    """Exchanges the last local steps and ends the helper.
+
+    It applies all changes, whatever the overlap, so that all processes that
+    call it end with equal parameters. Arguments and results are as in
+    `exchange`.
+    """
+    found = self._ask(
+      channels.FINISH, (*arrays, *statistics), has_steps=self._steps > 0
+    )
+    self._loaded = self.get_states()
+    self.close()
+    return found
+
+  def get_states(self) -> dict[str, np.ndarray]:
+    """Returns parameters, slots, residuals and counts by name, for `load`.
+
+    It waits for an exchange that is on its way. The local parameters are not
+    among them: save them too.
+    """
+    if self._supervisor is None:
+      return dict(self._loaded)
+    steps = {_STEPS: np.array(self._steps)}
+    return self._supervisor.states() | steps
+
+  def load(self, states: Mapping[str, np.ndarray]) -> None:
+    """Sets the states from which `start` continues; {} for a new start.
+
+    `states` is a result of `get_states`, of this or another process.
+    """
+    self._loaded = {name: np.asarray(value) for name, value in states.items()}
+
+  def close(self) -> None:
+    """Ends the helper without an exchange."""
+    if self._supervisor:
+      self._supervisor.end()
+      self._supervisor = None
+
+  def _ask(
+    self, request: str, arrays: Sequence[ArrayLike], **more: Any
+  ) -> list[np.ndarray]:
+    started = time.monotonic()
+    shifts = self._shared.settle()
+    values = [*map(_as_float32, arrays)]
+    if shifts:
+      pairs = zip(values, shifts, strict=True)
+      values = [value + shift for value, shift in pairs]
+    self._write(values)
+    answer = self._shared.request(do=request, **more)
+    self._exchanges, self._steps = answer['exchanges'], 0
+    self.figures[WAITING] += time.monotonic() - started
+    for name in (SENT, SECONDS):
+      self.figures[name] += answer.get(name, 0)
+    if not answer.get('is_finite', True):
+      logging.warning(
+        'Local steps: expected finite numbers, received NaN or infinity in the '
+        'change of some process. This exchange changes no parameter; lower the '
+        'learning rate if it happens again.'
+      )
+    return self._outputs()
+
+  def _write(self, values: Sequence[np.ndarray]) -> None:
+    arrays = self._shared.arrays.inputs
+    received = [value.shape for value in values]
+    if received != [array.shape for array in arrays]:
+      raise ValueError(
+        'arrays: expected the shapes of start, '
+        f'{[array.shape for array in arrays]}, received {received}. Pass all '
+        'arrays in the same order.'
+      )
+    for array, value in zip(arrays, values, strict=True):
+      array[...] = value
+
+  def _outputs(self) -> list[np.ndarray]:
+    return [array.copy() for array in self._shared.arrays.outputs]
+
+  @property
+  def _shared(self) -> supervisors.Supervisor:
+    if self._supervisor is None:
+      raise errors.TrainingError(
+        'Local steps: expected a call of start before, received none. Call '
+        'start with the parameters before the first local step.'
+      )
+    return self._supervisor
+
+
+def _as_float32(array: ArrayLike) -> np.ndarray:
+  """Returns an array of any library as float32, without a copy if possible.
+
+  Raises:
+    ValueError: its dtype is not float32.
+  """
+  try:
+    value = np.asarray(array)
+  except (TypeError, ValueError):
+    value = np.from_dlpack(array)
+  if value.dtype != np.float32:
+    raise ValueError(
+      f'arrays: expected float32, received {value.dtype} of shape '
+      f'{value.shape}. Pass the float32 master weights, or convert them.'
+    )
+  return value

@@ -1,0 +1,102 @@
+"""Options of local steps, and the processes that exchange."""
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+from typing import TypeAlias
+
+from terngrad.cluster import resolvers
+from terngrad.cluster import spec
+
+NONE, DELAYED, EAGER = OVERLAPS = ('none', 'delayed', 'eager')
+WAIT, CONTINUE = LOSS_POLICIES = ('wait', 'continue')
+CodecTexts: TypeAlias = str | dict[str, str]
+
+
+@dataclasses.dataclass(frozen=True)
+class LocalOptions:
+  """Options of local steps; all processes need the same.
+
+  Attributes:
+    every: H, number of local steps between two exchanges.
+    codec: a text as for `--codec`, or a dict from regular expressions of
+      variable names to such texts.
+    outer: the outer optimizer, a text as for `--optimizer`.
+    outer_learning_rate: of the outer optimizer. 1 with gd averages parameters.
+    overlap: of `OVERLAPS`. NONE waits for the mean change. DELAYED applies it
+      at the next exchange. EAGER applies the local share now and the share of
+      the others at the next exchange.
+    on_lost_worker: of `LOSS_POLICIES`. WAIT waits until the lost process has
+      been started again. CONTINUE goes on without it.
+    lost_after: seconds without a heartbeat after which a process is lost. A
+      process that ends is detected at once.
+    seed: integer, seed of the random codes.
+  """
+
+  every: int
+  codec: CodecTexts = 'identity'
+  outer: str = 'gd'
+  outer_learning_rate: float = 1.0
+  overlap: str = NONE
+  on_lost_worker: str = WAIT
+  lost_after: float = 60.0
+  seed: int = 0
+
+  def __post_init__(self) -> None:
+    """Refuses values out of range.
+
+    Raises:
+      ValueError: names the option, what was expected and what was received.
+    """
+    if self.every < 1:
+      raise ValueError(
+        f'every: expected 1 or more local steps, received {self.every}. Use '
+        'every=30.'
+      )
+    choices = {'overlap': OVERLAPS, 'on_lost_worker': LOSS_POLICIES}
+    for name, known in choices.items():
+      value = getattr(self, name)
+      if value not in known:
+        raise ValueError(
+          f'{name}: expected one of {", ".join(known)}, received {value!r}. '
+          f'Use {name}={known[0]!r}.'
+        )
+    for name in ('outer_learning_rate', 'lost_after'):
+      value = getattr(self, name)
+      if not 0 < value < float('inf'):
+        raise ValueError(
+          f'{name}: expected a number above 0, received {value!r}. Correct it, '
+          'or leave it out for the default.'
+        )
+
+
+def find_cluster(environment: Mapping[str, str] = os.environ) -> spec.Cluster:
+  """Reads the cluster from TF_CONFIG; without it there is one process.
+
+  Raises:
+    spec.ClusterError: TF_CONFIG is invalid, or this process is no worker.
+  """
+  text = environment.get('TF_CONFIG', '')
+  if not text:
+    return spec.Cluster({'worker': ('localhost:1',)}, 'worker', 0)
+  cluster = resolvers.from_tf_config(text)
+  if cluster.job != 'worker' or 'ps' in cluster.jobs:
+    raise spec.ClusterError(
+      'TF_CONFIG: expected workers only, as local steps have no parameter '
+      f'servers, received the jobs {", ".join(cluster.jobs)}. Start the '
+      'program with `terngrad launch -n 2 -- python my_program.py`.'
+    )
+  return cluster
+
+
+def encode(options: LocalOptions, **more: Any) -> str:
+  """Writes options and other values of the helper's command line as JSON."""
+  return json.dumps({'options': dataclasses.asdict(options), **more})
+
+
+def decode(text: str) -> tuple[LocalOptions, dict[str, Any]]:
+  """Reads (options, other values) from the result of `encode`."""
+  values = json.loads(text)
+  return LocalOptions(**values.pop('options')), values

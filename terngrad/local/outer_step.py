@@ -1,0 +1,144 @@
+"""The outer step: the mean change of all processes, and the outer optimizer.
+
+The change is encoded and averaged by `reduce.reducer`, and `step.updates`
+applies the optimizer, as for the local steps of the trainers.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from terngrad.codec import policy
+from terngrad.compression import compressor as compressors
+from terngrad.exchange import protocol
+from terngrad.local import options as options_lib
+from terngrad.step import optimizers
+from terngrad.step import replicas
+from terngrad.step import updates
+
+# Without slashes, which are groups in files of Keras.
+_CODEC, _PARAMETER, _SLOT = 'codec.', 'parameter', 'slot'
+
+
+class MeanChange(NamedTuple):
+  """The result of an exchange.
+
+  Attributes:
+    means: float32, for each parameter the mean change of all workers.
+    is_finite: False if the change of some worker has NaN or infinity.
+    sent_bytes: bytes of messages that this worker sent.
+  """
+
+  means: list[tf.Tensor]
+  is_finite: bool
+  sent_bytes: int
+
+
+class OuterStep:
+  """Parameters, slots and codec states of the outer optimizer.
+
+  Attributes:
+    parameters: float32 variables.
+    shared: these and the slots; equal in all processes.
+  """
+
+  def __init__(
+    self,
+    options: options_lib.LocalOptions,
+    specs: Sequence[policy.VariableSpec],
+    exchange: protocol.Exchange,
+  ) -> None:
+    """Makes the variables; parameters are 0 until `assign`.
+
+    Raises:
+      ValueError: the codec or the optimizer is unknown.
+    """
+    device = exchange.devices[0]
+    optimizer = optimizers.parse(options.outer, 0.9)
+    self._rate = tf.constant(options.outer_learning_rate)
+    self._variables = policy.Variables(tuple(range(len(specs))), tuple(specs))
+    self._compressor = compressors.Compressor(
+      options.codec, options.seed, exchange.num_workers
+    )
+    self._compressor.connect(exchange)
+    with tf.device(device):
+      self.parameters = tuple(
+        tf.Variable(tf.zeros(spec.shape), trainable=False) for spec in specs
+      )
+    slots = tuple(replicas.make_slots(optimizer, v) for v in self.parameters)
+    replica = replicas.Replica(device, self.parameters, (), slots, ())
+    self._slots = {
+      f'{_SLOT}.{name}:{index}': variable
+      for index, named in enumerate(slots)
+      for name, variable in named.items()
+    }
+    self.shared = [*self.parameters, *self._slots.values()]
+    self._update = updates.Update(replica, optimizer, None)
+
+  def assign(self, values: Sequence[np.ndarray]) -> None:
+    """Assigns the parameters."""
+    for variable, value in zip(self.parameters, values, strict=True):
+      variable.assign(value)
+
+  def changes(self, values: Sequence[np.ndarray]) -> list[tf.Tensor]:
+    """Computes the parameters minus those of a process, float32."""
+    pairs = zip(self.parameters, values, strict=True)
+    return [variable - value for variable, value in pairs]
+
+  def reduce(self, changes: list[tf.Tensor], exchanges: int) -> MeanChange:
+    """Averages the changes of all workers; every process calls it.
+
+    Args:
+      changes: float32, of this worker.
+      exchanges: number of exchanges before.
+    """
+    means, finite, sent = self._reduce(
+      changes, tf.constant(exchanges, tf.int64)
+    )
+    return MeanChange(means, bool(finite), int(sent))
+
+  @tf.function
+  def _reduce(
+    self, changes: list[tf.Tensor], exchanges: tf.Tensor
+  ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:
+    reduced = self._compressor.reduce_workers(
+      [lambda worker: list(changes)], self._variables, [exchanges]
+    )
+    probe = tf.size(reduced.pending[0].step.shared_probe)
+    sent = 4 * (tf.reduce_sum(reduced.sent) + probe)
+    return reduced.means[0], tf.reduce_all(reduced.finite[0]), sent
+
+  def apply(self, gradients: list[tf.Tensor], exchanges: int) -> None:
+    """Updates parameters and slots.
+
+    Args:
+      gradients: float32, changes to subtract with the learning rate.
+      exchanges: number of exchanges before.
+    """
+    step = tf.constant(exchanges, tf.int64)
+    self._update(gradients, [], (step, self._rate, tf.constant(0.0)))
+
+  def states(self) -> dict[str, np.ndarray]:
+    """Returns all variables by name, for `load`."""
+    found = {name: v.numpy() for name, v in self._named().items()}
+    codec = self._compressor.get_states()
+    return found | {_CODEC + name: array for name, array in codec.items()}
+
+  def load(self, states: Mapping[str, np.ndarray]) -> None:
+    """Loads the result of `states`; other names are ignored."""
+    for name, variable in self._named().items():
+      variable.assign(states[name])
+    self._compressor.load(
+      {
+        name.removeprefix(_CODEC): array
+        for name, array in states.items()
+        if name.startswith(_CODEC)
+      }
+    )
+
+  def _named(self) -> dict[str, tf.Variable]:
+    parameters = enumerate(self.parameters)
+    return {f'{_PARAMETER}:{i}': v for i, v in parameters} | self._slots

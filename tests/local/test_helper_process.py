@@ -1,0 +1,115 @@
+"""A helper ends with its training process, and reports its failures."""
+
+import os
+import pathlib
+import select
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from terngrad import errors
+from terngrad.local import helper_process
+from terngrad.local import local_steps
+from terngrad.local import shared_memory
+from tests.exchange import processes
+
+# Starts a helper that waits for another one, and prints its pid.
+PARENT = """
+import os, sys
+from terngrad.local import helper_process, options, shared_memory
+text = options.encode(
+  options.LocalOptions(1), specs=[['a', [2]]], statistics=[], rank=0,
+  members=sys.argv[1:], restored=None, rejoins=False,
+)
+arrays = shared_memory.SharedArrays([(2,)])
+files = [arrays.descriptor, os.memfd_create('a'), os.memfd_create('b')]
+helper = helper_process.HelperProcess(text, files)
+print(helper._process.pid, flush=True)
+sys.stdin.read()
+"""
+
+
+def start_parent():
+  """(A process with a helper, the helper's process descriptor)."""
+  parent = subprocess.Popen(
+    [sys.executable, '-c', PARENT, *processes.addresses(2)],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    stderr=subprocess.DEVNULL,
+  )
+  return parent, os.pidfd_open(int(parent.stdout.readline()))
+
+
+@pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGTERM])
+def test_a_helper_ends_with_a_killed_training_process(number):
+  parent, helper = start_parent()
+  parent.send_signal(number)
+  parent.communicate()
+  # Readable when the process has ended.
+  assert select.select([helper], [], [], 60)[0]
+  os.close(helper)
+
+
+def test_nothing_remains_in_shared_memory():
+  names = set(os.listdir('/dev/shm'))
+  arrays = shared_memory.SharedArrays([(2, 3), ()])
+  other = shared_memory.SharedArrays([(2, 3), ()], arrays.descriptor)
+  arrays.inputs[0][...] = 5
+  other.outputs[1][...] = 7
+  assert (other.inputs[0] == 5).all() and arrays.outputs[1] == 7
+  assert (other.outputs[0] == 0).all()
+  target = os.readlink(f'/proc/self/fd/{arrays.descriptor}')
+  assert not pathlib.Path(target).exists()
+  assert set(os.listdir('/dev/shm')) <= names
+
+
+def test_states_are_read_as_they_were_written():
+  file = os.memfd_create('states')
+  for size in (9, 2):
+    written = {'a:0': np.arange(size, dtype=np.float32), 'n': np.array(size)}
+    shared_memory.write_states(file, written)
+    read = shared_memory.read_states(file)
+    assert read.keys() == written.keys()
+    np.testing.assert_array_equal(read['a:0'], written['a:0'])
+
+
+def test_a_code_that_the_helper_refuses_is_an_error_of_the_configuration():
+  steps = local_steps.LocalSteps(1, codec='unknown')
+  with pytest.raises(errors.ConfigError, match='unknown'):
+    steps.start([np.zeros(3, np.float32)])
+
+
+@pytest.mark.slow
+def test_a_lost_helper_of_one_process_is_an_error_with_a_remedy(monkeypatch):
+  made = []
+  original = helper_process.HelperProcess.__init__
+
+  def init(self, *arguments):
+    original(self, *arguments)
+    made.append(self)
+
+  monkeypatch.setattr(helper_process.HelperProcess, '__init__', init)
+  steps = local_steps.LocalSteps(1)
+  values = steps.start([np.zeros(3, np.float32)])
+  made[0]._process.kill()
+  with pytest.raises(errors.TrainingError, match='start the program again'):
+    steps.exchange(values)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('overlap', ['none', 'eager'])
+def test_a_change_with_nan_changes_no_parameter(overlap, caplog):
+  steps = local_steps.LocalSteps(1, outer='nesterov', overlap=overlap)
+  before = steps.start([np.ones(3, np.float32)])
+  good = [np.zeros(3, np.float32)]
+  values = steps.exchange([before[0] * np.float32('nan')])
+  np.testing.assert_array_equal(values[0], before[0])
+  # With an overlap the next exchange reports it.
+  after = steps.exchange(values)
+  np.testing.assert_array_equal(after[0], before[0])
+  assert caplog.text.count('received NaN or infinity') == 1
+  assert np.isfinite(steps.exchange(good)[0]).all()
+  steps.close()

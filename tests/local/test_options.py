@@ -1,0 +1,54 @@
+"""Options of local steps are checked before a helper starts."""
+
+import json
+
+import numpy as np
+import pytest
+
+import terngrad
+from terngrad import errors
+from terngrad.cluster import spec
+from terngrad.local import options
+
+
+@pytest.mark.parametrize(
+  ('changed', 'message'),
+  [
+    ({'every': 0}, 'every: expected 1 or more local steps, received 0'),
+    ({'overlap': 'late'}, "one of none, delayed, eager, received 'late'"),
+    ({'on_lost_worker': 'go'}, "one of wait, continue, received 'go'"),
+    ({'outer_learning_rate': 0}, 'outer_learning_rate: .* above 0, received 0'),
+    ({'lost_after': float('nan')}, 'lost_after: .*, received nan'),
+  ],
+)
+def test_an_option_out_of_range_is_refused(changed, message):
+  with pytest.raises(ValueError, match=message):
+    terngrad.LocalSteps(**{'every': 10} | changed)
+
+
+def test_options_arrive_in_the_helper_as_they_were_given():
+  given = options.LocalOptions(30, {'bias': 'identity', '': 'ternary'}, seed=3)
+  assert options.decode(options.encode(given, rank=1)) == (given, {'rank': 1})
+
+
+def test_without_tf_config_there_is_one_process():
+  assert len(options.find_cluster({}).jobs['worker']) == 1
+
+
+@pytest.mark.parametrize('job', ['ps', 'worker'])
+def test_parameter_servers_are_refused(job):
+  jobs = {'ps': ['localhost:1'], 'worker': ['localhost:2']}
+  config = {'cluster': jobs, 'task': {'type': job, 'index': 0}}
+  with pytest.raises(spec.ClusterError, match='expected workers only'):
+    options.find_cluster({'TF_CONFIG': json.dumps(config)})
+
+
+def test_an_exchange_needs_a_start():
+  steps = terngrad.LocalSteps(10)
+  with pytest.raises(errors.TrainingError, match='a call of start before'):
+    steps.exchange([np.zeros(3, np.float32)])
+
+
+def test_other_dtypes_are_refused():
+  with pytest.raises(ValueError, match='expected float32, received float64'):
+    terngrad.LocalSteps(10).start([np.zeros(3)])
