@@ -140,7 +140,7 @@ class LocalStepsCallback(keras.callbacks.Callback):
   def on_train_end(self, logs: _Logs = None) -> None:
     """Exchanges the last steps; all processes end with equal parameters."""
     del logs
-    self._assign(self._steps.finish(*self._values()))
+    self._assign(self._steps.complete(*self._values()))
     self._is_started = False
 
   def _values(self) -> tuple[list[np.ndarray], list[np.ndarray]]:

@@ -26,7 +26,7 @@ class Channel:
     self._socket = connection
     self._file = connection.makefile('rwb')
 
-  def send(self, **message: Any) -> None:
+  def write(self, **message: Any) -> None:
     """Sends a message.
 
     Raises:

@@ -43,16 +43,16 @@ def _serve(channel: channels.Channel, files: Sequence[int]) -> int:
     options, values = options_lib.decode(channel.receive()['start'])
     serving.HelperServer(options, values, channel, files).serve()
   except coordination.LOST_TASK_ERRORS as error:
-    channel.send(lost=str(error).splitlines()[0])
+    channel.write(lost=str(error).splitlines()[0])
     return _LOST
   except ValueError as error:
-    channel.send(refused=str(error))
+    channel.write(refused=str(error))
     return 1
   except EOFError:
     raise
   except Exception as error:  # the training process reports it
     traceback.print_exc()
-    channel.send(failed=f'{type(error).__name__}: {error}')
+    channel.write(failed=f'{type(error).__name__}: {error}')
     return 1
   return 0
 

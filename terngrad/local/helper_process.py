@@ -70,16 +70,16 @@ class HelperProcess:
       self, _end, self._process, self._channel, writer
     )
     with contextlib.suppress(OSError):
-      self._channel.send(start=start)
+      self._channel.write(start=start)
 
-  def send(self, **message: Any) -> None:
+  def write(self, **message: Any) -> None:
     """Sends a request.
 
     Raises:
       HelperLost: the helper has ended.
     """
     try:
-      self._channel.send(**message)
+      self._channel.write(**message)
     except OSError as error:
       raise HelperLost('a helper process has ended') from error
 

@@ -34,7 +34,7 @@ class LocalSteps:
         train(parameters, batch)
         if steps.count_step():
           parameters = steps.exchange(parameters)
-      parameters = steps.finish(parameters)
+      parameters = steps.complete(parameters)
 
   TF_CONFIG, which `terngrad launch` sets, lists the processes. Without it there
   is one process. Each needs the same shapes and options.
@@ -154,7 +154,7 @@ class LocalSteps:
       exchanges=self._exchanges,
     )
 
-  def finish(
+  def complete(
     self, arrays: Sequence[ArrayLike], statistics: Sequence[ArrayLike] = ()
   ) -> list[np.ndarray]:
     """Exchanges the last local steps and ends the helper.

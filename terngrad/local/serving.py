@@ -149,7 +149,7 @@ class HelperServer:
     self._any_has_steps = bool(rows[:, 1].any())
     if request == channels.EXCHANGE and not are_equal:
       finished = np.flatnonzero(rows[:, 0] != number).tolist()
-      self._channel.send(finished=finished)
+      self._channel.write(finished=finished)
     return are_equal
 
   def _local_share(self, changes: list[tf.Tensor]) -> list[tf.Tensor]:
@@ -188,11 +188,11 @@ class HelperServer:
     ):
       array[...] = value
     exchanges = self._state.exchanges + coming
-    self._channel.send(exchanges=exchanges, **self._figures, **more)
+    self._channel.write(exchanges=exchanges, **self._figures, **more)
     self._figures = {}
 
   def _save(self) -> None:
     """Copies the state to one of two files and reports its number."""
     self._file = (self._file + 1) % len(self._files)
     shared_memory.write_states(self._files[self._file], self._state.states())
-    self._channel.send(saved=self._file)
+    self._channel.write(saved=self._file)

@@ -122,7 +122,7 @@ class Supervisor:
 
   def _ask(self, words: dict[str, Any]) -> dict[str, Any]:
     helper = self._running()
-    helper.send(**words)
+    helper.write(**words)
     answer = helper.receive()
     self._unsaved = words
     return answer

@@ -74,6 +74,7 @@ def assemble(
   shares = _shares(config, context, training)
   names = replicas.variable_names(plan, training.replicas[0])
   parameters = names[: len(plan.trainable)]
+  local_devices = context.exchange.local_devices
   epochs, max_steps = _length(config, context.data.num_examples)
   return run_lib.Run(
     context=context,
@@ -83,9 +84,7 @@ def assemble(
     model=model,
     score=_scorer(config, model, context),
     optimizer=config.optimizer,
-    replicas=tuple(
-      training.replicas[i] for i in context.exchange.local_devices
-    ),
+    replicas=tuple(training.replicas[i] for i in local_devices),
     names=names,
     parameters=parameters,
     logits=frozenset(n for n in names if run_codecs.is_logits(n, _LOGITS)),

@@ -50,7 +50,7 @@ def main(folder, request):
     if request.get('save_after') == phase + 1:
       local = {f'local:{i}': v for i, v in enumerate(values[:count])}
       np.savez(backup, **steps.get_states(), **local, statistics=values[count])
-  values = steps.finish(values[:count], values[count:])
+  values = steps.complete(values[:count], values[count:])
   found |= {f'last:{i}': value for i, value in enumerate(values)}
   np.savez(folder / f'{rank}.npz', **found, **steps.figures)
   assert 'tensorflow' not in sys.modules
