@@ -41,6 +41,7 @@ LAYERS = (
   'terngrad.measure.processes',
   'terngrad.measure.planning',
   'terngrad.measure.keras',
+  'terngrad.report.statistics',
   'terngrad.report.pages',
   'terngrad.report',
   'terngrad.sweep',
