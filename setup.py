@@ -55,6 +55,8 @@ REPORTS = [
   'matplotlib>=3.8',
   'pandas>=2.1',
   'pillow>=11.0',
+  # Dunnett's procedure in reports of sweeps.
+  'scipy>=1.11',
   'tensorboard>=2.18',
   'tqdm>=4.66',
 ]

@@ -44,6 +44,7 @@ LAYERS = (
   'terngrad.measure.planning',
   'terngrad.measure.keras',
   'terngrad.measure.gpu',
+  'terngrad.report.statistics',
   'terngrad.report.pages',
   'terngrad.report',
   'terngrad.sweep',

@@ -60,6 +60,7 @@ _OF_EXTRAS = (
   'mlxtend',
   'pandas',
   'redis',
+  'scipy',
   'tensorboard',
   'tensorflow_datasets',
   'tqdm',

@@ -8,7 +8,6 @@ import math
 import os
 from collections.abc import Collection
 from collections.abc import Mapping
-from typing import Any
 
 import pandas as pd
 from matplotlib import figure
@@ -16,9 +15,10 @@ from matplotlib import figure
 from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.measure import tables
-from terngrad.report import intervals
 from terngrad.report import sweep_page
 from terngrad.report import sweep_plot
+from terngrad.report.statistics import intervals
+from terngrad.report.statistics import paired
 
 # A table beside results.csv: one row per scored epoch of a run.
 CURVES = 'curves.csv'
@@ -172,7 +172,8 @@ def summary(
     Columns: accuracy in % (mean over the seeds), standard deviation, and half
     width of the 95 % confidence interval of the mean (both NaN for one seed);
     the mean difference to the baseline over common seeds, in percentage points,
-    its half width, and the baseline's name if there are several; means of
+    its half width, alone and pooled, Dunnett's p-value, and the baseline's name
+    if there are several (see `statistics.paired`); means of
     further scores in %, of bits per element, of seconds, and of modelled
     seconds if runs have them; NaN or no seconds for virtual nodes; steps if
     they differ between runs. If any run failed, the number of failed runs; a
@@ -191,7 +192,9 @@ def summary(
   accuracy = runs.pivot_table(
     index='seed', columns='variant', values='accuracy', aggfunc='last'
   )
-  used = {baselines[variant] for variant in known if variant in baselines}
+  compared = paired.compare(
+    100 * accuracy, {v: baselines[v] for v in known if v in baselines}
+  )
   differ = runs['steps'].nunique() > 1
   runs = runs.assign(
     seconds=runs['seconds'].mask(sweep_page.virtual_runs(runs))
@@ -206,8 +209,7 @@ def summary(
       'sd': deviation,
       '95 %': half,
     }
-    if baseline := baselines.get(variant):
-      row |= _compare(accuracy[variant], accuracy[baseline], len(used) > 1)
+    row |= compared.get(str(variant), {})
     rows.append(row | _means(variant_runs, differ))
   table = pd.DataFrame(rows)
   if table['seconds'].isna().all():
@@ -236,20 +238,6 @@ def _add_failures(table: pd.DataFrame, counts: pd.Series) -> pd.DataFrame:
   failed = table['variant'].map(counts).fillna(0).astype(int)
   table.insert(2, 'failed', failed)
   return table
-
-
-def _compare(
-  accuracy: pd.Series, baseline: pd.Series, is_named: bool
-) -> dict[str, Any]:
-  """Compares two series of accuracies seed by seed."""
-  difference, _, half = intervals.interval(100 * (accuracy - baseline).dropna())
-  if not is_named:
-    return {f'to {baseline.name}': difference, 'its 95 %': half}
-  return {
-    'to its baseline': difference,
-    'its 95 %': half,
-    'baseline': baseline.name,
-  }
 
 
 def markdown(table: pd.DataFrame) -> str:

@@ -6,12 +6,12 @@ from typing import Any
 import pandas as pd
 
 from terngrad.report import curves
-from terngrad.report import intervals
 from terngrad.report import sweep_flags
 from terngrad.report import sweep_plot
 from terngrad.report.pages import html_page
 from terngrad.report.pages import interval_plot
 from terngrad.report.pages import scatter_plot
+from terngrad.report.statistics import intervals
 
 _TEST_SET = 'test set 95 %'
 _MOST_POINTS = 1600
@@ -37,6 +37,12 @@ none.</li>
 <li><b>{{ baseline }}</b>: mean difference to the baseline in percentage points,
 of runs with the same seed; <b>its 95 %</b>: half width of its interval. If the
 interval contains 0, the seeds show no difference.</li>
+<li><b>pooled 95 %</b>: the same with the deviation of differences estimated
+from all variants that have this baseline, as if all spread alike.
+<b>Dunnett p</b>: probability of so large a ratio of difference and pooled
+deviation in any of these variants if none differed (Dunnett's procedure, seeds
+as blocks). 0 is below 0.0005. Of many variants compared with the same runs,
+some differ by chance: trust those below 0.05.</li>
 {% endif %}
 {% if marked %}
 <li><b>*</b>: all {{ 'differences' if baseline else 'values' }} are equal, so

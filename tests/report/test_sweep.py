@@ -14,10 +14,10 @@ import pandas as pd
 import pytest
 
 from terngrad import errors
-from terngrad.report import intervals
 from terngrad.report import sweep
 from terngrad.report import sweep_page
 from terngrad.report import sweep_plot
+from terngrad.report.statistics import intervals
 from tests.report import markup
 
 ACCURACY = {

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from terngrad.report import intervals
+from terngrad.report.statistics import intervals
 
 
 def test_sampling_error_is_that_of_the_binomial_distribution():

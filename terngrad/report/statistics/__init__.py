@@ -1,0 +1,1 @@
+"""Statistics of sweeps: intervals, and comparisons with a baseline."""
