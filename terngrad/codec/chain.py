@@ -28,6 +28,7 @@ from terngrad.codec.stages import planes
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import ternary
+from terngrad.codec.stages import transport
 from terngrad.codec.stages import wire
 from terngrad.native import gpu
 from terngrad.native import kernel_sets
@@ -172,6 +173,7 @@ class Chain(coded.Code):
       values = tf.clip_by_value(values, -limit, limit)
     return values if factors is None else values * spread(factors)
 
+  @transport.accepts_float32
   def decode_sum(
     self,
     parts: Sequence[tf.Tensor],

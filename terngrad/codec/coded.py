@@ -340,7 +340,9 @@ class Code(method.Method):
     ((result,),) = received
     arguments = context.shared_probe, context.shapes, context.scale
     if isinstance(result, method.Payloads):
-      return self.decode_sum(result.parts, *arguments), states
+      marked = getattr(type(self).decode_sum, 'accepts_float32', False)
+      parts = result.moved_parts if marked else result.parts
+      return self.decode_sum(parts, *arguments), states
     # Codes never send SCATTER messages.
     return self.decode_sums(cast(method.Sum, result).total, *arguments), states
 

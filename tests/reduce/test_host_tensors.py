@@ -11,11 +11,12 @@ from tests.reduce import host_tensors
 EXEMPT = {
   # The runtime's collectives send from host memory, unless NCCL sends.
   'collective': {(host_tensors.COPY, 'Identity')},
-  # Servers are other processes. They split, pad and add on CPUs what workers
-  # push.
+  # Servers are other processes. They forward, split, pad and add on CPUs what
+  # workers push.
   'server': {
     (host_tensors.COPY, 'PartitionedCall'),
     (host_tensors.COPY, 'Reshape'),
+    (host_tensors.COPY, 'Identity'),
     (host_tensors.COPY, 'Pad'),
     (host_tensors.COPY, 'Shape'),
     (host_tensors.COPY, 'StridedSlice'),

@@ -16,6 +16,7 @@ from terngrad.codec.methods import few_elements
 from terngrad.codec.stages import chain
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import transport
 from terngrad.codec.stages import wire
 
 # Traits of codes that round to nearest, and of codes that round at random.
@@ -76,6 +77,7 @@ class ByVariable(wire.CompositePacking, coded.Code):
     ]
     return tf.concat(words, axis=0) if words else tf.zeros([0], tf.int32)
 
+  @transport.accepts_float32
   def decode_sum(
     self,
     parts: Sequence[tf.Tensor],

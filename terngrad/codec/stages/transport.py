@@ -11,7 +11,12 @@ Such floats may be NaNs and subnormals. They must only be moved: arithmetic, and
 comparing or casting them, would change bits. A bitcast copies nothing.
 """
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import tensorflow as tf
+
+_Function = TypeVar('_Function', bound=Callable[..., object])
 
 
 def to_float32(words: tf.Tensor) -> tf.Tensor:
@@ -25,3 +30,13 @@ def to_float32(words: tf.Tensor) -> tf.Tensor:
 def to_int32(words: tf.Tensor) -> tf.Tensor:
   """Inverts `to_float32`; int32 words and int8 sums are returned unchanged."""
   return tf.bitcast(words, tf.int32) if words.dtype == tf.float32 else words
+
+
+def accepts_float32(function: _Function) -> _Function:
+  """Marks a `decode_sum` whose `parts` may be float32.
+
+  It casts one payload at a time. In compiled code a cast of all payloads before
+  a loop over them would copy them.
+  """
+  vars(function)['accepts_float32'] = True
+  return function

@@ -27,6 +27,7 @@ from terngrad.codec.stages import chain
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import division
 from terngrad.codec.stages import statistics
+from terngrad.codec.stages import transport
 from terngrad.codec.stages import wire
 from terngrad.native import ops
 from terngrad.native import rotated_ops
@@ -209,6 +210,7 @@ class Eden(coded.Code):
       axis=0,
     )
 
+  @transport.accepts_float32
   def decode_sum(
     self,
     parts: Sequence[tf.Tensor],
