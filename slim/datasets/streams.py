@@ -57,6 +57,7 @@ def open_shards(
     channels=dataset.channels,
     labels=found.labels,
     digest=found.digest,
+    text=found.text,
   )
   if not options.training:
     return Stream(split, order.read_sequentially(files), examples.parse)

@@ -62,6 +62,10 @@ COMMANDS: Mapping[str, Entry | CommandGroup] = {
         'a folder of your own images, one folder per class',
         'terngrad.cli.convert.images:COMMAND',
       ),
+      'text': Entry(
+        'text files or folders, as tokens for language models',
+        'terngrad.cli.convert.text:COMMAND',
+      ),
       'flowers': Entry(
         'the flower photos as `train flowers` reads them',
         'terngrad.cli.convert.flowers:COMMAND',

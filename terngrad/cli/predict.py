@@ -1,18 +1,21 @@
-"""The command that classifies image files with a trained net."""
+"""The command that classifies images or continues text with a trained net."""
 
 import dataclasses
 from typing import TYPE_CHECKING
 
 from terngrad import lazy
 from terngrad.cli import command
+from terngrad.cli import flags
 from terngrad.config import options
 
 if TYPE_CHECKING:
   from slim.datasets import catalog as catalog_types
+  from terngrad.checkpoint import trained as trained_types
 
 catalog = lazy.module('slim.datasets.catalog')
 devices = lazy.module('terngrad.cluster.devices')
 predicted_classes = lazy.module('terngrad.report.predicted_classes')
+generation = lazy.module('terngrad.checkpoint.generation')
 image_folder = lazy.module('slim.datasets.image_folder')
 labels = lazy.module('slim.datasets.labels')
 single_images = lazy.module('slim.datasets.single_images')
@@ -20,14 +23,16 @@ tf = lazy.module('tensorflow')
 trained = lazy.module('terngrad.checkpoint.trained')
 
 USAGE = """\
-{program}: classifies image files with a trained net.
+{program}: classifies image files, or continues text, with a trained net.
 
   {program} --checkpoint_dir=T --dataset_name=flowers --data_dir=D \\
       --images=a.jpg,b.png
+  {program} --checkpoint_dir=T --data_dir=D --prompt='def main('
 
 The checkpoint defines the net, and the data set the preprocessing. The names of
 the classes are read from labels.txt in --data_dir; for an image_folder they are
-the folders of its training split.
+the folders of its training split. A language model continues the text of
+--prompt with the tokenizer of --data_dir; equal seeds give equal text.
 """
 
 option = options.option
@@ -52,6 +57,15 @@ class PredictFlags:
     0, 'Height and width of the input; 0: the default of the net.', 'data'
   )
   preprocessing: str = option('', 'As in training.', 'data')
+  prompt: str = option('', 'Text to continue, instead of images.', 'text')
+  num_tokens: int = option(200, 'Largest number of tokens to add.', 'text')
+  temperature: float = option(
+    0.8,
+    'Divisor of the logits: 0 takes the most probable token, 1 draws tokens as '
+    'probable as the net says.',
+    'text',
+  )
+  seed: int = option(1, 'Random seed of the tokens.', 'text')
   top: int = option(5, 'Number of classes to print for each image.', 'run')
   tower: int = option(
     -1,
@@ -65,7 +79,44 @@ class PredictFlags:
 
 
 def act(values: PredictFlags) -> None:
-  """Prints a line with the predicted classes for each image."""
+  """Prints the text, or a line with the predicted classes for each image."""
+  if values.prompt:
+    _continue_text(values)
+  else:
+    _classify(values)
+
+
+def _continue_text(values: PredictFlags) -> None:
+  command.require(values, 'checkpoint_dir', 'data_dir')
+  command.at_least(0, values, 'num_tokens', 'temperature')
+  if values.images:
+    raise flags.UsageError(
+      f'--images: expected none beside --prompt, received {values.images!r}. '
+      'Leave one of the two out.'
+    )
+  devices.grow_memory()
+  command.say(
+    generation.continue_text(
+      _load(values, 1),
+      values.data_dir,
+      values.prompt,
+      generation.Sampling(values.num_tokens, values.temperature, values.seed),
+    )
+  )
+
+
+def _load(values: PredictFlags, channels: int) -> 'trained_types.Trained':
+  load_options = trained.LoadOptions(
+    checkpoint_dir=values.checkpoint_dir,
+    image_size=values.image_size,
+    tower=values.tower,
+    restore_avg_var=values.restore_avg_var,
+    device=values.device,
+  )
+  return trained.load(load_options, channels)
+
+
+def _classify(values: PredictFlags) -> None:
   paths = [path for path in values.images.split(',') if path]
   command.require(
     dataclasses.replace(values, images=','.join(paths)),
@@ -74,14 +125,7 @@ def act(values: PredictFlags) -> None:
   )
   dataset = catalog.find(values.dataset_name)
   devices.grow_memory()
-  load_options = trained.LoadOptions(
-    checkpoint_dir=values.checkpoint_dir,
-    image_size=values.image_size,
-    tower=values.tower,
-    restore_avg_var=values.restore_avg_var,
-    device=values.device,
-  )
-  net = trained.load(load_options, dataset.channels)
+  net = _load(values, dataset.channels)
   names = class_names(values, dataset)
   target = single_images.Target(
     values.dataset_name,

@@ -91,6 +91,27 @@ PRESETS = {
     evaluation=_TEST,
     scored=' on the test images',
   ),
+  'text': Preset(
+    'text',
+    '--num_nodes=4 --codec=ternary',
+    'Evaluation scores bits a byte and perplexity. Fill D with:\n  terngrad '
+    'convert text --source=FILES --output_directory=D',
+    {
+      'dataset_name': 'text',
+      'dropout_keep_prob': 1.0,
+      'net': 'gpt_nano',
+      'weight_decay': 0.0,
+    },
+    training={
+      'batch_size': 16,
+      'initial_learning_rate': 0.002,
+      'learning_rate_decay_type': 'fixed',
+      'max_steps': 2000,
+      'optimizer': 'adam',
+      'quantize_logits': True,
+    },
+    evaluation={'batch_size': 16},
+  ),
   'images': Preset(
     'a folder of your own images',
     '--net=alexnet --num_gpus=2 \\\n      --batch_size=64 --grad_bits=1 '

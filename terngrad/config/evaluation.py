@@ -80,3 +80,4 @@ class EvalConfig:
   def validate(self) -> None:
     """Raises `errors.ConfigError` for the first invalid option."""
     options.validate_parts(self)
+    model_lib.check_inputs(self.data, self.model)

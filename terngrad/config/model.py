@@ -10,6 +10,7 @@ from terngrad import errors
 from terngrad import lazy
 from terngrad.config import options
 
+catalog = lazy.module('slim.datasets.catalog')
 nets = lazy.module('slim.nets.factory')
 initializers = lazy.module('slim.nets.blocks.initializers')
 
@@ -51,7 +52,10 @@ class DataOptions(options.ConfigPart):
     least=1,
   )
   image_size: int = options.option(
-    224, 'Height and width of the input.', shared=options.WORKERS, least=1
+    224,
+    'Height and width of the input; text has its own length.',
+    shared=options.WORKERS,
+    least=1,
   )
   preprocessing: str = options.option(
     '',
@@ -82,6 +86,13 @@ class DataOptions(options.ConfigPart):
     'Accepted without effect: one reader keeps the order of the examples.',
     on_resume=options.IGNORED,
     least=1,
+  )
+  corpus: str = options.option(
+    '',
+    'Digest that the text in --data_dir must have, as terngrad convert text '
+    'prints it; empty: any.',
+    shared=options.WORKERS,
+    on_resume=options.IGNORED,
   )
   input_queue_memory_factor: int = options.option(
     16,
@@ -183,3 +194,22 @@ class TrainModelOptions(ModelOptions):
       'of the net.',
     )
     options.choice('dtype', self.dtype, ('float32', 'bfloat16', 'float16'))
+
+
+def check_inputs(data: DataOptions, model: ModelOptions) -> None:
+  """Raises `errors.ConfigError` if the net is not for the kind of data."""
+  with errors.as_config_error():
+    is_text = catalog.find(data.dataset_name).storage == 'tokens'
+    takes_tokens = nets.find_net(model.net).takes_tokens
+  kinds = {True: 'text', False: 'images'}
+  options.refuse(
+    is_text != takes_tokens,
+    f'net: expected a net for {kinds[is_text]}, as in {data.dataset_name}, '
+    f'received {model.net}, which takes {kinds[takes_tokens]}. Choose another '
+    '--net or another data set.',
+  )
+  options.refuse(
+    bool(data.corpus) and not is_text,
+    f'corpus: expected it to be left out with {data.dataset_name}, received '
+    f'{data.corpus}: only text has one. Leave it out.',
+  )

@@ -199,6 +199,11 @@ class ServerConfig(configs.TrainConfig):
     """Raises `errors.ConfigError` for the first invalid option."""
     super().validate()
     options.refuse(
+      self.data.dataset_name == 'text',
+      'dataset_name: expected images with parameter servers, received text: '
+      'their queues hold images. Use --exchange=collective.',
+    )
+    options.refuse(
       self.devices.save_tower > 0,
       f'save_tower: expected -1 or 0, received {self.devices.save_tower}. '
       'The chief stores its parameters, which equal those of all workers. '

@@ -49,6 +49,7 @@ class TrainConfig:
   def validate(self) -> None:
     """Raises `errors.ConfigError` for the first invalid option."""
     options.validate_parts(self)
+    model_lib.check_inputs(self.data, self.model)
     self._check_local_steps()
     self._check_start()
     self._check_nodes()
@@ -125,6 +126,11 @@ class TrainConfig:
   def _check_weights(self) -> None:
     """Refuses a wrong number of weights and batches below one per worker."""
     weights, processes = self.devices.weights, self.cluster.num_processes
+    options.refuse(
+      weights == devices_lib.AUTO and self.data.dataset_name == 'text',
+      'device_weights: expected numbers for text, received auto, which '
+      'measures with images. Give a number for each device.',
+    )
     used = min(self.devices.count, self.num_workers // processes) * processes
     options.refuse(
       weights != devices_lib.AUTO and len(weights) != used,

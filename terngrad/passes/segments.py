@@ -5,6 +5,7 @@ from this tensor and from no other tensor before it. Each residual unit, block
 of Inception and layer of VGG ends in a cut.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
@@ -343,6 +344,6 @@ def _indices(
 
 
 def _num_bytes(tensor: keras.KerasTensor) -> int:
-  """Bytes of a tensor for one example."""
-  elements = tf.TensorShape(tensor.shape[1:]).num_elements()
+  """Bytes of a tensor for one example, or one token if lengths vary."""
+  elements = math.prod(size or 1 for size in tensor.shape[1:])
   return elements * tf.as_dtype(tensor.dtype).size

@@ -15,6 +15,9 @@ from terngrad.training import metric
 from terngrad.training import metrics
 from terngrad.training import records
 
+# Entry of a run without a score that others have.
+_NOT_EVALUATED = 'not evaluated'
+
 
 class RunRecords(NamedTuple):
   """The records of a run.
@@ -73,7 +76,7 @@ def read(folder: str) -> RunRecords:
   found = find(folder)
   return RunRecords(
     _of_table(metrics.TRAINING, found.losses),
-    _of_table(metrics.EVALUATION, found.scores),
+    _of_table(metrics.evaluated(), found.scores),
   )
 
 
@@ -87,7 +90,8 @@ def _of_table(
 
 def table(runs: Mapping[str, RunRecords]) -> pd.DataFrame:
   """Returns the newest values of each run, one run per row."""
-  return pd.DataFrame(_row(name, *run) for name, run in runs.items())
+  rows = pd.DataFrame(_row(name, *run) for name, run in runs.items())
+  return rows.fillna(_NOT_EVALUATED)
 
 
 def _row(
@@ -97,10 +101,12 @@ def _row(
   columns = [
     (*pair, found, missing)
     for kinds, found, missing in (
-      (metrics.EVALUATION, scores, 'not evaluated'),
+      (metrics.evaluated(), scores, _NOT_EVALUATED),
       (metrics.TRAINING, losses, 'not recorded'),
     )
     for pair in metric.entries(kinds, 'column')
+    # Tables of runs on images have no columns for text.
+    if pair[0] not in metrics.TEXT or pair[0].name in found
   ]
   for kind, column, found, missing in sorted(
     columns, key=lambda one: not one[1].first
@@ -126,7 +132,8 @@ def chart(runs: Mapping[str, RunRecords]) -> figure.Figure:
   if any(len(scores) > 1 for scores in scored.values()):
     compared += [
       (*pair, scored, 'o-')
-      for pair in metric.entries(metrics.EVALUATION, 'compared')
+      for pair in metric.entries(metrics.evaluated(), 'compared')
+      if any(pair[0].name in scores for scores in scored.values())
     ]
   # A figure made without pyplot needs no display.
   page = figure.Figure(

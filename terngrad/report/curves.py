@@ -65,11 +65,11 @@ def plots(trained: Sequence[_Record], scored: Sequence[_Record]) -> list[Plot]:
     (drawn, _curve(records, kind.name, drawn.label, drawn.factor))
     for table, records in (
       (metrics.TRAINING, trained),
-      (metrics.EVALUATION, scored),
+      (metrics.evaluated(), scored),
     )
     for kind, drawn in metric.entries(table, 'curve')
   ]
-  for kind, drawn in metric.entries(metrics.EVALUATION, 'curve'):
+  for kind, drawn in metric.entries(metrics.evaluated(), 'curve'):
     for subset in metrics.epoch_subsets(trained, kind):
       name = metrics.epoch_name(subset, kind)
       label = f'{drawn.label}, {subset}, after each epoch'

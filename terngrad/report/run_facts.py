@@ -105,13 +105,13 @@ def last_values(
   facts = {'steps': str(losses[-1]['step'])}
   for table, found in (
     (metrics.TRAINING, losses),
-    (metrics.EVALUATION, scores[-1:]),
+    (metrics.evaluated(), scores[-1:]),
   ):
     last = {key: value for record in found for key, value in record.items()}
     for kind, shown in metric.entries(table, 'fact'):
       if last.get(kind.name) is not None:
         facts[shown.label] = shown.show(last[kind.name])
-  for kind, shown in metric.entries(metrics.EVALUATION, 'fact'):
+  for kind, shown in metric.entries(metrics.evaluated(), 'fact'):
     for subset in metrics.epoch_subsets(losses, kind):
       name = metrics.epoch_name(subset, kind)
       *_, value = (record[name] for record in losses if name in record)

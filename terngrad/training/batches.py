@@ -134,6 +134,7 @@ def _load(
       net=model.net,
       preprocessing=data.preprocessing,
       labels_offset=data.labels_offset,
+      corpus=data.corpus,
       worker=part[0],
       num_workers=part[1],
       rows=None if rows == (0, data.batch_size) else rows,

@@ -34,7 +34,8 @@ def scorer(
   Returns:
     A function that scores the current parameters. All processes must call it.
     It returns the mean over all examples of each subset and each metric of
-    `metrics.EVALUATION`, by '<subset>_<metric>'.
+    `metrics.EVALUATION`, and for text of `metrics.TEXT`, by
+    '<subset>_<metric>'.
   """
   group = context.exchange.group
   part = (1, 0) if group is None else (group.size, group.rank)
@@ -57,9 +58,25 @@ def scorer(
         gathered = group.all_gather_now(sums.view(np.int32)[np.newaxis])
       sums = gathered.view(np.float64).sum(axis=0)
     return {
-      metrics.epoch_name(name, kind): float(total / split.count)
+      metrics.epoch_name(name, kind): values[kind.name]
       for (name, (_, split)), row in zip(subsets.items(), sums, strict=True)
-      for kind, total in zip(metrics.EVALUATION, row, strict=True)
+      for values in [_values(name, split, row)]
+      for kind in metrics.evaluated()
+      if kind.name in values
     }
 
   return score
+
+
+def _values(
+  subset: str, split: datasets.SplitInfo, sums: np.ndarray
+) -> dict[str, float]:
+  """Returns the scores of a subset by name, from its sums float64 [metrics]."""
+  values = {
+    kind.name: float(total / split.count)
+    for kind, total in zip(metrics.EVALUATION, sums, strict=True)
+  }
+  if split.text:
+    bits = split.text.bits_per_nat(subset, split.num_examples)
+    values |= metrics.text_scores(values['loss'], bits)
+  return values

@@ -39,7 +39,8 @@ class CheckpointScore(NamedTuple):
 
   Attributes:
     step: training step of the checkpoint.
-    values: the value of every metric of `metrics.EVALUATION`, by name.
+    values: the value of every metric of `metrics.EVALUATION`, by name; of text
+      also those of `metrics.TEXT`.
     num_examples: number of examples scored.
   """
 
@@ -140,7 +141,12 @@ class _Scorer:
       values = score_examples(
         self._predict, self._batches, total, data.batch_size, report
       )
-    texts = metric.texts(metrics.EVALUATION, values, 'line')
+    if self._split.text:
+      bits = self._split.text.bits_per_nat(
+        data.subset, self._split.num_examples
+      )
+      values |= metrics.text_scores(values['loss'], bits)
+    texts = metric.texts(metrics.evaluated(), values, 'line')
     report(f'{datetime.now()}: {" ".join(texts)} [{total} examples]')
     score = CheckpointScore(step, values, total)
     try:
@@ -164,7 +170,7 @@ class _Scorer:
       recorder.scalars(
         score.step,
         {**score.values, 'num_examples': score.num_examples},
-        metric.tags(metrics.EVALUATION),
+        metric.tags(metrics.evaluated()),
       )
       plan = model_variables.variables_of(self._model)
       named = zip(plan.names, plan.trainable, strict=False)
@@ -270,6 +276,7 @@ def open_subset(
       net=net,
       preprocessing=data.preprocessing,
       labels_offset=data.labels_offset,
+      corpus=data.corpus,
     ),
     data.num_classes or None,
   )

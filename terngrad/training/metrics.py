@@ -5,6 +5,7 @@ comparisons of runs read the tables, and show metrics in their order. To add a
 metric, add one entry here.
 """
 
+import math
 from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -40,7 +41,7 @@ class Arrivals(NamedTuple):
 def epoch_name(subset: str, kind: metric.Metric) -> str:
   """Returns the name of a subset's score in the records of training.
 
-  `kind` is a metric of `EVALUATION`.
+  `kind` is a metric of `evaluated`.
   """
   return f'{subset}_{kind.name}'
 
@@ -50,7 +51,7 @@ def epoch_subsets(
 ) -> list[str]:
   """Lists the subsets with scores in records of training, by first score.
 
-  `kind` is a metric of `EVALUATION`.
+  `kind` is a metric of `evaluated`.
   """
   suffix = epoch_name('', kind)
   # The losses of training end like the loss of a subset.
@@ -63,12 +64,13 @@ def epoch_subsets(
 
 LOSS = metric.Axes('loss', logarithmic=True)
 ACCURACY = metric.Axes('accuracy, %')
+BITS_PER_BYTE = metric.Axes('bits a byte')
 ZEROS = metric.Axes('zeros among the codes, %')
 BITS = metric.Axes('bits sent per element')
 SPEED = metric.Axes('images/s')
 LEARNING_RATE = metric.Axes('learning rate')
 # Order of the plots on a page; other plots follow.
-PLOTS = (LOSS, ACCURACY, ZEROS, BITS, SPEED, LEARNING_RATE)
+PLOTS = (LOSS, BITS_PER_BYTE, ACCURACY, ZEROS, BITS, SPEED, LEARNING_RATE)
 
 
 def bits_per_element(result: 'steps.StepResult', num_elements: int) -> float:
@@ -188,8 +190,9 @@ TRAINING = (
   ),
 )
 
-# Each `compute` takes labels, int32 [b], and logits, float32 [b, classes], and
-# returns bool or float [b]. The score is the mean over all examples.
+# Each `compute` takes labels, int32 [b], and logits, float32 [b, classes], or
+# those of all tokens, [b, T] and [b, T, classes]. It returns bool or float [b].
+# The score is the mean over all examples.
 EVALUATION = (
   metric.Metric(
     'precision_at_1',
@@ -215,3 +218,34 @@ EVALUATION = (
     fact=metric.CellFormat('cross entropy', '{:.4f}'.format),
   ),
 )
+
+# Scores of text. Each `compute` takes the mean loss of a token in nats, and the
+# bits a byte that 1 nat means.
+TEXT = (
+  metric.Metric(
+    'bits_per_byte',
+    lambda loss, bits_per_nat: loss * bits_per_nat,
+    line='bits a byte = {bits_per_byte:.4f}',
+    curve=metric.CurveFormat(BITS_PER_BYTE, 'evaluation'),
+    fact=metric.CellFormat('bits a byte', '{:.4f}'.format),
+    column=metric.CellFormat('bits a byte', '{:.4f}'.format),
+    compared=metric.CurveFormat(BITS_PER_BYTE),
+  ),
+  metric.Metric(
+    'perplexity',
+    # 1e304, the largest one, means that the net is useless.
+    lambda loss, bits_per_nat: math.exp(min(loss, 700)),
+    line='perplexity = {perplexity:.2f}',
+    fact=metric.CellFormat('perplexity of a token', '{:.2f}'.format),
+  ),
+)
+
+
+def evaluated() -> tuple[metric.Metric, ...]:
+  """Returns all scores that the records of an evaluation may hold."""
+  return (*EVALUATION, *TEXT)
+
+
+def text_scores(loss: float, bits_per_nat: float) -> dict[str, float]:
+  """Computes the scores of `TEXT`, by name, from the mean loss of a token."""
+  return {kind.name: kind.compute(loss, bits_per_nat) for kind in TEXT}

@@ -38,7 +38,7 @@ def surface() -> dict[str, dict]:
     'data sets': dict.fromkeys(catalog.DATASETS, ''),
     'clusters': dict.fromkeys(cluster.RESOLVERS, ''),
     'metrics': {
-      m.name: m.tag for m in (*metrics.TRAINING, *metrics.EVALUATION)
+      m.name: m.tag for m in (*metrics.TRAINING, *metrics.evaluated())
     },
     'keras names': dict.fromkeys(_keras_names(), ''),
     'entry points': {registry.ENTRY_POINTS: ''},

@@ -14,6 +14,7 @@ from typing import Any
 from typing import NamedTuple
 
 from slim import errors
+from slim.datasets.records import text_facts
 
 FILE_NAME = 'shards.json'
 
@@ -74,6 +75,7 @@ class Manifest(NamedTuple):
     fingerprint: equal for equal examples in equal order and shards; '' if
       the converter has none.
     skipped: unreadable files that were skipped.
+    text: facts about a data set of text; None for images.
   """
 
   dataset: str
@@ -84,6 +86,7 @@ class Manifest(NamedTuple):
   source: str = ''
   fingerprint: str = ''
   skipped: tuple[str, ...] = ()
+  text: text_facts.TextFacts | None = None
 
   @property
   def names(self) -> list[str]:
@@ -195,6 +198,19 @@ def _manifest(node: _Node) -> Manifest:
     source=node.get('source', '').text(),
     fingerprint=node.get('fingerprint', '').text(),
     skipped=tuple(item.text() for item in node.get('skipped', []).items()),
+    text=_text(node.get('text', None), node.get('splits')),
+  )
+
+
+def _text(node: _Node, splits: _Node) -> text_facts.TextFacts | None:
+  if node.value is None:
+    return None
+  sizes = node.get('num_bytes')
+  return text_facts.TextFacts(
+    digest=node.get('digest').text(),
+    sequence_length=node.get('sequence_length').whole(1, _MAX_LABEL),
+    num_bytes={name: sizes.get(name).whole(1) for name in splits.table()},
+    tokenizer=node.get('tokenizer').text(),
   )
 
 

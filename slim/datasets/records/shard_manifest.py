@@ -55,6 +55,10 @@ def write(folder: pathlib.Path, content: manifest.Manifest) -> None:
     for name, split in content.splits.items()
   }
   tree = {'format': manifest.FORMAT, **content._asdict(), 'splits': splits}
+  if content.text:
+    tree['text'] = content.text._asdict()
+  else:
+    del tree['text']
   text = json.dumps(tree, indent=1) + '\n'
   disk.write_text(folder / manifest.FILE_NAME, text)
 
@@ -135,7 +139,7 @@ def verify(folder: os.PathLike[str] | str) -> manifest.Manifest:
       'data set into this folder, and let it finish.'
     )
   total = sum(found.counts.values())
-  with progress.Progress(total=total, desc='verify', unit=' images') as bar:
+  with progress.Progress(total=total, desc='verify', unit=' examples') as bar:
     for split in found.splits.values():
       for shard in split.shards:
         _verify_shard(folder / shard.file, shard, found)
@@ -165,6 +169,8 @@ def _verify_shard(
       raise _damaged(
         path, f'the features {found.features}', f'{kinds} in record {number}'
       )
+    if found.text:
+      continue
     labels = features[_LABEL].int64_list.value
     if len(labels) != 1 or not 0 <= labels[0] < found.num_classes:
       raise _damaged(

@@ -163,7 +163,7 @@ def write(
   )
   total = sum(map(len, shards.values()))
   try:
-    with progress.Progress(total=total, unit=' images') as bar:
+    with progress.Progress(total=total, unit=' examples') as bar:
       for name, items in shards.items():
         shard_payloads = itertools.islice(encoded, len(items))
         file = _write_file(staging_folder / f'{name}.part', shard_payloads, bar)

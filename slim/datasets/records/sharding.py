@@ -25,6 +25,7 @@ from slim.datasets.records import order
 from slim.datasets.records import shard_manifest
 from slim.datasets.records import shard_writer
 from slim.datasets.records import staging
+from slim.datasets.records import text_facts
 
 _folder_refusal = functools.partial(
   errors.refusal,
@@ -77,6 +78,7 @@ class ConversionPlan(NamedTuple):
     source: origin of the examples, for messages and shards.json.
     identity: equal only if all items and their examples are equal.
     items_per_call: number of items per call of `encode`.
+    text: facts about a data set of text; None for images.
   """
 
   dataset: str
@@ -86,6 +88,7 @@ class ConversionPlan(NamedTuple):
   source: str
   identity: str
   items_per_call: int = 1
+  text: text_facts.TextFacts | None = None
 
 
 class ConversionOptions(NamedTuple):
@@ -310,6 +313,7 @@ def _manifest(
     source=plan.source,
     fingerprint=_fingerprint(plan),
     skipped=tuple(line for note in notes.values() for line in note.skipped),
+    text=plan.text,
   )
 
 

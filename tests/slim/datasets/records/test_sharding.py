@@ -109,7 +109,7 @@ def test_every_item_is_written_once_in_order(tmp_path, threads):
   assert names == expected | {'labels.txt', 'shards.json'}
 
 
-def test_a_terminal_sees_a_bar_with_images_a_second(tmp_path, monkeypatch):
+def test_a_terminal_sees_a_bar_with_examples_a_second(tmp_path, monkeypatch):
   class Terminal(io.StringIO):
     def isatty(self):
       return True
@@ -117,7 +117,7 @@ def test_a_terminal_sees_a_bar_with_images_a_second(tmp_path, monkeypatch):
   monkeypatch.setattr(sys, 'stderr', Terminal())
   sharding.write(tmp_path, plan())
   last = sys.stderr.getvalue().rpartition('\r')[2]
-  assert '24/24' in last and re.search(r'[\d.]+ images/s', last)
+  assert '24/24' in last and re.search(r'[\d.]+ examples/s', last)
 
 
 def test_a_remainder_is_spread_over_the_shards(tmp_path):

@@ -1,0 +1,1 @@
+"""Text as documents, tokens and shards."""

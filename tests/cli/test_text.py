@@ -1,0 +1,193 @@
+"""The walk of a language model: text, shards, training, scores, new text."""
+
+import json
+import math
+import pathlib
+
+import pytest
+
+from terngrad.cli import commands
+from terngrad.cli import flags
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TINY = 'gpt_nano:blocks=1,width=16,heads=2'
+STEPS = 12
+
+
+def terngrad(path, **values):
+  """Runs `terngrad PATH --name=value ...`; returns its exit code."""
+  words = [f'--{name}={value}' for name, value in values.items()]
+  path = path.split()
+  return commands.run(
+    lambda: commands.command_at(path), f'terngrad {" ".join(path)}', words
+  )
+
+
+@pytest.fixture(scope='module')
+def data_dir(tmp_path_factory):
+  """Shards of a folder of one's own, whose text is easily learned."""
+  folder = tmp_path_factory.mktemp('text')
+  (folder / 'notes.md').write_text('to be or not to be\n' * 400)
+  done = folder / 'shards'
+  code = terngrad(
+    'convert text',
+    source=folder,
+    suffixes='.md',
+    output_directory=done,
+    sequence_length=16,
+    train_shards=1,
+  )
+  assert code == 0
+  return done
+
+
+@pytest.fixture(scope='module')
+def run_dir(data_dir, tmp_path_factory):
+  """Folders `train` and `eval` of two virtual workers with ternary codes."""
+  folder = tmp_path_factory.mktemp('run')
+  code = terngrad(
+    'train text',
+    data_dir=data_dir,
+    train_dir=folder / 'train',
+    net=TINY,
+    num_gpus=1,
+    num_nodes=2,
+    codec='ternary',
+    batch_size=4,
+    max_steps=STEPS,
+    initial_learning_rate=0.03,
+    eval_subsets='validation',
+    epoch_size=4 * STEPS,
+    corpus=digest(data_dir),
+  )
+  assert code == 0
+  code = terngrad(
+    'eval text',
+    data_dir=data_dir,
+    checkpoint_dir=folder / 'train',
+    eval_dir=folder / 'eval',
+    net=TINY,
+    run_once=True,
+    restore_avg_var=False,
+  )
+  assert code == 0
+  return folder
+
+
+def test_the_flag_file_names_a_valid_run():
+  file = ROOT / 'experiments/language_models/gpt_nano.flags'
+  made = commands.command_at(['train', 'text'])
+  words = [f'--flagfile={file}']
+  values = flags.parse(made.options, made.defaults, words).values
+  values.validate()
+  assert len(values.data.corpus) == 16
+  assert values.model.net == 'gpt_nano'
+
+
+def digest(data_dir):
+  return json.loads((data_dir / 'shards.json').read_text())['text']['digest']
+
+
+def records(folder):
+  lines = (folder / 'metrics.jsonl').read_text().splitlines()
+  return [json.loads(line) for line in lines]
+
+
+def test_training_lowers_the_loss_and_the_evaluation_scores_bits(run_dir):
+  trained = records(run_dir / 'train')
+  losses = [r['entropy_loss'] for r in trained if 'entropy_loss' in r]
+  assert losses[-1] < math.log(257) - 1
+  (scored,) = records(run_dir / 'eval')
+  assert scored['step'] == STEPS
+  # One document end is far away, so a token is a byte.
+  assert scored['bits_per_byte'] == pytest.approx(scored['loss'] / math.log(2))
+  assert scored['perplexity'] == pytest.approx(math.exp(scored['loss']))
+  assert scored['precision_at_1'] < scored['recall_at_5'] <= 1
+  (last,) = [r for r in trained if 'validation_loss' in r]
+  for name in ('loss', 'bits_per_byte', 'perplexity', 'precision_at_1'):
+    assert last[f'validation_{name}'] == pytest.approx(scored[name])
+
+
+@pytest.mark.parametrize('temperature', [0, 1.5])
+def test_a_prompt_is_continued_equally_for_equal_seeds(
+  run_dir, data_dir, capsys, temperature
+):
+  def text(**values):
+    code = terngrad(
+      'predict',
+      checkpoint_dir=run_dir / 'train',
+      data_dir=data_dir,
+      prompt='to be or not to be, long',
+      num_tokens=9,
+      temperature=temperature,
+      restore_avg_var=False,
+      **values,
+    )
+    assert code == 0
+    return capsys.readouterr().out
+
+  first = text(seed=1)
+  assert first.startswith('to be or not to be, long')
+  assert first == text(seed=1)
+  assert (first == text(seed=2)) == (temperature == 0)
+
+
+def test_a_page_shows_bits_and_perplexity(run_dir, tmp_path):
+  pytest.importorskip('jinja2')
+  code = terngrad(
+    'report page',
+    train_dir=run_dir / 'train',
+    eval_dir=run_dir / 'eval',
+    output=tmp_path / 'run.html',
+  )
+  assert code == 0
+  page = (tmp_path / 'run.html').read_text()
+  assert 'bits a byte' in page and 'perplexity of a token' in page
+
+
+@pytest.mark.parametrize(
+  ('path', 'values', 'expected'),
+  [
+    ('train text', {'corpus': 'abc'}, 'corpus: expected abc; received '),
+    (
+      'train text',
+      {'net': 'lenet'},
+      'net: expected a net for text, as in text',
+    ),
+    (
+      'train text',
+      {'net': TINY, 'optimize_gradient_memory': True},
+      'possible c',
+    ),
+    ('train mnist', {'net': TINY}, 'net: expected a net for images, as in mni'),
+    ('train mnist', {'corpus': 'a'}, 'corpus: expected it to be left out with'),
+    ('eval text', {'net': 'lenet'}, 'net: expected a net for text, as in text'),
+    ('predict', {'prompt': 'a'}, 'checkpoint_dir'),
+    ('predict', {'prompt': 'a', 'images': 'b'}, 'expected none beside --prom'),
+  ],
+)
+def test_what_does_not_fit_is_refused(
+  run_dir, data_dir, tmp_path, capsys, path, values, expected
+):
+  folders = {'data_dir': data_dir}
+  if path.startswith('train'):
+    folders['train_dir'] = tmp_path / 'train'
+  elif 'images' in values or path.startswith('eval'):
+    folders['checkpoint_dir'] = run_dir / 'train'
+  if path.startswith('eval'):
+    folders['eval_dir'] = tmp_path / 'eval'
+  assert terngrad(path, **folders, **values) != 0
+  assert expected in capsys.readouterr().err
+
+
+def test_a_prompt_needs_the_tokens_of_the_training(run_dir, tmp_path, capsys):
+  code = terngrad(
+    'predict',
+    checkpoint_dir=run_dir / 'train',
+    data_dir=tmp_path,
+    prompt='a',
+  )
+  assert code != 0
+  assert 'data_dir: expected a folder of terngrad convert text' in (
+    capsys.readouterr().err
+  )
