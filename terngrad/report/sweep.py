@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Collection
 from collections.abc import Mapping
+from typing import Any
 
 import pandas as pd
 from matplotlib import figure
@@ -192,23 +193,15 @@ def summary(
   accuracy = runs.pivot_table(
     index='seed', columns='variant', values='accuracy', aggfunc='last'
   )
-  compared = paired.compare(
-    100 * accuracy, {v: baselines[v] for v in known if v in baselines}
-  )
+  used = {v: baselines[v] for v in known if v in baselines}
+  compared = paired.compare(100 * accuracy, used)
   differ = runs['steps'].nunique() > 1
   runs = runs.assign(
     seconds=runs['seconds'].mask(sweep_page.virtual_runs(runs))
   )
   rows = []
   for variant, variant_runs in runs.groupby('variant', sort=False):
-    mean, deviation, half = intervals.interval(100 * accuracy[variant].dropna())
-    row = {
-      'variant': variant,
-      'seeds': int(accuracy[variant].count()),
-      'accuracy %': mean,
-      'sd': deviation,
-      '95 %': half,
-    }
+    row = _spread(str(variant), accuracy[variant])
     row |= compared.get(str(variant), {})
     rows.append(row | _means(variant_runs, differ))
   table = pd.DataFrame(rows)
@@ -217,6 +210,18 @@ def summary(
   if failures is not None and not failures.empty:
     table = _add_failures(table, failures['variant'].value_counts(sort=False))
   return table.sort_values('accuracy %', ascending=False, kind='stable')
+
+
+def _spread(variant: str, accuracy: pd.Series) -> dict[str, Any]:
+  """Returns the columns of a variant's accuracies."""
+  mean, deviation, half = intervals.interval(100 * accuracy.dropna())
+  return {
+    'variant': variant,
+    'seeds': int(accuracy.count()),
+    'accuracy %': mean,
+    'sd': deviation,
+    '95 %': half,
+  }
 
 
 def _means(runs: pd.DataFrame, with_steps: bool) -> dict[str, float]:

@@ -43,8 +43,8 @@ def compare(
 
   Returns:
     For each variant the mean difference in percentage points and the columns
-    `SINGLE`, `POOLED` (half widths of 95 % intervals, in points), `DUNNETT` and,
-    if there are several baselines, the name of its baseline. NaN where the
+    `SINGLE`, `POOLED` (half widths of 95 % intervals, in points), `DUNNETT`,
+    and if there are several baselines, the name of its baseline. NaN where the
     seeds are too few, and for a baseline that is compared with itself.
   """
   found = {}

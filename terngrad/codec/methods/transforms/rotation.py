@@ -1,7 +1,7 @@
 """Random signs and a Hadamard matrix make any elements nearly Gaussian.
 
 The rotation of Suresh et al., Distributed Mean Estimation with Limited
-Communication, ICML 2017, https://arxiv.org/abs/1611.00429, section 4, in
+Communication, ICML 2017, https://arxiv.org/abs/1611.00429, section 3, in
 blocks.
 """
 

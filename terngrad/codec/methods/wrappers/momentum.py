@@ -1,9 +1,9 @@
 """Momentum correction: workers apply the momentum before they send.
 
 Lin et al., Deep Gradient Compression, ICLR 2018,
-https://arxiv.org/abs/1712.01887, algorithm 1 with sections 3.1 (local clipping)
-and 3.2 (momentum correction, factor masking). Each worker encodes the sum of
-its velocities instead of its gradients, and the optimizer is plain SGD.
+https://arxiv.org/abs/1712.01887, algorithm 1 with sections 3.2 (momentum
+correction, local clipping) and 3.3 (factor masking). Each worker encodes the
+sum of its velocities instead of its gradients, and the optimizer is plain SGD.
 Departure: a velocity is the increase of the sum in a step, after rounding.
 """
 
