@@ -94,8 +94,6 @@ DATASETS: dict[str, Dataset] = {
     Dataset('images', (), has_background=True),
     Dataset('image_folder', (), storage='folder'),
     Dataset('image_db', (), storage='database', preprocessing='caffe2'),
-    # Output of `terngrad convert text`.
-    Dataset('text', (*_VALIDATION, 'test'), num_classes=257),
   )
 }
 
