@@ -31,7 +31,6 @@ from terngrad.codec.stages import ternary
 from terngrad.codec.stages import transport
 from terngrad.codec.stages import wire
 from terngrad.native import gpu
-from terngrad.native import kernel_sets
 from terngrad.native import ops
 
 # The quantizers and the word formats that kernels support.
@@ -217,23 +216,23 @@ class Chain(coded.Code):
       return super().on_kernels()
     if self.summable and not self.quantizer:
       return _Summed.from_code(self)
-    return self._accelerated(kernel_sets.ON_CPUS) or self
+    return self._accelerated(on_gpus=False) or self
 
   def on_gpus(self) -> method.Method:
     """Returns the GPU kernels' variant; else one whose probe agrees to 1e-6."""
     if type(self) is not Chain or self.group_size:
       return self
-    fast = self._accelerated(kernel_sets.ON_GPUS) if gpu.available() else None
+    fast = self._accelerated(on_gpus=True) if gpu.available() else None
     # A packing alone computes no statistics.
     return fast or (_OnePass.from_code(self) if self.stages[1:] else self)
 
-  def _accelerated(self, kernels: kernel_sets.KernelSet) -> 'Chain | None':
+  def _accelerated(self, on_gpus: bool) -> 'Chain | None':
     """Returns the variant of a ternary code with kernels; None for others."""
     if type(self.quantizer) not in _TERNARY or self.group_size:
       return None
     digits = _digits_of(self)
     kind = _Ternary if digits in _DECODED else _Encoded if digits else _Probed
-    return kind(self, kernels)
+    return kind(self, on_gpus)
 
 
 def _digits_of(code: Chain) -> tuple[int, ...]:
@@ -257,9 +256,9 @@ class _Probed(Chain):
   unit = contract.SCALER
   _compiled: Sequence[str] = ('encode_pieces', 'decode_sum')
 
-  def __init__(self, code: Chain, kernels: kernel_sets.KernelSet) -> None:
+  def __init__(self, code: Chain, on_gpus: bool) -> None:
     vars(self).update(vars(code))
-    self.kernels = kernels
+    self._uses_gpus = on_gpus
     wrapper.compile_separately(self, code, self._compiled)
 
   def decode_sums(
@@ -269,17 +268,19 @@ class _Probed(Chain):
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
-    return self.kernels.scale_sums(sums, shared_probe, shapes, scale)
+    on_gpus = bool(self._uses_gpus)
+    return ops.scale_sums(sums, shared_probe, shapes, scale, on_gpus)
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     contract.check_gradients(gradients)
     quantizer = self.quantizer
     factors = [clip.clip_factor for clip in self.clips] or [0.0]
     several = quantizer is None or quantizer.clips or len(factors) > 1
+    on_gpus = bool(self._uses_gpus)
     if several or factors[0] is None:
-      stats = statistics.Statistics(*self.kernels.statistics(gradients))
+      stats = statistics.Statistics(*ops.statistics(gradients, on_gpus))
       return chains.local_scaler(self.stages, stats)
-    return self.kernels.max_clipped(gradients, factors[0])
+    return ops.max_clipped(gradients, factors[0], on_gpus)
 
 
 class _Encoded(_Probed):
@@ -287,11 +288,12 @@ class _Encoded(_Probed):
 
   _compiled: Sequence[str] = ('decode_sum',)
 
-  def __init__(self, code: Chain, kernels: kernel_sets.KernelSet) -> None:
-    super().__init__(code, kernels)
+  def __init__(self, code: Chain, on_gpus: bool) -> None:
+    super().__init__(code, on_gpus)
     radix, places = _digits_of(code)
-    switches = bool(self.clips), bool(self.strata)
-    self.options = kernels.encode_options(radix, places, *switches)
+    self.options = ops.EncodeOptions(
+      radix, places, bool(self.clips), bool(self.strata), on_gpus
+    )
 
   @property
   def encode_pieces(self) -> Callable[..., tf.Tensor]:
@@ -305,10 +307,11 @@ class _Ternary(_Encoded):
   digits: ops.Digits
   _compiled = ()
 
-  def __init__(self, code: Chain, kernels: kernel_sets.KernelSet) -> None:
-    super().__init__(code, kernels)
+  def __init__(self, code: Chain, on_gpus: bool) -> None:
+    super().__init__(code, on_gpus)
     radix, places = _digits_of(code)
-    self.digits = kernels.digits(radix, places)
+    kind = ops.GpuDigits if on_gpus else ops.Digits
+    self.digits = kind(radix, places)
 
   @property
   def decode_sum(self) -> Callable[..., list[tf.Tensor]]:

@@ -10,6 +10,7 @@ import pathlib
 import tempfile
 from collections.abc import Mapping
 
+from terngrad import user_cache
 from terngrad.native import nvrtc
 
 _SOURCES = pathlib.Path(__file__).parent / 'src' / 'gpu'
@@ -67,13 +68,7 @@ def _folder() -> pathlib.Path:
   Raises:
     OSError: it cannot be made, or others can write to it.
   """
-  cache = pathlib.Path(os.environ.get('XDG_CACHE_HOME', ''))
-  if not cache.is_absolute():
-    try:
-      cache = pathlib.Path.home() / '.cache'
-    except RuntimeError as error:
-      raise OSError(str(error)) from error
-  folder = cache / 'terngrad' / 'cubins'
+  folder = user_cache.folder() / 'cubins'
   folder.parent.mkdir(parents=True, exist_ok=True)
   folder.mkdir(mode=0o700, exist_ok=True)
   status = folder.stat()

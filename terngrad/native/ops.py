@@ -1,7 +1,8 @@
 """The kernels as functions on tensors, in eager code and graphs; not under XLA.
 
 They use all of TensorFlow's CPU threads. Results depend neither on the number
-of threads nor on the instruction set.
+of threads nor on the instruction set. `on_gpus` selects the kernels for tensors
+on a GPU, which give the same bits; they need `gpu.available()`.
 """
 
 from collections.abc import Sequence
@@ -38,12 +39,14 @@ class EncodeOptions(NamedTuple):
     clips: True if elements are clipped at the limits.
     stratified: True for the codes of `stages.ternary.quantize_in_strata`, False
       for those of `quantize`.
+    on_gpus: whether tensors are on a GPU.
   """
 
   radix: int
   places: int
   clips: bool = True
   stratified: bool = False
+  on_gpus: bool = False
 
   def encode(
     self,
@@ -63,17 +66,17 @@ class EncodeOptions(NamedTuple):
       key: uint32 [2], or [3] with strata as in
         `codec.stages.ternary.quantize_in_strata`.
     """
-    return self._kernel()(
+    return native.operation('encode', self.on_gpus)(
       gradients=pieces,
       limits=limits,
       scalers=scalers,
       key=key,
       sizes=sizes,
-      **self._asdict(),
+      radix=self.radix,
+      places=self.places,
+      clips=self.clips,
+      stratified=self.stratified,
     )
-
-  def _kernel(self) -> Any:
-    return native.library().terngrad_encode
 
 
 class Digits(NamedTuple):
@@ -105,7 +108,7 @@ class Digits(NamedTuple):
     Returns:
       v float32 of `shapes`.
     """
-    return self._kernel()(
+    return native.operation('decode_sum', isinstance(self, GpuDigits))(
       parts=parts,
       scalers=scalers,
       V=len(shapes),
@@ -114,12 +117,13 @@ class Digits(NamedTuple):
       **self._asdict(),
     )
 
-  def _kernel(self) -> Any:
-    return native.library().terngrad_decode_sum
+
+class GpuDigits(Digits):
+  """The digits of words on GPUs."""
 
 
 def statistics(
-  gradients: Sequence[tf.Tensor],
+  gradients: Sequence[tf.Tensor], on_gpus: bool = False
 ) -> tuple[tf.Tensor, tf.Tensor]:
   """Computes standard deviations and largest magnitudes, in one pass.
 
@@ -127,18 +131,18 @@ def statistics(
 
   Args:
     gradients: v float32, any shapes.
+    on_gpus: whether tensors are on a GPU.
 
   Returns:
     (stddev, max_abs), float32 [v] each, as in `codec.stages.statistics`.
   """
-  result = native.library().terngrad_statistics(
-    gradients=gradients, clip_factor=0.0
-  )
+  operation = native.operation('statistics', on_gpus)
+  result = operation(gradients=gradients, clip_factor=0.0)
   return result.stddev, result.max_abs
 
 
 def max_clipped(
-  gradients: Sequence[tf.Tensor], clip_factor: float
+  gradients: Sequence[tf.Tensor], clip_factor: float, on_gpus: bool = False
 ) -> tf.Tensor:
   """Computes the largest magnitude of each clipped gradient, in one pass.
 
@@ -149,27 +153,30 @@ def max_clipped(
   Args:
     gradients: v float32, any shapes.
     clip_factor: >= 0, as in `codec.stages.clipping.clip_by_stddev`.
+    on_gpus: whether tensors are on a GPU.
 
   Returns:
     float32 [v]; NaN if an element is not finite.
   """
-  return (
-    native.library()
-    .terngrad_statistics(gradients=gradients, clip_factor=clip_factor)
-    .clipped
-  )
+  operation = native.operation('statistics', on_gpus)
+  return operation(gradients=gradients, clip_factor=clip_factor).clipped
 
 
-def norms(gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+def norms(gradients: Sequence[tf.Tensor], on_gpus: bool = False) -> tf.Tensor:
   """Computes the Euclidean norm of each gradient, in one pass.
 
   Args:
     gradients: v float32, any shapes.
+    on_gpus: whether tensors are on a GPU.
 
   Returns:
     float32 [v], at most the largest float32; NaN if an element is not finite.
   """
-  return native.library().terngrad_norms(gradients=gradients)
+  if not on_gpus:
+    return native.library().terngrad_norms(gradients=gradients)
+  # On GPUs all statistics take one pass.
+  operation = native.operation('statistics', on_gpus)
+  return operation(gradients=gradients, clip_factor=0.0).norms
 
 
 def scale_sums(
@@ -177,13 +184,14 @@ def scale_sums(
   scalers: tf.Tensor,
   shapes: Sequence[Sequence[int]],
   scale: float = 1.0,
+  on_gpus: bool = False,
 ) -> list[tf.Tensor]:
   """Scales sums of codes that were unpacked and added before, in one pass.
 
   `sums` are int8, int32 or float32 [elements or more]. The other arguments and
   the result are those of `Digits.decode_sum`.
   """
-  return native.library().terngrad_scale_sums(
+  return native.operation('scale_sums', on_gpus)(
     sums=sums, scalers=scalers, V=len(shapes), shapes=shapes, scale=scale
   )
 

@@ -20,7 +20,7 @@ def accumulate(node_pass: passes.Pass, count: int) -> passes.Pass:
   return node_pass if count == 1 else AccumulatedPass(node_pass, count)
 
 
-class AccumulatedPass(passes.Pass):
+class AccumulatedPass(passes.WrappedPass):
   """Averages gradients, scores and new statistics over equal parts of a batch.
 
   The parts are added in order. Without batch normalization the gradient is that
@@ -31,10 +31,7 @@ class AccumulatedPass(passes.Pass):
 
   def __init__(self, node_pass: passes.Pass, count: int) -> None:
     """Stores the pass of a part and the number of parts."""
-    super().__init__(
-      node_pass.num_statistics, node_pass.decay, node_pass.decoupled_decay
-    )
-    self._node_pass = node_pass
+    super().__init__(node_pass)
     self._count = count
 
   def gradients(

@@ -68,14 +68,12 @@ def _reason_against(
   return '' if model.jit_compile else ': a layer does not support it'
 
 
-class CompiledPass(passes.Pass):
+class CompiledPass(passes.WrappedPass):
   """A pass that XLA compiles, once for each shape of the examples."""
 
   def __init__(self, node_pass: passes.Pass) -> None:
     """Wraps a pass without states; it compiles when it is called."""
-    super().__init__(
-      node_pass.num_statistics, node_pass.decay, node_pass.decoupled_decay
-    )
+    super().__init__(node_pass)
     self._gradients = tf.function(node_pass.gradients, jit_compile=True)
 
   def gradients(

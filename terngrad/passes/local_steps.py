@@ -41,7 +41,7 @@ class TrainerLocalSteps(local_memory.LocalMemory):
     return LocalPass(self, node_pass, learning_rate)
 
 
-class LocalPass(passes.Pass):
+class LocalPass(passes.WrappedPass):
   """A pass that takes local steps.
 
   Its gradient is parameters before minus parameters after the local steps. Its
@@ -61,11 +61,8 @@ class LocalPass(passes.Pass):
     learning_rate: tf.Tensor,
   ) -> None:
     """Stores the options; see `LocalTraining.pass_at`."""
-    super().__init__(
-      node_pass.num_statistics, node_pass.decay, node_pass.decoupled_decay
-    )
+    super().__init__(node_pass)
     self._steps = steps
-    self._node_pass = node_pass
     self._learning_rate = learning_rate
 
   def gradients(

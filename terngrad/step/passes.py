@@ -140,6 +140,17 @@ class Pass(abc.ABC):
     del devices, batch, seed, step
 
 
+class WrappedPass(Pass):
+  """A pass around another one, with the same statistics and L2 terms."""
+
+  def __init__(self, node_pass: Pass) -> None:
+    """Stores the inner pass."""
+    super().__init__(
+      node_pass.num_statistics, node_pass.decay, node_pass.decoupled_decay
+    )
+    self._node_pass = node_pass
+
+
 class ModelPass(Pass):
   """The pass of a Keras classifier, with `model.stateless_call`.
 

@@ -148,8 +148,12 @@ def started(tmp_path, monkeypatch):
   os.mkfifo(fifo)
   script = tmp_path / 'python'
   script.write_text(
-    f'#!/usr/bin/env bash\necho "$@"\n[[ -z ${{END:-}} ]] || exit "$END"\n'
-    f'read -r <>{fifo}\n'
+    '#!/usr/bin/env bash\necho "$@"\n[[ $* =~ --task_id=([0-9]+) ]]\n'
+    # `launch` refuses a task that ends before it has a PID file.
+    'pid=$WORKSPACE/e/worker_${BASH_REMATCH[1]}.pid\n'
+    f'[[ -n ${{END:-}} ]] || read -r <>{fifo}\n'
+    f'until [[ -s $pid ]]; do read -r -t 0.1 <>{fifo}; done\n'
+    'exit "$END"\n'
   )
   script.chmod(0o755)
   monkeypatch.setattr(sys, 'executable', str(script))

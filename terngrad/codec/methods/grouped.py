@@ -16,7 +16,6 @@ from terngrad.codec.methods import validation
 from terngrad.codec.stages import division
 from terngrad.codec.stages import ternary
 from terngrad.codec.stages import wire
-from terngrad.native import gpu_ops
 from terngrad.native import grouped_ops
 from terngrad.native import ops
 
@@ -158,7 +157,7 @@ class GroupedOnKernels(by_variable.ByVariable):
 
   def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
     """Returns the norms, float32 [v]."""
-    return (gpu_ops if self._uses_gpus else ops).norms(gradients)
+    return ops.norms(gradients, bool(self._uses_gpus))
 
   def encode_pieces(
     self,

@@ -1,19 +1,15 @@
-"""A small transformer decoder of Keras layers, and its steps.
-
-Vaswani et al., Attention Is All You Need, https://arxiv.org/abs/1706.03762,
-with normalization before each block and learned positions, as in GPT-2.
-"""
+"""Steps of a transformer decoder on random tokens."""
 
 import functools
 import itertools
 from collections.abc import Callable
 from collections.abc import Sequence
-from typing import Any
 from typing import NamedTuple
 
 import keras
 import tensorflow as tf
 
+from slim.nets import factory as nets
 from terngrad.exchange import towers
 from terngrad.measure import gradient_codecs
 from terngrad.measure import step_table
@@ -27,65 +23,29 @@ from terngrad.training import run_codecs
 
 
 class DecoderSize(NamedTuple):
-  """The size of a decoder and of its batch.
+  """A net of `slim.nets.gpt` and the size of its batch.
 
   Attributes:
+    net: name of the net, with or without options.
     words: number of words in the vocabulary.
     length: tokens of an example.
-    width: numbers of a token between layers.
-    layers: number of blocks.
-    heads: attention heads of a block; they divide the width.
     batch: examples of all nodes.
   """
 
-  words: int = 6144
+  net: str = 'gpt_small'
+  words: int = 257
   length: int = 256
-  width: int = 512
-  layers: int = 6
-  heads: int = 8
   batch: int = 32
 
 
 # 25.3 million parameters.
 FULL = DecoderSize()
-SMALL = DecoderSize(64, 8, 16, 1, 2, 4)
-
-
-class _DensePass(passes.ModelPass):
-  """The pass of a model with embeddings: their gradients become dense."""
-
-  def differentiate(
-    self, parameters: list[tf.Tensor], *arguments: Any
-  ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
-    """Differentiates a loss; see `passes.ModelPass.differentiate`."""
-    found, *rest = super().differentiate(parameters, *arguments)
-    dense = [
-      tf.ensure_shape(tf.convert_to_tensor(gradient), parameter.shape)
-      for gradient, parameter in zip(found, parameters, strict=True)
-    ]
-    return dense, *rest
+SMALL = DecoderSize('gpt_small:blocks=1,width=16,heads=2', 64, 8, 4)
 
 
 def build(size: DecoderSize) -> keras.Model:
-  """Builds a decoder: tokens int32 [b, length] to logits [b * length, words].
-
-  The logits of an example's tokens follow each other, so that classification
-  losses take them.
-  """
-  layers, ops = keras.layers, keras.ops
-  tokens = keras.Input((size.length,), dtype='int32')
-  index = ops.cumsum(ops.ones_like(tokens), axis=1) - 1
-  x = layers.Embedding(size.words, size.width)(tokens)
-  x = x + layers.Embedding(size.length, size.width)(index)
-  for _ in range(size.layers):
-    y = layers.LayerNormalization()(x)
-    attention = layers.MultiHeadAttention(size.heads, size.width // size.heads)
-    x = x + attention(y, y, use_causal_mask=True)
-    y = layers.LayerNormalization()(x)
-    y = layers.Dense(4 * size.width, activation='gelu')(y)
-    x = x + layers.Dense(size.width)(y)
-  logits = layers.Dense(size.words)(layers.LayerNormalization()(x))
-  return keras.Model(tokens, ops.reshape(logits, (-1, size.words)))
+  """Builds a decoder: tokens int32 [b, length] to logits [b, length, words]."""
+  return nets.build(size.net, num_classes=size.words)
 
 
 def kinds(
@@ -106,17 +66,15 @@ def kinds(
 
 
 def _examples(size: DecoderSize, nodes: int) -> tuple[tf.Tensor, tf.Tensor]:
-  """Draws tokens [nodes, b, length] and their successors [nodes, b * length].
+  """Draws tokens and their successors, int32 [nodes, b, length].
 
-  Returns:
-    Both int32; b is the share of a node.
+  b is the share of a node.
   """
   drawn = tf.random.stateless_uniform(
     [size.batch, size.length + 1], [1, 1], 0, size.words, tf.int32
   )
-  share = size.batch // nodes
-  tokens = tf.reshape(drawn[:, :-1], [nodes, share, size.length])
-  return tokens, tf.reshape(drawn[:, 1:], [nodes, share * size.length])
+  shape = [nodes, size.batch // nodes, size.length]
+  return tf.reshape(drawn[:, :-1], shape), tf.reshape(drawn[:, 1:], shape)
 
 
 def _keras_step(
@@ -147,7 +105,7 @@ def _tower_step(
     plan, optimizer, (device,), shared=states.shared(codec), averaged=False
   )
   training = steps.Training(
-    _DensePass(model, plan),
+    passes.ModelPass(model, plan),
     exchange,
     copies,
     states.MethodStates(codec, exchange),

@@ -12,6 +12,7 @@ import tensorflow as tf
 
 from slim.datasets.records import disk
 from terngrad import native
+from terngrad import user_cache
 from terngrad import version
 from terngrad.cluster import onednn
 from terngrad.measure.planning import model
@@ -48,25 +49,12 @@ def _processor(path: str = '/proc/cpuinfo') -> str:
 def path() -> pathlib.Path:
   """Returns the file of this machine in the user's cache folder.
 
-  The folder is `$XDG_CACHE_HOME/terngrad` if that variable holds an absolute
-  path, otherwise `~/.cache/terngrad`.
-
   Raises:
     OSError: the user has no home folder.
-
-  References:
-    XDG Base Directory Specification,
-    https://specifications.freedesktop.org/basedir-spec/latest/
   """
-  folder = pathlib.Path(os.environ.get('XDG_CACHE_HOME', ''))
-  if not folder.is_absolute():
-    try:
-      folder = pathlib.Path.home() / '.cache'
-    except RuntimeError as error:
-      raise OSError(str(error)) from error
   text = json.dumps([_FORMAT, machine()])
   name = hashlib.sha256(text.encode()).hexdigest()[:16]
-  return folder / 'terngrad' / f'coding-{name}.json'
+  return user_cache.folder() / f'coding-{name}.json'
 
 
 def read(file: pathlib.Path) -> dict[str, model.Coding]:

@@ -17,19 +17,7 @@ def model():
 
 
 def test_full_size_has_25_million_parameters():
-  size = decoder.FULL
-  block = 12 * size.width**2 + 13 * size.width
-  ends = 2 * size.words * size.width + size.words
-  positions = size.length * size.width
-  count = size.layers * block + ends + positions + 2 * size.width
-  assert 25e6 < count < 26e6
-  # The formula is that of the model.
-  size = decoder.SMALL
-  block = 12 * size.width**2 + 13 * size.width
-  ends = 2 * size.words * size.width + size.words
-  positions = size.length * size.width
-  count = size.layers * block + ends + positions + 2 * size.width
-  assert decoder.build(size).count_params() == count
+  assert 25e6 < decoder.build(decoder.FULL).count_params() < 26e6
 
 
 def test_logits_depend_on_earlier_tokens_alone(model):
@@ -38,6 +26,7 @@ def test_logits_depend_on_earlier_tokens_alone(model):
   changed = tokens.copy()
   changed[0, 5] += 1
   some, others = (np.asarray(model(one)) for one in (tokens, changed))
+  some, others = some[0], others[0]
   assert some.shape == (size.length, size.words)
   np.testing.assert_array_equal(some[:5], others[:5])
   assert np.all(np.any(some[5:] != others[5:], axis=1))

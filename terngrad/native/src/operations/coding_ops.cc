@@ -8,7 +8,6 @@
 #include "kernels.h"
 #include "ops_common.h"
 #include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 // Read from the file before loading, because a library that was built for
 // another version must not be loaded.
@@ -19,7 +18,6 @@ const char terngrad_built_for[] =
 namespace terngrad {
 namespace {
 
-using tensorflow::shape_inference::InferenceContext;
 
 class Statistics : public Kernel {
  public:
@@ -157,26 +155,6 @@ class Encode : public Kernel {
   int64_t total_ = 0;
 };
 
-absl::Status StatisticsShape(InferenceContext* context) {
-  int32_t count;
-  TF_RETURN_IF_ERROR(context->GetAttr("N", &count));
-  context->set_output(0, context->Vector(count));
-  context->set_output(1, context->Vector(count));
-  context->set_output(2, context->Vector(count));
-  return absl::OkStatus();
-}
-
-absl::Status EncodeShape(InferenceContext* context) {
-  std::vector<int64_t> sizes;
-  int32_t places;
-  TF_RETURN_IF_ERROR(context->GetAttr("sizes", &sizes));
-  TF_RETURN_IF_ERROR(context->GetAttr("places", &places));
-  int64_t total = 0;
-  for (const int64_t size : sizes) total += size;
-  context->set_output(0, context->Vector(NumWords(total, {0, places})));
-  return absl::OkStatus();
-}
-
 REGISTER_OP("TerngradStatistics")
     .Input("gradients: N * float")
     .Output("stddev: float")
@@ -184,7 +162,7 @@ REGISTER_OP("TerngradStatistics")
     .Output("clipped: float")
     .Attr("N: int >= 1")
     .Attr("clip_factor: float")
-    .SetShapeFn(StatisticsShape);
+    .SetShapeFn(NumbersShape);
 
 REGISTER_OP("TerngradEncode")
     .Input("gradients: N * float")
@@ -198,7 +176,7 @@ REGISTER_OP("TerngradEncode")
     .Attr("stratified: bool")
     .Attr("radix: int")
     .Attr("places: int >= 1")
-    .SetShapeFn(EncodeShape);
+    .SetShapeFn(DigitsShape);
 
 REGISTER_KERNEL_BUILDER(
     Name("TerngradStatistics").Device(tensorflow::DEVICE_CPU), Statistics);

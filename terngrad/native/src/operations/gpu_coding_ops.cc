@@ -9,12 +9,10 @@
 
 #include "gpu_common.h"
 #include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace terngrad {
 namespace {
 
-using tensorflow::shape_inference::InferenceContext;
 using terngrad_gpu::CeilDivide;
 using terngrad_gpu::Function;
 using terngrad_gpu::kThreads;
@@ -206,24 +204,6 @@ class ScaleSums : public Decoding {
   Function function_;
 };
 
-absl::Status StatisticsShape(InferenceContext* context) {
-  int32_t count;
-  TF_RETURN_IF_ERROR(context->GetAttr("N", &count));
-  for (int i = 0; i < 4; ++i) context->set_output(i, context->Vector(count));
-  return absl::OkStatus();
-}
-
-absl::Status EncodeShape(InferenceContext* context) {
-  std::vector<int64_t> sizes;
-  int32_t places;
-  TF_RETURN_IF_ERROR(context->GetAttr("sizes", &sizes));
-  TF_RETURN_IF_ERROR(context->GetAttr("places", &places));
-  int64_t total = 0;
-  for (const int64_t size : sizes) total += size;
-  context->set_output(0, context->Vector(NumWords(total, {0, places})));
-  return absl::OkStatus();
-}
-
 REGISTER_OP("TerngradGpuStatistics")
     .Input("gradients: N * float")
     .Output("stddev: float")
@@ -232,7 +212,7 @@ REGISTER_OP("TerngradGpuStatistics")
     .Output("norms: float")
     .Attr("N: int >= 1")
     .Attr("clip_factor: float")
-    .SetShapeFn(StatisticsShape);
+    .SetShapeFn(NumbersShape);
 
 REGISTER_OP("TerngradGpuEncode")
     .Input("gradients: N * float")
@@ -247,7 +227,7 @@ REGISTER_OP("TerngradGpuEncode")
     .Attr("stratified: bool")
     .Attr("radix: int")
     .Attr("places: int >= 1")
-    .SetShapeFn(EncodeShape);
+    .SetShapeFn(DigitsShape);
 
 REGISTER_OP("TerngradGpuDecodeSum")
     .Input("parts: M * T")

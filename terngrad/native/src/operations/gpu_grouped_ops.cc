@@ -1,12 +1,10 @@
 // The operations of codes of groups, in grouped_ops.cc, for GPUs.
 
-#include <cmath>
 #include <cstdint>
 #include <vector>
 
 #include "gpu_common.h"
 #include "tensorflow/core/framework/op.h"
-#include "tensorflow/core/framework/shape_inference.h"
 
 namespace terngrad {
 namespace {
@@ -21,26 +19,11 @@ constexpr int kWarps = terngrad_gpu::kThreads / 32;
 class Grouped : public Kernel {
  public:
   explicit Grouped(OpKernelConstruction* context) : Kernel(context) {
-    int kind, levels, base, places, group_size;
-    bool is_norm;
-    OP_REQUIRES_OK(context, context->GetAttr("kind", &kind));
-    OP_REQUIRES_OK(context, context->GetAttr("is_norm", &is_norm));
-    OP_REQUIRES_OK(context, context->GetAttr("levels", &levels));
-    OP_REQUIRES_OK(context, context->GetAttr("base", &base));
-    OP_REQUIRES_OK(context, context->GetAttr("places", &places));
-    OP_REQUIRES_OK(context, context->GetAttr("group_size", &group_size));
-    OP_REQUIRES(
-        context,
-        kind >= 0 && kind <= 2 && levels >= 1 && levels <= 255 && base >= 2 &&
-            base <= 511 && places >= 1 && places * std::log2(base) <= 32.0 &&
-            group_size >= 0,
-        InvalidArgument("expected a code of groups, received kind ", kind,
-                        ", levels ", levels, ", base ", base, ", places ",
-                        places, ", group_size ", group_size));
-    code_ =
-        terngrad_gpu::MakeGrouping(static_cast<terngrad_gpu::GroupedKind>(kind),
-                                   is_norm, levels, base, places);
-    group_size_ = group_size;
+    GroupCode code;
+    OP_REQUIRES_OK(context, ReadGroupCode(context, &code, &group_size_));
+    code_ = terngrad_gpu::MakeGrouping(
+        static_cast<terngrad_gpu::GroupedKind>(code.kind), code.is_norm,
+        code.levels, code.base, code.places);
   }
 
  protected:

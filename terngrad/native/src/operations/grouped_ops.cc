@@ -15,7 +15,6 @@ namespace terngrad {
 namespace {
 
 using tensorflow::OpOutputList;
-using tensorflow::shape_inference::InferenceContext;
 
 // The extent of a variable, or of one group.
 Extent ExtentOf(OpKernelContext* context, const float* data, int64_t size,
@@ -64,25 +63,7 @@ class Norms : public Kernel {
 class Grouped : public Kernel {
  public:
   explicit Grouped(OpKernelConstruction* context) : Kernel(context) {
-    int kind, base, group_size;
-    OP_REQUIRES_OK(context, context->GetAttr("kind", &kind));
-    OP_REQUIRES_OK(context, context->GetAttr("is_norm", &code_.is_norm));
-    OP_REQUIRES_OK(context, context->GetAttr("levels", &code_.levels));
-    OP_REQUIRES_OK(context, context->GetAttr("base", &base));
-    OP_REQUIRES_OK(context, context->GetAttr("places", &code_.places));
-    OP_REQUIRES_OK(context, context->GetAttr("group_size", &group_size));
-    OP_REQUIRES(context,
-                kind >= 0 && kind <= 2 && code_.levels >= 1 &&
-                    code_.levels <= 255 && base >= 2 && base <= 511 &&
-                    code_.places >= 1 &&
-                    code_.places * std::log2(base) <= 32.0 && group_size >= 0,
-                InvalidArgument("expected a code of groups, received kind ",
-                                kind, ", levels ", code_.levels, ", base ",
-                                base, ", places ", code_.places,
-                                ", group_size ", group_size));
-    code_.kind = static_cast<GroupKind>(kind);
-    code_.base = static_cast<uint32_t>(base);
-    group_size_ = group_size;
+    OP_REQUIRES_OK(context, ReadGroupCode(context, &code_, &group_size_));
   }
 
  protected:
@@ -215,16 +196,11 @@ class DecodeGroups : public Grouped {
   int64_t num_words_ = 0;
 };
 
-absl::Status NormsShape(InferenceContext* context) {
-  context->set_output(0, context->Vector(context->num_inputs()));
-  return absl::OkStatus();
-}
-
 REGISTER_OP("TerngradNorms")
     .Input("gradients: N * float")
     .Output("norms: float")
     .Attr("N: int >= 1")
-    .SetShapeFn(NormsShape);
+    .SetShapeFn(NumbersShape);
 
 REGISTER_OP("TerngradEncodeGroups")
     .Input("gradients: N * float")

@@ -6,6 +6,7 @@
 #define TERNGRAD_NATIVE_OPS_COMMON_H_
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <utility>
@@ -65,6 +66,29 @@ inline absl::Status ReadDigits(OpKernelConstruction* context, Digits* digits) {
                            "32 bits, received radix ", digits->radix,
                            " and places ", digits->places);
   }
+  return absl::OkStatus();
+}
+
+// Reads the parameters of a code of groups.
+inline absl::Status ReadGroupCode(OpKernelConstruction* context,
+                                  GroupCode* code, int64_t* group_size) {
+  int kind, base, size;
+  TF_RETURN_IF_ERROR(context->GetAttr("kind", &kind));
+  TF_RETURN_IF_ERROR(context->GetAttr("is_norm", &code->is_norm));
+  TF_RETURN_IF_ERROR(context->GetAttr("levels", &code->levels));
+  TF_RETURN_IF_ERROR(context->GetAttr("base", &base));
+  TF_RETURN_IF_ERROR(context->GetAttr("places", &code->places));
+  TF_RETURN_IF_ERROR(context->GetAttr("group_size", &size));
+  if (kind < 0 || kind > 2 || code->levels < 1 || code->levels > 255 ||
+      base < 2 || base > 511 || code->places < 1 ||
+      code->places * std::log2(base) > 32.0 || size < 0) {
+    return InvalidArgument("expected a code of groups, received kind ", kind,
+                           ", levels ", code->levels, ", base ", base,
+                           ", places ", code->places, ", group_size ", size);
+  }
+  code->kind = static_cast<GroupKind>(kind);
+  code->base = static_cast<uint32_t>(base);
+  *group_size = size;
   return absl::OkStatus();
 }
 
@@ -145,6 +169,30 @@ inline absl::Status WordsShape(
   int32_t words;
   TF_RETURN_IF_ERROR(context->GetAttr("num_words", &words));
   context->set_output(0, context->Vector(words));
+  return absl::OkStatus();
+}
+
+// Shape function of operations whose outputs are numbers of `N` gradients.
+inline absl::Status NumbersShape(
+    tensorflow::shape_inference::InferenceContext* context) {
+  int32_t count;
+  TF_RETURN_IF_ERROR(context->GetAttr("N", &count));
+  for (int i = 0; i < context->num_outputs(); ++i) {
+    context->set_output(i, context->Vector(count));
+  }
+  return absl::OkStatus();
+}
+
+// Shape function of operations that pack `places` digits into each word.
+inline absl::Status DigitsShape(
+    tensorflow::shape_inference::InferenceContext* context) {
+  std::vector<int64_t> sizes;
+  int32_t places;
+  TF_RETURN_IF_ERROR(context->GetAttr("sizes", &sizes));
+  TF_RETURN_IF_ERROR(context->GetAttr("places", &places));
+  int64_t total = 0;
+  for (const int64_t size : sizes) total += size;
+  context->set_output(0, context->Vector(NumWords(total, {0, places})));
   return absl::OkStatus();
 }
 
