@@ -12,7 +12,6 @@ from terngrad.config import options
 from terngrad.config import training as configs
 from terngrad.measure import step_table
 from terngrad.measure import timing
-from terngrad.measure.gpu import decoder
 from terngrad.measure.gpu import figures
 from terngrad.measure.gpu import parts
 
@@ -25,51 +24,65 @@ _LIMITS = {
 }
 _ROUNDS, _STEPS = 5, 10
 _MOST_LETTERS = 300
+_PHOTOGRAPHS: dict[str, str | int] = {
+  'dataset_name': 'imagenet',
+  'image_size': 224,
+}
+_DIGITS = {'dataset_name': 'mnist', 'net': 'lenet', 'image_size': 28}
+_DIGITS |= {'batch_size': 8}
+_TEXTS = {'dataset_name': 'text', 'net': 'gpt_small', 'image_size': 256}
+_SHORT_TEXTS = _TEXTS | {
+  'net': 'gpt_small:blocks=1,width=16,heads=2',
+  'image_size': 8,
+  'batch_size': 4,
+}
 
 
 def check_alexnet(
   settings: parts.CheckSettings, report: figures.Report
 ) -> None:
   """Times steps of AlexNet with 128 photographs."""
-  _check_net(settings, report, net='alexnet', image_size=224, batch_size=128)
+  _check_photographs(settings, report, net='alexnet', batch_size=128)
 
 
 def check_resnet50(
   settings: parts.CheckSettings, report: figures.Report
 ) -> None:
   """Times steps of ResNet-50 with 64 photographs."""
-  _check_net(
-    settings, report, net='resnet_v1_50', image_size=224, batch_size=64
-  )
+  _check_photographs(settings, report, net='resnet_v1_50', batch_size=64)
 
 
 def check_transformer(
   settings: parts.CheckSettings, report: figures.Report
 ) -> None:
-  """Times steps of a transformer with 32 texts of 256 words."""
-  size = decoder.SMALL if settings.small else decoder.FULL
-  kinds = decoder.kinds(settings.device, size, _CODEC, _NODES)
+  """Times steps of a transformer with 32 texts of 256 tokens."""
+  model = _SHORT_TEXTS if settings.small else _TEXTS | {'batch_size': 32}
+  kinds = _kinds(settings.device, model)
   # The limits are for photographs.
   compare(kinds, settings._replace(small=True), report)
 
 
-def _check_net(
+def _check_photographs(
   settings: parts.CheckSettings, report: figures.Report, **model: str | int
 ) -> None:
   """Times steps of a net; of LeNet on 8 images if the check is small."""
-  model |= {'dataset_name': 'imagenet'}
-  if settings.small:
-    model = {'net': 'lenet', 'image_size': 28, 'batch_size': 8}
-    model |= {'dataset_name': 'mnist'}
-  built = options.build(
+  model = _DIGITS if settings.small else _PHOTOGRAPHS | model
+  compare(_kinds(settings.device, model), settings, report)
+
+
+def _kinds(
+  device: str, model: Mapping[str, str | int]
+) -> dict[str, Callable[[], step_table.Step]]:
+  """Returns the builders of the kinds of steps of a model on a device."""
+  config = options.build(
     configs.TrainConfig,
     **model,
-    devices=(settings.device,),
+    devices=(device,),
     codec=_CODEC,
     quantize_logits=True,
     benchmark_mode=True,
   )
-  compare(step_table.kinds(built, _NODES), settings, report)
+  return step_table.kinds(config, _NODES)
 
 
 def compare(

@@ -1,5 +1,7 @@
 """Steps are reported as soon as they are built, and again after the rounds."""
 
+import keras
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -94,3 +96,27 @@ def test_without_keras_there_are_times_and_no_ratios(clock):
   kinds = kinds_of(clock, {step_table.TOWERS: 0.5}, [])
   training.compare(kinds, parts.CheckSettings(GPU, False), found.append)
   assert [figure.name for figure in found][1:] == [step_table.TOWERS] * 2
+
+
+@pytest.mark.slow
+def test_transformers_of_keras_and_of_float32_replicas_have_the_same_loss():
+  kinds = training._kinds(CPU, training._SHORT_TEXTS)
+  coded = [step_table.coded_kind('ternary', n) for n in (1, 4)]
+  assert [*kinds] == [step_table.TOWERS, *coded, *step_table.KERAS_KINDS]
+  losses = {}
+  for kind, build in kinds.items():
+    keras.utils.set_random_seed(1)
+    step = build()
+    if kind in step_table.KERAS_KINDS:
+      # Keras reports the mean over the steps.
+      sums = np.array([1, 2, 3]) * [float(step()['loss']) for _ in range(3)]
+      losses[kind] = np.diff(sums, prepend=0.0)
+    else:
+      losses[kind] = np.array([np.mean(step().entropy) for _ in range(3)])
+  expected = losses.pop(step_table.KERAS)
+  for kind in coded:
+    # The first step begins with the same parameters.
+    found = losses.pop(kind)
+    assert found[0] == pytest.approx(expected[0], rel=1e-4)
+  for found in losses.values():
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
