@@ -46,6 +46,7 @@ LAYERS = (
   'terngrad.measure.gpu',
   'terngrad.report.statistics',
   'terngrad.report.pages',
+  'terngrad.report.targets',
   'terngrad.report',
   'terngrad.sweep',
   'terngrad.launching',

@@ -167,6 +167,10 @@ COMMANDS: Mapping[str, Entry | CommandGroup] = {
         'an experiment of many runs: spreads, paired differences, a page',
         'terngrad.cli.report.sweep:COMMAND',
       ),
+      'targets': Entry(
+        'steps, bytes and seconds until the runs of a sweep reach a score',
+        'terngrad.cli.report.targets:COMMAND',
+      ),
       'tensorboard': Entry(
         "TensorBoard's events as JSON, CSV and PNG",
         'terngrad.cli.report.tensorboard:COMMAND',

@@ -29,9 +29,8 @@ if TYPE_CHECKING:
   from terngrad.config import training
   from terngrad.sweep import runs as run_types
 
-codec_table = lazy.module('terngrad.measure.codec_table')
-model = lazy.module('terngrad.measure.planning.model')
 coding = lazy.module('terngrad.measure.planning.coding')
+costs = lazy.module('terngrad.report.targets.costs')
 report = lazy.module('terngrad.report.sweep')
 sweep_page = lazy.module('terngrad.report.sweep_page')
 runs = lazy.module('terngrad.sweep.runs')
@@ -59,7 +58,7 @@ imported TensorFlow.
 """
 
 option = options.option
-_TABLE = 'results.csv'
+TABLE = 'results.csv'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,7 +89,10 @@ class SweepFlags:
     5e-5, 'Latency of that network in seconds.', 'cluster'
   )
   computing: float = option(
-    0.0, 'Seconds of a step on that network without any exchange.', 'cluster'
+    0.0,
+    'Seconds of a step, or of each local step, on that network without any '
+    'exchange.',
+    'cluster',
   )
   more: tuple[str, ...] = ()
 
@@ -188,13 +190,13 @@ def render(folder: pathlib.Path, output: pathlib.Path) -> str:
   Returns:
     The table and the path of the page, as text.
   """
-  rows, baselines = _read_results(folder / _TABLE, definitions.read(folder))
+  rows, baselines = _read_results(folder / TABLE, definitions.read(folder))
   return report.write(output, folder.resolve().name, rows, baselines, folder)
 
 
 def page(folder: pathlib.Path) -> str:
   """Returns the HTML page of `render` without writing the slower plots."""
-  rows, baselines = _read_results(folder / _TABLE, definitions.read(folder))
+  rows, baselines = _read_results(folder / TABLE, definitions.read(folder))
   failures = report.read_failures(folder)
   table = report.summary(rows, baselines, failures)
   by_step = report.read_curves(folder)
@@ -203,12 +205,10 @@ def page(folder: pathlib.Path) -> str:
 
 def _model_seconds(config: 'training.TrainConfig', values: SweepFlags) -> float:
   """Predicts the seconds of a step with every worker on a separate machine."""
-  workers = config.num_workers
-  text = config.codes.text(workers)
-  network = model.Network(values.bandwidth, values.latency, workers)
-  (shapes,) = codec_table.cases((), (config.model.net,)).values()
-  cost = coding.measure(text)
-  return model.plan(text, shapes, values.computing, network, cost).step
+  shapes = costs.shapes_of(config)
+  cost = coding.measure(config.codes.text(config.num_workers))
+  network = costs.Setting(values.computing, values.bandwidth, values.latency)
+  return costs.seconds_of_step(config, shapes, network, cost)
 
 
 def configurations(

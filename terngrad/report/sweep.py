@@ -33,7 +33,13 @@ _COLUMNS = {
   'bits_per_element',
   'seconds',
 }
-_FLOATS = ('accuracy', 'bits_per_element', 'loss', 'seconds')
+_FLOATS = (
+  'accuracy',
+  'bits_per_byte',
+  'bits_per_element',
+  'loss',
+  'seconds',
+)
 # Text columns: a value may look like a number, as the commit 076e364 does.
 _TEXTS = ('variant', 'commit', 'error')
 # Prefix of additional scores, as in `terngrad.sweep.definition`.
@@ -41,6 +47,7 @@ _SCORE = 'accuracy_'
 # Columns averaged over a variant's runs, and their headings.
 _MEANS = {
   'steps': 'steps',
+  'bits_per_byte': 'bits a byte',
   'bits_per_element': 'bits/element',
   'seconds': 'seconds',
   sweep_plot.MODELLED: sweep_plot.MODELLED,
@@ -118,11 +125,28 @@ def read_curves(folder: str | os.PathLike[str]) -> pd.DataFrame:
   Raises:
     errors.ConfigError: `CURVES` exists but is not such a table.
   """
-  rows = _read_optional(folder, CURVES, {'variant', 'step', 'accuracy'})
+  rows = read_all_curves(folder)
   if rows.empty:
     return rows
   rows['accuracy'] *= 100
   return rows.pivot_table(index='step', columns='variant', values='accuracy')
+
+
+def read_all_curves(folder: str | os.PathLike[str]) -> pd.DataFrame:
+  """Reads the scores of each run of a sweep after every epoch.
+
+  Args:
+    folder: directory of the sweep's results.
+
+  Returns:
+    One row per epoch of a run: variant, seed, step, accuracy in [0, 1], and in
+    newer tables loss and bits a byte; NaN where it is not finite. Empty if no
+    epoch was scored.
+
+  Raises:
+    errors.ConfigError: `CURVES` exists but is not such a table.
+  """
+  return _read_optional(folder, CURVES, {'variant', 'step', 'accuracy'})
 
 
 def read_failures(folder: str | os.PathLike[str]) -> pd.DataFrame:

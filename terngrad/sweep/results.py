@@ -22,7 +22,16 @@ from terngrad.training import records
 # Key in a row before it is written: the run's rows of `report.CURVES`.
 CURVE = 'curve'
 # The metric by which variants are compared.
-_ACCURACY = metrics.EVALUATION[0]
+_ACCURACY, _, _LOSS = metrics.EVALUATION
+_BITS_PER_BYTE, _ = metrics.TEXT
+# Scores after an epoch, by the column of `report.CURVES`.
+_CURVE_SCORES = {
+  'accuracy': _ACCURACY,
+  'loss': _LOSS,
+  _BITS_PER_BYTE.name: _BITS_PER_BYTE,
+}
+# Scores of a finished run, by the column of the table.
+_ROW_SCORES = {'accuracy': _ACCURACY, _BITS_PER_BYTE.name: _BITS_PER_BYTE}
 _PACKAGES = ('terngrad', 'tensorflow', 'keras', 'numpy')
 
 # A row of a table, by column.
@@ -47,17 +56,20 @@ def row(
   """
   found = records.read(work / 'train')
   last = [r for r in found if 'total_loss' in r][-1]
-  accuracy = {
-    score_name('accuracy', name): records.read(work / score_name('eval', name))[
-      -1
-    ][_ACCURACY.name]
-    for name in scores
+  scored = {
+    name: records.read(work / score_name('eval', name))[-1] for name in scores
+  }
+  values = {
+    score_name(column, name): record[kind.name]
+    for column, kind in _ROW_SCORES.items()
+    for name, record in scored.items()
+    if kind.name in record
   }
   return {
     'variant': cell.variant,
     'seed': cell.seed,
     'steps': last['step'],
-    **accuracy,
+    **values,
     'bits_per_element': last['bits_per_element'],
     'loss': last['total_loss_smoothed'],
     'seconds': last['seconds'],
@@ -75,18 +87,22 @@ def now() -> str:
 def _curve(
   cell: definition.Cell, trained: Sequence[Mapping[str, Any]]
 ) -> list[Row]:
-  """Returns one row per epoch, with the accuracy on the first scored subset."""
+  """Returns one row per epoch, with the scores on the first scored subset."""
   subset = next(iter(metrics.epoch_subsets(trained, _ACCURACY)), '')
-  name = metrics.epoch_name(subset, _ACCURACY)
+  names = {
+    column: metrics.epoch_name(subset, kind)
+    for column, kind in _CURVE_SCORES.items()
+  }
   return [
     {
       'variant': cell.variant,
       'seed': cell.seed,
       'step': record['step'],
-      'accuracy': record[name],
+      # None: not finite.
+      **{column: record[n] for column, n in names.items() if n in record},
     }
     for record in trained
-    if record.get(name) is not None
+    if record.get(names['accuracy']) is not None
   ]
 
 

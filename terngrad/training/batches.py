@@ -144,6 +144,20 @@ def _load(
   return stream.map(functools.partial(shares_lib.split_batch, local)), split
 
 
+def expected_sizes(
+  data: model_options.DataOptions, net: str
+) -> tuple[int, int]:
+  """Returns the numbers of classes and of channels, without reading files.
+
+  A data set that does not say has 1,000 classes, and the channels of the net.
+  """
+  dataset = datasets.DATASETS.get(data.dataset_name)
+  classes = data.num_classes or (dataset and dataset.num_classes) or 1000
+  return classes, (
+    dataset.channels if dataset else nets.find_net(net).default_channels
+  )
+
+
 def _constant(
   data: model_options.DataOptions,
   model: model_options.ModelOptions,
@@ -153,10 +167,8 @@ def _constant(
 
   Nets that take tokens get random ones.
   """
-  dataset = datasets.DATASETS.get(data.dataset_name)
   net = nets.find_net(model.net)
-  classes = data.num_classes or (dataset and dataset.num_classes) or 1000
-  channels = dataset.channels if dataset else net.default_channels
+  classes, channels = expected_sizes(data, model.net)
 
   def batches(
     step: int, shares: Sequence[int] | None = None

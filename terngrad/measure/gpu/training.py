@@ -24,14 +24,22 @@ _LIMITS = {
 }
 _ROUNDS, _STEPS = 5, 10
 _MOST_LETTERS = 300
-_PHOTOGRAPHS: dict[str, str | int] = {
-  'dataset_name': 'imagenet',
-  'image_size': 224,
+# Flags of the trainers.
+_Flags = dict[str, str | int]
+_PHOTOGRAPHS: _Flags = {'dataset_name': 'imagenet', 'image_size': 224}
+_DIGITS: _Flags = {
+  'dataset_name': 'mnist',
+  'net': 'lenet',
+  'image_size': 28,
+  'batch_size': 8,
 }
-_DIGITS = {'dataset_name': 'mnist', 'net': 'lenet', 'image_size': 28}
-_DIGITS |= {'batch_size': 8}
-_TEXTS = {'dataset_name': 'text', 'net': 'gpt_small', 'image_size': 256}
-_SHORT_TEXTS = _TEXTS | {
+_TEXTS: _Flags = {
+  'dataset_name': 'text',
+  'net': 'gpt_small',
+  'image_size': 256,
+  'batch_size': 32,
+}
+_SHORT_TEXTS: _Flags = _TEXTS | {
   'net': 'gpt_small:blocks=1,width=16,heads=2',
   'image_size': 8,
   'batch_size': 4,
@@ -56,7 +64,7 @@ def check_transformer(
   settings: parts.CheckSettings, report: figures.Report
 ) -> None:
   """Times steps of a transformer with 32 texts of 256 tokens."""
-  model = _SHORT_TEXTS if settings.small else _TEXTS | {'batch_size': 32}
+  model = _SHORT_TEXTS if settings.small else _TEXTS
   kinds = _kinds(settings.device, model)
   # The limits are for photographs.
   compare(kinds, settings._replace(small=True), report)
@@ -71,7 +79,7 @@ def _check_photographs(
 
 
 def _kinds(
-  device: str, model: Mapping[str, str | int]
+  device: str, model: _Flags
 ) -> dict[str, Callable[[], step_table.Step]]:
   """Returns the builders of the kinds of steps of a model on a device."""
   config = options.build(

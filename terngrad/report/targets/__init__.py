@@ -1,0 +1,1 @@
+"""Steps, bytes and seconds until runs reach given scores."""

@@ -1,0 +1,90 @@
+"""Bytes and predicted seconds of a step of a variant."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from slim.nets import factory as nets
+from terngrad.config import training
+from terngrad.measure.planning import model as models
+from terngrad.training import batches
+
+Shapes = Sequence[tuple[int, ...]]
+
+
+class Setting(NamedTuple):
+  """Workers of their own hosts, and a network between them.
+
+  Attributes:
+    computing: seconds that a worker computes in a step without an exchange, or
+      in each of the local steps between two exchanges.
+    bandwidth: bits per second of a worker, in each direction.
+    latency: seconds from one worker to another.
+  """
+
+  computing: float
+  bandwidth: float
+  latency: float
+
+
+def shapes_of(config: training.TrainConfig) -> Shapes:
+  """Returns the shapes of the trainable variables of a run's net."""
+  classes, channels = batches.expected_sizes(config.data, config.model.net)
+  model = nets.build(
+    config.model.net,
+    num_classes=classes,
+    image_size=config.data.image_size,
+    channels=channels,
+  )
+  return [tuple(v.shape) for v in model.trainable_variables]
+
+
+def bandwidth_of(ratio: float, elements: int, computing: float) -> float:
+  """Returns the bandwidth with a ratio of wire time to computing time.
+
+  The wire time is that of 32 bits for each element.
+
+  Examples:
+    >>> bandwidth_of(10, 1_000_000, 0.5)
+    6400000.0
+
+  Args:
+    ratio: seconds on the wire over seconds of computing, above 0.
+    elements: parameters of the model.
+    computing: seconds that a worker computes in a step.
+
+  Returns:
+    Bits per second.
+  """
+  return 32 * elements / (ratio * computing)
+
+
+def seconds_of_step(
+  config: training.TrainConfig,
+  shapes: Shapes,
+  setting: Setting,
+  cost: models.Coding,
+) -> float:
+  """Predicts the seconds from one update of all workers to the next.
+
+  With local steps this is the time of those between two exchanges. An exchange
+  of one of several fragments has its share of the bytes and of the coding.
+  Overlapped local steps hide the transfer.
+
+  Args:
+    config: configuration of the variant; each of its nodes is a worker.
+    shapes: shapes of the variables.
+    setting: computing and network.
+    cost: coding costs of the codec.
+  """
+  devices = config.devices
+  steps = devices.steps_per_exchange
+  workers = config.num_workers
+  network = models.Network(setting.bandwidth, setting.latency, workers)
+  planned = models.plan(
+    config.codes.text(workers), shapes, steps * setting.computing, network, cost
+  )
+  coding, wire = (
+    part / devices.fragments for part in (planned.coding, planned.wire)
+  )
+  hidden = min(wire, devices.overlap_steps * setting.computing)
+  return planned.computing + coding + wire - hidden

@@ -1,0 +1,103 @@
+"""`terngrad report targets` on a finished sweep of two runs."""
+
+import pandas as pd
+import pytest
+
+from terngrad import errors
+from terngrad.cli import flags
+from terngrad.cli.report import targets
+from terngrad.measure.planning import coding
+from terngrad.measure.planning import model
+
+TEXT = """\
+[sweep]
+program = text
+baseline = float32
+
+[flags]
+--net = gpt_nano
+--num_gpus = 1
+--num_nodes = 2
+--max_steps = 20
+
+[codec]
+float32 = --codec=identity
+ternary = --codec=ternary
+"""
+ELEMENTS = 1_017_344
+
+
+@pytest.fixture
+def folder(tmp_path):
+  (tmp_path / 'sweep.ini').write_text(TEXT, encoding='utf-8')
+  runs, curves = [], []
+  for variant, bits, last in (('float32', 32.0, 2.0), ('ternary', 1.6, 2.5)):
+    runs.append((variant, 1, 20, 0.5, bits, 3.0))
+    curves += [(variant, 1, 10, 0.3, 4.0), (variant, 1, 20, 0.5, last)]
+  columns = 'variant', 'seed', 'steps', 'accuracy', 'bits_per_element'
+  pd.DataFrame(runs, columns=[*columns, 'seconds']).to_csv(
+    tmp_path / 'results.csv', index=False
+  )
+  columns = 'variant', 'seed', 'step', 'accuracy', 'bits_per_byte'
+  pd.DataFrame(curves, columns=columns).to_csv(
+    tmp_path / 'curves.csv', index=False
+  )
+  return tmp_path
+
+
+def report(folder, **options):
+  values = {'metric': 'bits_per_byte', 'targets': ('3', '2.2')} | options
+  targets.act(targets.ReportTargetsFlags(definition=str(folder), **values))
+
+
+def test_tables_have_steps_bytes_and_the_scores_at_the_end(folder, capsys):
+  report(folder, output=str(folder / 'out'))
+  table = pd.read_csv(folder / 'out/targets.csv')
+  assert list(table['variant']) == ['ternary', 'float32', 'float32', 'ternary']
+  first = table.iloc[1]
+  assert first['steps'] == 15
+  assert first['MB sent by a worker'] == pytest.approx(15 * 4 * ELEMENTS / 1e6)
+  assert list(table['reached']) == ['1 of 1'] * 3 + ['0 of 1']
+  last = pd.read_csv(folder / 'out/last.csv').set_index('variant')
+  assert last.loc['ternary', 'to float32'] == 0.5
+  assert (folder / 'out/targets.png').stat().st_size
+  assert not any('seconds' in name for name in table)
+  assert 'ternary' in capsys.readouterr().out
+
+
+def test_seconds_are_predicted_for_each_network(folder, monkeypatch):
+  cost = model.Coding(send=0.0, receive=0.0, more=0.0)
+  monkeypatch.setattr(coding, 'measure', lambda text: cost)
+  networks = {'ratios': ('10',), 'bandwidths': ('1Gbit',)}
+  report(folder, computing=0.5, output=str(folder), **networks)
+  table = pd.read_csv(folder / 'targets.csv').set_index('variant')
+  ratio, fast = (name for name in table if name.startswith('seconds'))
+  assert ratio == 'seconds, wire / computing 10 (6.511 Mbit/s)'
+  assert fast == 'seconds, 1 Gbit/s'
+  float32 = table.loc['float32'].iloc[0]
+  # Half a second of computing, ten times as much on the wire.
+  assert float32[ratio] == pytest.approx(15 * 11 * 0.5, rel=0.01)
+  assert float32[fast] == pytest.approx(15 * (0.5 + 0.0326), rel=0.01)
+
+
+@pytest.mark.parametrize(
+  ('wrong', 'message'),
+  [
+    ({'computing': 0.5}, 'received 0.5 and no network'),
+    ({'ratios': ('10',)}, 'received 0 and 10'),
+    ({'computing': 0.5, 'ratios': ('x',)}, "--ratios: .*received 'x'"),
+    ({'targets': ('nan',)}, "--targets: .*received 'nan'"),
+  ],
+)
+def test_networks_without_computing_and_no_numbers_are_refused(
+  folder, wrong, message
+):
+  with pytest.raises(flags.UsageError, match=message):
+    report(folder, **wrong)
+
+
+def test_an_unknown_score_and_one_that_was_not_recorded_are_refused(folder):
+  with pytest.raises(errors.ConfigError, match='metric: expected'):
+    report(folder, metric='speed')
+  with pytest.raises(errors.ConfigError, match='--eval_subsets'):
+    report(folder, metric='loss')

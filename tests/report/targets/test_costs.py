@@ -1,0 +1,48 @@
+"""Predicted steps, against the plan's formula by hand."""
+
+import pytest
+
+from terngrad.config import options
+from terngrad.config import training
+from terngrad.measure.planning import model
+from terngrad.report.targets import costs
+
+SHAPES = ((1000, 1000),)
+FREE = model.Coding(0.0, 0.0, 0.0)
+# 32 Mbit are a second; no latency.
+SETTING = costs.Setting(0.5, 32e6, 0.0)
+
+
+def seconds(setting=SETTING, cost=FREE, **flags):
+  config = options.build(
+    training.TrainConfig, **{'num_nodes': 2, 'num_gpus': 1} | flags
+  )
+  return costs.seconds_of_step(config, SHAPES, setting, cost)
+
+
+def test_a_ratio_is_float32_on_the_wire_over_computing():
+  bandwidth = costs.bandwidth_of(2, 1_000_000, 0.5)
+  assert bandwidth == 32e6
+
+
+def test_a_step_computes_codes_and_sends():
+  # Two workers send every element once.
+  assert seconds() == pytest.approx(0.5 + 1.0, rel=1e-3)
+  coding = model.Coding(1e-7, 2e-7, 0.0)
+  assert seconds(cost=coding) == pytest.approx(0.5 + 0.3 + 1.0, rel=1e-3)
+
+
+def test_local_steps_compute_between_two_exchanges():
+  found = seconds(local_steps=10)
+  assert found == pytest.approx(10 * 0.5 + 1.0, rel=1e-3)
+
+
+def test_a_fragment_sends_its_share_after_its_share_of_the_steps():
+  found = seconds(local_steps=10, fragments=5)
+  assert found == pytest.approx(2 * 0.5 + 0.2, rel=1e-3)
+
+
+def test_overlapped_local_steps_hide_the_transfer():
+  found = seconds(local_steps=10, overlap_steps=1)
+  assert found == pytest.approx(10 * 0.5 + 0.5, rel=1e-3)
+  assert seconds(local_steps=10, overlap_steps=9) == pytest.approx(5.0)
