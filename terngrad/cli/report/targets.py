@@ -28,10 +28,10 @@ targets = lazy.module('terngrad.report.targets.table')
 USAGE = """\
 {program}: shows what the runs of a sweep need to reach given scores.
 
-  {program} experiments/records --metric=bits_per_byte --targets=3.2,2.8 \\
+  {program} FOLDER --metric=bits_per_byte --targets=3.2,2.8 \\
       --computing=0.4 --ratios=0.1,1,10 --output=O
 
-For every target and variant: the steps until the first epoch that reaches it
+FOLDER holds the sweep. For every target and variant: the steps until the first epoch that reaches it
 (linear between epochs, mean over the seeds), the megabytes that a worker sends
 until then, and its seconds. A second table compares the scores at the end, seed
 by seed. Steps and bytes are those of the runs, in results.csv and curves.csv of

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 from matplotlib import axes as axes_lib
 from matplotlib import figure
+from matplotlib import ticker
 
 from terngrad.report.targets import scores
 from terngrad.report.targets import table
@@ -41,6 +42,9 @@ def chart(
       unit = {table.MEGABYTES: costs.megabytes, **costs.seconds}[heading]
       _draw(axes, number, name, _mean(curves, name), unit)
     axes.set(xlabel=heading, ylabel=score.label, xscale='log')
+    axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter('{x:g}')
+    axes.xaxis.set_minor_formatter('')
     axes.grid(alpha=0.3)
   drawn.axes[0].legend(fontsize='small', ncols=2)
   return drawn
