@@ -31,12 +31,12 @@ USAGE = """\
   {program} FOLDER --metric=bits_per_byte --targets=3.2,2.8 \\
       --computing=0.4 --ratios=0.1,1,10 --output=O
 
-FOLDER holds the sweep. For every target and variant: the steps until the first epoch that reaches it
-(linear between epochs, mean over the seeds), the megabytes that a worker sends
-until then, and its seconds. A second table compares the scores at the end, seed
-by seed. Steps and bytes are those of the runs, in results.csv and curves.csv of
-the folder; a sweep writes curves.csv with --eval_subsets and --epoch_size in
-[flags].
+FOLDER holds the sweep. For every target and variant: the steps until the first
+epoch that reaches it (linear between epochs, mean over the seeds), the
+megabytes that a worker sends until then, and its seconds. A second table
+compares the scores at the end, seed by seed. Steps and bytes are those of the
+runs, in results.csv and curves.csv; a sweep writes curves.csv with
+--eval_subsets and --epoch_size in [flags].
 
 Seconds are predicted: every node of the runs is a worker on a host of its own,
 which computes --computing seconds in a step (or in each local step), and codes
