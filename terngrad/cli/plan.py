@@ -49,6 +49,16 @@ float32, fp16 and PowerSGD; the bandwidth below which the code is faster than
 float32; and the accuracy that it gained or lost beside float32 in experiments
 of this project.
 
+With --local_steps=H, workers exchange after every H steps, and seconds are
+those of one step with its share of the exchange; --overlap=1 is an exchange
+that is applied H steps later. The last but one line names the H with which
+workers wait less than a tenth of the time. --examples adds the hours until all
+workers have trained with so many examples, which does not say how well: workers
+that exchange seldom need more examples.
+
+  {program} --net=alexnet --seconds=0.25 --bandwidth=10Mbit --workers=4 \
+      --local_steps=30 --examples=1e6
+
 Encoding and decoding are timed here, which takes up to a minute. The times are
 stored in ~/.cache/terngrad (or $XDG_CACHE_HOME/terngrad) for the next plan on
 this machine. Bytes are counted as the exchanges count them; every hop takes
@@ -78,7 +88,7 @@ class PlanFlags:
     'model',
   )
   batch_size: int = option(
-    32, 'With --model: examples of a worker in a step.', 'model'
+    32, 'With --model or --examples: examples of a worker in a step.', 'model'
   )
   net: str = option(
     '', 'Instead of --model: net whose variables are coded.', 'model'
@@ -111,6 +121,12 @@ class PlanFlags:
     'Share of the computing time that overlaps with messages, 0 to 1: some 0.6 '
     'with --bytes_per_bucket.',
     'cluster',
+  )
+  local_steps: int = option(
+    1, 'Steps of a worker from one exchange to the next.', 'run'
+  )
+  examples: float = option(
+    0.0, 'Print the hours until all workers took so many examples.', 'run'
   )
   efficiency: float = option(
     1.0,
@@ -199,19 +215,26 @@ def act(values: PlanFlags) -> None:
     parameters.costs,
     parameters.overlap,
     subject.row_bytes,
+    values.local_steps,
   )
   table = model.table(*arguments)
+  if values.examples:
+    table = answer.add_hours(
+      table, values.examples, values.workers * values.batch_size
+    )
   shown = ranking.with_accuracy(table)
   command.say(
     f'{rates.describe(bandwidth)}, {values.workers} workers, '
     f'{parameters.computing:.4g} s of computing in a step:'
   )
-  command.say(answer.describe_table(shown))
+  command.say(answer.describe_table(shown, values.local_steps))
   if values.output:
     path = tables.write(values.output, 'plan', shown, chart.draw(*arguments))
     parameters_path = parameters_lib.default_path(values.output)
     parameters_lib.write(parameters_path, parameters)
     command.say(f'plot: {path}; parameters: {parameters_path}')
+  if waits := answer.describe_waiting(table, ranking.recommend(table)):
+    command.say(waits)
   command.say(ranking.describe(table))
 
 
@@ -285,7 +308,8 @@ def _check(values: PlanFlags) -> None:
       '--model=net.keras, --net=alexnet or --elements=61e6.'
     )
   command.at_least(0, values, 'elements', 'seconds', 'latency', 'max_seconds')
-  command.at_least(1, values, 'workers', 'rounds', 'batch_size')
+  command.at_least(0, values, 'examples')
+  command.at_least(1, values, 'workers', 'rounds', 'batch_size', 'local_steps')
   options.in_range('overlap', values.overlap, 0, 1)
   options.in_range('efficiency', values.efficiency, 0.01, 1)
   known = (values.model, values.seconds, values.parameters, values.fitted_to)

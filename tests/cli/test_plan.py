@@ -180,3 +180,51 @@ def test_exactly_one_model_is_expected(given):
   with pytest.raises(errors.ConfigError, match='--model=net.keras') as caught:
     plan.act(plan.PlanFlags(seconds=1.0, **given))
   assert all(f'--{name}' in str(caught.value) for name in given)
+
+
+def test_local_steps_have_a_share_of_the_exchange_and_no_accuracies(
+  tmp_path, capsys
+):
+  plan.act(
+    flags(tmp_path, bandwidth='10Mbit', local_steps=10, output=str(tmp_path))
+  )
+  out = capsys.readouterr().out
+  table = pd.read_csv(tmp_path / 'plan.csv').set_index('codec')
+  # 32 bits for each element, in ten steps of 0.1 s.
+  wire = 32 * SIZE / 1e7 / 10
+  assert table['step s']['identity'] == pytest.approx(0.1 + wire, rel=1e-3)
+  assert table['waiting']['identity'] == pytest.approx(
+    wire / (0.1 + wire), rel=1e-3
+  )
+  assert 'seconds of one of 10 local steps' in out
+  assert 'MNIST' not in out
+
+
+def test_without_local_steps_the_plan_says_how_many_would_help(
+  tmp_path, capsys
+):
+  plan.act(flags(tmp_path, bandwidth='10Mbit'))
+  *_, waits, last = capsys.readouterr().out.splitlines()
+  assert last.startswith('recommended: ternary, ')
+  # 0.164 s on the wire and 2 ms of coding, for steps of 0.1 s.
+  assert waits.startswith('ternary: coding and transfer take 62% of the time')
+  assert '--local_steps=15 or more' in waits
+  plan.act(flags(tmp_path, bandwidth='1000Gbit'))
+  assert '--local_steps' not in capsys.readouterr().out
+
+
+def test_hours_are_steps_of_all_workers_to_so_many_examples(tmp_path):
+  plan.act(
+    flags(
+      tmp_path,
+      bandwidth='1Gbit',
+      examples=3.6e6,
+      workers=4,
+      batch_size=25,
+      output=str(tmp_path),
+    )
+  )
+  table = pd.read_csv(tmp_path / 'plan.csv')
+  # 36,000 steps.
+  hours = table['hours to 3.6e+06 examples']
+  assert list(hours) == pytest.approx(list(10 * table['step s']))

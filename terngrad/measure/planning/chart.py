@@ -27,6 +27,7 @@ def draw(
   costs: Mapping[str, model.Coding],
   overlap: float = 0.0,
   row_bytes: float = 0.0,
+  local_steps: int = 1,
 ) -> figure.Figure:
   """Plots step times over bandwidth and workers; arguments as `model.table`.
 
@@ -39,8 +40,10 @@ def draw(
   for text in dict.fromkeys([model.FLOAT32, *texts]):
 
     def seconds(changed: model.Network, text: str = text) -> float:
+      cost = costs[text]
       return model.plan(
-        text, shapes, computing, changed, costs[text], overlap, row_bytes
+        *(text, shapes, computing, changed, cost),
+        *(overlap, row_bytes, local_steps),
       ).step
 
     line, colour = ('-', 'black') if text == model.FLOAT32 else next(styles)

@@ -4,7 +4,8 @@ A step consists of computing, coding and transfer. Coding time is proportional
 to the number of elements. The number of bytes is what the exchanges count. Each
 hop of a message waits for `latency`, one hop after the other: P - 1 hops for a
 gather, P for `two_shot` and `slices`, 2 (P - 1) for a ring, 1 for a scatter.
-Transfers that overlap with the backward pass (`overlap`) are hidden.
+Transfers that overlap with computing (`overlap`) are hidden. With local steps
+the workers exchange once in `local_steps` steps, and each step has its share.
 """
 
 import bisect
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 from typing import NamedTuple
 
 import numpy as np
@@ -26,8 +28,11 @@ from terngrad.measure import gradient_codecs
 FLOAT32 = 'identity'
 # Bandwidths that `break_even` searches, each 0.06 % above the last.
 _NUM_BANDWIDTHS = 2**15 + 1
+# More make workers drift apart too far.
+MOST_LOCAL_STEPS = 10_000
 # Columns of `table` that others read.
 STEP, NOISE, LIMIT = 'step s', '± s', 'pays below Mbit/s'
+WAITING, ENOUGH = 'waiting', 'local steps to wait < 10 %'
 # Codecs to compare with: common elsewhere, and the smallest in PyTorch.
 RIVALS = {'fp16': 'fp16', 'PowerSGD': 'error_feedback+powersgd:rank=1'}
 
@@ -64,7 +69,7 @@ class Coding(NamedTuple):
 
 
 class Plan(NamedTuple):
-  """The parts of a step, in seconds.
+  """The parts of a step, in seconds; of a local step its share of an exchange.
 
   Attributes:
     computing: forward pass, backward pass and update.
@@ -83,6 +88,11 @@ class Plan(NamedTuple):
     """Total step time in seconds."""
     return self.computing + self.coding + self.wire - self.hidden
 
+  @property
+  def waiting(self) -> float:
+    """Share of the step in which the worker does not compute, in [0, 1)."""
+    return 1 - self.computing / self.step if self.step else 0.0
+
 
 def plan(
   text: str,
@@ -92,6 +102,7 @@ def plan(
   cost: Coding,
   overlap: float = 0.0,
   row_bytes: float = 0.0,
+  local_steps: int = 1,
 ) -> Plan:
   """Predicts the step time with a codec.
 
@@ -101,10 +112,13 @@ def plan(
     computing: seconds of a worker's step without exchange.
     network: the network between the workers.
     cost: coding costs of the codec.
-    overlap: fraction of the computing during which messages may be transferred,
-      in [0, 1].
+    overlap: fraction of the computing between two exchanges during which
+      messages may be transferred, in [0, 1]. Exchanges that are applied one
+      exchange later, as with `overlap='delayed'` of `terngrad.LocalSteps`,
+      have 1.
     row_bytes: bytes of a worker's sparse gradients, which every other worker
       gets uncompressed. They are not in `shapes`.
+    local_steps: steps from one exchange to the next.
   """
   num_bytes, hops, gathers = _traffic(text, tuple(shapes), network)
   if row_bytes:
@@ -115,7 +129,30 @@ def plan(
   others = max(0, network.workers - 2) if gathers else 0
   coded = (cost.send + cost.receive + others * cost.more) * size
   wire = 8 * num_bytes / network.bandwidth + hops * network.latency
-  return Plan(computing, coded, wire, min(wire, overlap * computing))
+  hidden = min(wire, overlap * local_steps * computing)
+  return Plan(
+    computing, *(part / local_steps for part in (coded, wire, hidden))
+  )
+
+
+def fewest_local_steps(
+  plan_of: Callable[[int], Plan], waiting: float = 0.1
+) -> int | None:
+  """Finds the fewest local steps that keep waiting below a share of the time.
+
+  Args:
+    plan_of: maps local steps to a plan.
+    waiting: the share, in (0, 1).
+
+  Returns:
+    Local steps, at most `MOST_LOCAL_STEPS`; None if more are needed.
+  """
+  found = bisect.bisect_left(
+    range(1, MOST_LOCAL_STEPS + 1),
+    True,
+    key=lambda steps: plan_of(steps).waiting < waiting,
+  )
+  return found + 1 if found < MOST_LOCAL_STEPS else None
 
 
 @functools.cache
@@ -151,6 +188,7 @@ def table(
   costs: Mapping[str, Coding],
   overlap: float = 0.0,
   row_bytes: float = 0.0,
+  local_steps: int = 1,
 ) -> pd.DataFrame:
   """Compares codecs, the fastest step first.
 
@@ -162,23 +200,21 @@ def table(
     costs: coding costs, by the codecs' texts.
     overlap: as for `plan`.
     row_bytes: as for `plan`.
+    local_steps: as for `plan`.
 
   Returns:
     One row per codec: step, its parts and the noise of its coding (`spread`) in
-    seconds; the speed-up over float32 and over the given codecs that are in
-    `RIVALS`; and the bandwidth, in Mbit/s, at which float32 is as fast. The
-    codec pays off below that bandwidth: it is infinite if the codec always pays
-    off, 0 if it never does, NaN for float32.
+    seconds; the share of the step that is waiting, and `fewest_local_steps`,
+    <NA> if none are enough; the speed-up over float32 and over the given codecs
+    that are in `RIVALS`; and the bandwidth, in Mbit/s, at which float32 is as
+    fast. The codec pays off below that bandwidth: it is infinite if the codec
+    always pays off, 0 if it never does, NaN for float32.
   """
 
-  def planned_on(text: str, changed: Network) -> Plan:
+  def planned_on(text: str, changed: Network, steps: int = local_steps) -> Plan:
     return plan(
-      text, shapes, computing, changed, costs[text], overlap, row_bytes
+      text, shapes, computing, changed, costs[text], overlap, row_bytes, steps
     )
-
-  plans = {
-    text: planned_on(text, network) for text in dict.fromkeys([FLOAT32, *texts])
-  }
 
   def limit(text: str) -> float:
     def steps(bandwidth: float) -> list[float]:
@@ -187,22 +223,38 @@ def table(
 
     return break_even(steps)
 
+  plans = {
+    text: planned_on(text, network) for text in dict.fromkeys([FLOAT32, *texts])
+  }
   rows = [
-    {
-      'codec': text,
-      STEP: planned.step,
-      NOISE: costs[text].spread * planned.coding,
-      **{f'{part} s': value for part, value in planned._asdict().items()},
-      **{
-        f'over {name}': plans[base].step / planned.step
-        for name, base in {'float32': FLOAT32, **RIVALS}.items()
-        if base in plans
-      },
+    _row(text, plans, costs[text])
+    | {
+      ENOUGH: fewest_local_steps(functools.partial(planned_on, text, network)),
       LIMIT: math.nan if text == FLOAT32 else limit(text) / 1e6,
     }
-    for text, planned in plans.items()
+    for text in plans
   ]
-  return pd.DataFrame(rows).sort_values(STEP, kind='stable')
+  found = pd.DataFrame(rows).astype({ENOUGH: 'Int64'})
+  return found.sort_values(STEP, kind='stable')
+
+
+def _row(
+  text: str, plans: Mapping[str, Plan], cost: Coding
+) -> dict[str, Any]:
+  """Returns what a row of `table` takes from the plans."""
+  planned = plans[text]
+  return {
+    'codec': text,
+    STEP: planned.step,
+    NOISE: cost.spread * planned.coding,
+    **{f'{part} s': value for part, value in planned._asdict().items()},
+    WAITING: planned.waiting,
+    **{
+      f'over {name}': plans[base].step / planned.step
+      for name, base in {'float32': FLOAT32, **RIVALS}.items()
+      if base in plans
+    },
+  }
 
 
 def set_bandwidth(network: Network, bandwidth: float) -> Network:

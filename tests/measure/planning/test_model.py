@@ -49,6 +49,49 @@ def test_overlap_hides_at_most_the_transfer():
   assert part.step == pytest.approx(0.1 + part.wire - 0.01)
 
 
+def test_local_steps_share_an_exchange():
+  whole, shared = (
+    plan('ternary', cost=COST),
+    plan('ternary', cost=COST, local_steps=10),
+  )
+  assert shared.computing == whole.computing == 0.1
+  assert shared.coding == pytest.approx(whole.coding / 10)
+  assert shared.wire == pytest.approx(whole.wire / 10)
+  assert shared.step == pytest.approx(0.1 + (whole.step - 0.1) / 10)
+
+
+def test_an_exchange_that_is_applied_later_overlaps_with_all_local_steps():
+  slow = model.set_bandwidth(GIGABIT, 32e6)
+  # A second on the wire, and 0.5 s of computing in five steps.
+  found = plan('identity', slow, overlap=1.0, local_steps=5)
+  assert found.hidden == pytest.approx(0.5 / 5)
+  assert found.step == pytest.approx(0.1 + 0.5 / 5, rel=1e-3)
+  assert plan('identity', slow, overlap=1.0, local_steps=20).step == (
+    pytest.approx(0.1)
+  )
+
+
+@pytest.mark.parametrize(('overlap', 'steps'), [(0.0, 91), (1.0, 10)])
+def test_the_fewest_local_steps_wait_below_a_tenth(overlap, steps):
+  # A second on the wire: 1 / (1 + 9.1) < 0.1, and (1 - 0.9) / (1 + 0.1) < 0.1.
+  slow = model.set_bandwidth(GIGABIT, 32e6)
+
+  def plan_of(count):
+    return plan('identity', slow, overlap=overlap, local_steps=count)
+
+  found = model.fewest_local_steps(plan_of)
+  assert found == steps
+  assert plan_of(found).waiting < 0.1 <= plan_of(found - 1).waiting
+
+
+def test_no_number_of_local_steps_is_enough_for_a_wire_that_is_too_slow():
+  slow = model.set_bandwidth(GIGABIT, 1e3)
+  found = model.fewest_local_steps(
+    lambda count: plan('identity', slow, local_steps=count)
+  )
+  assert found is None
+
+
 def test_sparse_gradients_are_gathered_uncompressed():
   many = GIGABIT._replace(workers=5)
   bare, rows = plan('ternary', many), plan('ternary', many, row_bytes=1e6)
