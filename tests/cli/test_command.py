@@ -102,6 +102,14 @@ def test_an_unexpected_error_ends_the_process_without_an_abort(
     ([75, 134, 143], 143),
     ([143, 3, 75], 3),
     ([75, 1], 1),
+    # Others fail after one was killed; TensorFlow aborts them.
+    ([1, 137], 137),
+    ([139, 134, 1], 139),
+    ([134, 1], 1),
+    # `sys.exit(-1)`, not a signal.
+    ([75, 255, 1], 255),
+    # Killed, not ended after a request.
+    ([143, -15, 1], -15),
     # Of two failures the one that ended first.
     ([2, 1], 2),
   ],
