@@ -4,8 +4,13 @@ Every message says what was expected, what was received, and what to do.
 """
 
 import difflib
+import json
+import os
+import shlex
 from collections import abc
+from importlib import metadata
 from typing import Any
+from urllib import parse
 
 _MAX_LISTED = 20  # names in a message
 
@@ -68,6 +73,34 @@ def did_you_mean(
   """Returns the end of a message: ' Did you mean ...?', or `otherwise`."""
   near = nearest(word, known)
   return f' Did you mean {near!r}?' if near else otherwise
+
+
+def install_command(extra: str) -> str:
+  """Returns the command that adds an extra to this installation of terngrad.
+
+  It names the folder or the address from which pip installed terngrad.
+
+  References:
+    Recording the direct URL origin, https://peps.python.org/pep-0610.
+  """
+  try:
+    stored = metadata.distribution('terngrad').read_text('direct_url.json')
+    origin = json.loads(stored or '{}')
+  except (metadata.PackageNotFoundError, OSError, ValueError):
+    origin = {}
+  url = origin.get('url', '')
+  folder = parse.unquote(parse.urlparse(url).path)
+  wanted, option = f'terngrad[{extra}]', ''
+  if 'vcs_info' in origin:
+    source = origin['vcs_info']
+    revision = source.get('requested_revision') or source['commit_id']
+    wanted += f' @ {source["vcs"]}+{url}@{revision}'
+  elif 'dir_info' not in origin:
+    wanted += f' @ {url}' if url else ''
+  elif os.path.isdir(folder):
+    wanted = f'{folder}[{extra}]'
+    option = '-e ' if origin['dir_info'].get('editable') else ''
+  return f'pip install {option}{shlex.quote(wanted)}'
 
 
 def listed(names: abc.Iterable[str]) -> str:

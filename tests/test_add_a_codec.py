@@ -1,4 +1,4 @@
-"""The method in docs/add_a_codec.md is short and trains."""
+"""The methods in docs/add_a_codec.md are short, keep all claims and train."""
 
 import pathlib
 import re
@@ -14,15 +14,16 @@ from tests.codec import rounds
 TEXT = pathlib.Path(__file__).parents[1] / 'docs' / 'add_a_codec.md'
 
 
-FIRST, COMPARISON, SECOND = re.findall(
+FIRST, COMPARISON, CODE, SECOND = re.findall(
   '```python\n(.*?)```', TEXT.read_text(), re.DOTALL
 )
 
 
 @pytest.fixture
 def snippets(tmp_path, monkeypatch):
-  """The two methods of the page can be imported; the first is installed."""
+  """The methods of the page can be imported; the first is installed."""
   (tmp_path / 'predicted.py').write_text(FIRST, encoding='utf-8')
+  (tmp_path / 'nearest.py').write_text(CODE, encoding='utf-8')
   (tmp_path / 'largest.py').write_text(SECOND, encoding='utf-8')
   info = tmp_path / 'predicted-1.0.dist-info'
   info.mkdir()
@@ -54,7 +55,9 @@ def test_the_comparison_learns_with_every_codec(snippets, capsys):
   assert 1 < float(bits) < 1.4
 
 
-@pytest.mark.parametrize('text', [FIRST, SECOND], ids=['first', 'second'])
+@pytest.mark.parametrize(
+  'text', [FIRST, CODE, SECOND], ids=['first', 'code', 'second']
+)
 def test_the_method_is_short(text):
   body = text[text.index('class ') :]
   assert len([line for line in body.splitlines() if line.strip()]) < 50
@@ -87,6 +90,24 @@ def test_signs_of_prediction_errors_are_sent(snippets, wrapper):
       known[i] = 0.5 * known[i] + 0.5 * mean
 
 
+@pytest.mark.parametrize('wrapper', ['', 'error_feedback+'])
+def test_elements_are_rounded_to_the_nearest_level(snippets, wrapper):
+  text = f'{wrapper}nearest'
+  extra = {'nearest': 'nearest:Nearest'}
+  codec = rounds.codec_of(registry.method(text, 2, extra), [(6, 5), (7,)])
+  workers, rng = rounds.Workers(codec, 2), np.random.default_rng(1)
+  left = [np.zeros((2, 6, 5)), np.zeros((2, 7))]
+  for step in range(3):
+    values = [rng.normal(size=rest.shape).astype(np.float32) for rest in left]
+    means = workers.step(codec, list(zip(*values, strict=True)), step)
+    for i, value in enumerate(values):
+      whole = value + left[i]
+      level = np.abs(whole).max() / 127
+      sent = np.rint(whole / level) * level
+      np.testing.assert_allclose(means[i], sent.mean(axis=0), atol=1e-5)
+      left[i] = whole - sent if wrapper else left[i]
+
+
 def test_the_largest_elements_are_sent_and_the_others_kept(snippets):
   codec = rounds.codec_of(
     registry.method('largest:ratio=0.1', 2, {'largest': 'largest:Largest'}),
@@ -115,10 +136,11 @@ def test_the_largest_elements_are_sent_and_the_others_kept(snippets):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-  'text', ['predicted', 'error_feedback+predicted', 'largest:ratio=0.1']
+  'text',
+  ['predicted', 'error_feedback+predicted', 'nearest', 'largest:ratio=0.1'],
 )
-def test_both_methods_keep_every_claim(snippets, text):
-  extra = {'largest': 'largest:Largest'}
+def test_the_methods_keep_every_claim(snippets, text):
+  extra = {'largest': 'largest:Largest', 'nearest': 'nearest:Nearest'}
   subject = subjects.MethodUnderTest(
     text, lambda workers: registry.method(text, workers, extra)
   )

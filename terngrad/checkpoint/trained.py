@@ -47,6 +47,24 @@ class Trained(NamedTuple):
   step: int
 
 
+def data_set(checkpoint_dir: str) -> str:
+  """Returns the name of the data set that a checkpoint was trained on.
+
+  Raises:
+    errors.CheckpointError: there is no such checkpoint, or it does not say.
+  """
+  path = checkpoints.find(checkpoint_dir)
+  layout = checkpoints.read_layout(path)
+  recorded = {**(layout.must_keep or {}), **(layout.may_change or {})}
+  name = recorded.get('dataset_name') or layout.dataset_name
+  if not name:
+    raise errors.CheckpointError(
+      'dataset_name: expected the data set of the training run, received '
+      f'none, and {path} does not say it. Give --dataset_name=NAME.'
+    )
+  return str(name)
+
+
 def load(options: LoadOptions, channels: int) -> Trained:
   """Builds the net of a checkpoint and restores its parameters.
 

@@ -64,12 +64,23 @@ def describe(
   remedy = advice or 'Correct the error that these lines name.'
   if number is not None:
     received = f'the end by signal {number} ({signal.Signals(number).name})'
-    remedy = _ADVICE.get(signal.Signals(number), 'Find out who sent it.')
-    if remedy == _CRASHED and advice:
-      remedy = f'A library crashed. {advice}'
+    remedy = remedy_for(number, advice)
   shown = '\n'.join(f'  {line}' for line in lines)
   after = f' after these lines:\n{shown}\n' if shown else ' without a line. '
   return f'{name}: expected exit code 0, received {received}{after}{remedy}'
+
+
+def remedy_for(number: int, advice: str = '') -> str:
+  """Returns what to do about a process that a signal killed.
+
+  Args:
+    number: the signal.
+    advice: remedy for a crash; '' for a general one.
+  """
+  remedy = _ADVICE.get(signal.Signals(number), 'Find out who sent it.')
+  if remedy == _CRASHED and advice:
+    return f'A library crashed. {advice}'
+  return remedy
 
 
 @contextlib.contextmanager

@@ -48,8 +48,7 @@ def run(commands: Sequence[ChildCommand], advice: str = '') -> int:
   Returns:
     The first command's exit code if it failed, otherwise the decisive exit code
     of all (`exit_codes.decisive`). If a command was killed, or the first one
-    lost another process, the others have `command.SETTLE_SECONDS` to end, and a
-    failure of one of them decides.
+    lost another process, the others have `command.SETTLE_SECONDS` to end.
   """
   with contextlib.ExitStack() as stack:
     stack.enter_context(endings.kill_rest())

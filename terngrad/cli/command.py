@@ -67,8 +67,9 @@ class Command(NamedTuple):
     flag_names: maps options to this command's flags, so that error messages
       name the flags of the command line.
     needs_tensorflow: whether `act` uses TensorFlow.
-    is_converter: True prefixes errors with the program's name, and returns
-      `FAILED` for data that cannot be used.
+    packages: modules of extras that `act` always needs. They are looked for
+      before TensorFlow is imported, which takes seconds.
+    is_converter: True returns `FAILED` for data that cannot be used.
     ends_process: True ends the process without Python's shutdown, because
       TensorFlow's servers and calls that wait for other tasks cannot be
       stopped.
@@ -83,6 +84,7 @@ class Command(NamedTuple):
   rest: str = ''
   flag_names: dict[str, str] = {}
   needs_tensorflow: bool = True
+  packages: tuple[str, ...] = ()
   is_converter: bool = False
   ends_process: bool = False
 
@@ -117,7 +119,6 @@ def run(command: Command, program: str, arguments: Sequence[str]) -> int:
 
 
 def _act(command: Command, program: str, arguments: Sequence[str]) -> int:
-  label = program.rpartition(' ')[2] if command.is_converter else 'error'
   try:
     parsed = flags.parse(
       command.options,
@@ -128,6 +129,7 @@ def _act(command: Command, program: str, arguments: Sequence[str]) -> int:
     )
     require(parsed.values, *command.required)
     _check_codecs(parsed.values)
+    extras.check_packages(command.packages)
     if parsed.verbosity > 0:
       quiet.show_messages()
     if command.needs_tensorflow:
@@ -144,16 +146,17 @@ def _act(command: Command, program: str, arguments: Sequence[str]) -> int:
       error, data_errors.UnknownNameError
     )
     code = FAILED if command.is_converter and is_data_error else REFUSED
-    return report_error(label, _use_flag_names(command, error), code)
+    return report_error('error', _use_flag_names(command, error), code)
   except ModuleNotFoundError as error:
     if message := extras.advice(error, program):
-      return report_error(label, message, REFUSED)
+      return report_error('error', message, REFUSED)
     raise
   except errors.TrainingError as error:
-    return report_error(label, _use_flag_names(command, error), FAILED)
+    return report_error('error', _use_flag_names(command, error), FAILED)
   except KeyboardInterrupt as error:
     if command.is_converter:
-      report_error(label, 'stopped; the same command continues.', 0)
+      name = program.rpartition(' ')[2]
+      report_error(name, 'stopped; the same command continues.', 0)
     return SIGNALLED + getattr(error, 'number', signal.SIGINT)
 
 

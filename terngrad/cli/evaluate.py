@@ -23,6 +23,7 @@ def scorer(preset: presets.Preset) -> command.Command:
     configs.EvalConfig,
     evaluate,
     preset.model | preset.evaluation,
+    packages=('PIL',),
   )
 
 

@@ -8,6 +8,7 @@ import tempfile
 from typing import TYPE_CHECKING
 from typing import NamedTuple
 
+from slim import errors as data_errors
 from terngrad import errors
 from terngrad import lazy
 from terngrad.cli import command
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
   from terngrad.checkpoint import trained as trained_types
 
 catalog = lazy.module('slim.datasets.catalog')
-checkpoints = lazy.module('terngrad.checkpoint.checkpoints')
 devices = lazy.module('terngrad.cluster.devices')
 tf = lazy.module('tensorflow')
 trained = lazy.module('terngrad.checkpoint.trained')
@@ -37,7 +37,7 @@ float32 [n, classes]. Keras writes all three formats:
   keras        for keras.models.load_model; for alexnet and cifarnet import
                slim.nets.factory first, which registers a layer of terngrad
   saved_model  for TensorFlow Serving and tf.saved_model.load
-  onnx         for other runtimes (pip install 'terngrad[onnx]')
+  onnx         for other runtimes (needs the extra onnx)
 
 A file of that name, or the folder of an earlier SavedModel without other files,
 is replaced once the new one is complete. For a checkpoint of --keep_best use
@@ -91,7 +91,7 @@ class ExportFlags:
 def act(values: ExportFlags) -> None:
   """Writes the net, and prints what it takes and returns."""
   _check(values)
-  name = values.dataset_name or _data_set(values.checkpoint_dir)
+  name = values.dataset_name or trained.data_set(values.checkpoint_dir)
   devices.grow_memory()
   net = trained.load(
     trained.LoadOptions(
@@ -134,22 +134,9 @@ def _check(values: ExportFlags) -> None:
   if values.format == 'onnx' and missing:
     raise flags.UsageError(
       f'--format=onnx: expected the packages {" and ".join(_ONNX)}, received '
-      f'no {" and no ".join(missing)}. Install them: pip install '
-      "'terngrad[onnx]'."
+      f'no {" and no ".join(missing)}. Install them: '
+      f'{data_errors.install_command("onnx")}.'
     )
-
-
-def _data_set(checkpoint_dir: str) -> str:
-  """Returns the name of the data set that a checkpoint was trained on."""
-  layout = checkpoints.read_layout(checkpoints.find(checkpoint_dir))
-  recorded = {**(layout.must_keep or {}), **(layout.may_change or {})}
-  name = recorded.get('dataset_name') or layout.dataset_name
-  if not name:
-    raise flags.UsageError(
-      '--dataset_name: expected the data set of the training run, received '
-      'none, and the checkpoint does not say it. Give --dataset_name=NAME.'
-    )
-  return str(name)
 
 
 def write(net: 'trained_types.Trained', output: str, kind: str) -> None:

@@ -1,7 +1,11 @@
 """Names the extra of the package that a command misses."""
 
+import importlib.util
 import re
+from collections.abc import Iterable
 from importlib import metadata
+
+from slim import errors
 
 # Packages whose module has another name.
 _DISTRIBUTIONS = {'PIL': 'pillow', 'tensorflow_datasets': 'tensorflow-datasets'}
@@ -40,8 +44,16 @@ def advice(error: ModuleNotFoundError, program: str) -> str:
   extra = wanted if wanted in extras else extras[0]
   return (
     f'{program}: expected the package {package}, received none. Install it: '
-    f"pip install 'terngrad[{extra}]', or 'terngrad[all]' for all commands."
+    f'{errors.install_command(extra)}. The extra all has the packages of all '
+    'commands.'
   )
+
+
+def check_packages(names: Iterable[str]) -> None:
+  """Raises `ModuleNotFoundError` for the first package that is missing."""
+  for name in names:
+    if importlib.util.find_spec(name) is None:
+      raise ModuleNotFoundError(f'No module named {name!r}', name=name)
 
 
 def _extras_of(distribution: str) -> list[str]:

@@ -5,11 +5,13 @@ holds the hosts of all processes and its index among them.
 """
 
 import dataclasses
+import math
 import queue
 import signal
 import time
 from collections.abc import Sequence
 
+from terngrad.children import endings
 from terngrad.cli import children
 from terngrad.cli import command
 from terngrad.cli import flags
@@ -36,11 +38,17 @@ Without parameter servers the workers exchange codes with each other; with
 comes a command `train` with its flags, to which hosts and task numbers are
 added, or a program with its arguments. Every line of the log begins with the
 name of its process. If a process on this machine fails, the others on this
-machine are stopped, and this program exits with its exit code. Signals are
+machine are stopped, and this program exits with its exit code. If a signal
+kills one, its exit code counts, because others fail without it. Signals are
 passed on; processes that have not ended within 27 seconds are killed. For
 parameter servers on separate GPUs, or several machines, see below.
 """
 
+# Seconds after a failure in which the end of a killed process may be reported,
+# whose loss made the other one fail.
+CAUSE_SECONDS = 0.5
+# Python handles a signal that comes just before a wait only after it.
+_WAKE_SECONDS = 0.5
 # Command line of `terngrad`, without its arguments.
 TRAINER = tuple(command.line_of())
 
@@ -142,43 +150,78 @@ def _trainers(
 
 def _wait(running: list[processes.Process], events: processes.Events) -> int:
   """Waits for all tasks, or until the cause of a failure is known."""
-  ended: dict[int, processes.Process] = {}
-  end: float | None = None
-  stopped = command.DONE
+  ended: list[tuple[processes.Process, int]] = []
+  end, stopped = math.inf, command.DONE
   while running:
-    left = None if end is None else max(0.0, end - time.monotonic())
+    left = min(_WAKE_SECONDS, max(0.0, end - time.monotonic()))
     try:
       process, number = events.get(timeout=left)
     except queue.Empty:
+      if time.monotonic() < end:
+        continue
       break
     if process is None:
-      stopped, end = exit_codes.SIGNALLED + number, None
-      for each in running:
-        each.forward(number)
-        # Each trainer limits its time itself; see `signal_guard.seconds`.
-        if each.is_program:
-          end = max(end or 0.0, each.deadline or 0.0)
+      stopped, end = exit_codes.SIGNALLED + number, _forward(number, running)
       continue
     running.remove(process)
-    ended[number] = process
-    if stopped or not number:
-      continue
-    if exit_codes.is_failure(number):
-      break
-    if running and end is None:
-      command.say(
-        f'[launch] {process.label} ended with exit code {number}; waiting up '
-        f'to {command.SETTLE_SECONDS} s for the others, to see what failed'
-      )
-      end = time.monotonic() + command.SETTLE_SECONDS
-  code = exit_codes.decisive(ended)
+    ended.append((process, number))
+    if not stopped and number:
+      end = min(end, time.monotonic() + _settle(ended, bool(running)))
+  return _report(ended, stopped)
+
+
+def _forward(number: int, running: Sequence[processes.Process]) -> float:
+  """Passes a signal on; returns when the launcher stops to wait."""
+  for each in running:
+    each.forward(number)
+  # Each trainer limits its time itself; see `signal_guard.seconds`.
+  deadlines = [each.deadline or 0.0 for each in running if each.is_program]
+  return max(deadlines, default=math.inf)
+
+
+def _settle(
+  ended: Sequence[tuple[processes.Process, int]], others_run: bool
+) -> float:
+  """Returns the seconds to wait for others after the last process ended."""
+  process, number = ended[-1]
+  before = [code for _, code in ended[:-1] if code]
+  if exit_codes.is_failure(number):
+    return 0.0 if any(map(exit_codes.is_killed, before)) else CAUSE_SECONDS
+  if others_run and not before:
+    command.say(
+      f'[launch] {_end(process, number)}; waiting up to '
+      f'{command.SETTLE_SECONDS} s for the others, to see what failed'
+    )
+  return command.SETTLE_SECONDS
+
+
+def _report(
+  ended: Sequence[tuple[processes.Process, int]], stopped: int
+) -> int:
+  """Names the process that failed first; returns the run's exit code."""
+  code = exit_codes.decisive(number for _, number in ended)
   if stopped or not code:
     return stopped
+  process = next(process for process, number in ended if number == code)
+  remedy = 'Its last lines in the log say why.'
+  if code < 0:
+    remedy = endings.remedy_for(-code)
   return command.report_error(
     'error',
-    f'{ended[code].label} ended with exit code {code}: expected 0, so the '
-    'other processes are stopped. Its last lines in the log say why.',
-    code,
+    f'{_end(process, code)}: expected 0, so the other processes are stopped. '
+    f'{remedy}',
+    exit_codes.as_shell(code),
+  )
+
+
+def _end(process: processes.Process, code: int) -> str:
+  """Describes the end of a process."""
+  signalled = ''
+  if code < 0:
+    signalled = f', killed by signal {-code} ({signal.Signals(-code).name})'
+  return (
+    f'{process.label} ended with exit code {exit_codes.as_shell(code)}'
+    f'{signalled}'
   )
 
 

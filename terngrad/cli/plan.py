@@ -321,4 +321,4 @@ def _check(values: PlanFlags) -> None:
     )
 
 
-COMMAND = command.Command(USAGE, PlanFlags, act)
+COMMAND = command.Command(USAGE, PlanFlags, act, packages=('pandas', 'tqdm'))

@@ -25,14 +25,14 @@ trained = lazy.module('terngrad.checkpoint.trained')
 USAGE = """\
 {program}: classifies image files, or continues text, with a trained net.
 
-  {program} --checkpoint_dir=T --dataset_name=flowers --data_dir=D \\
-      --images=a.jpg,b.png
+  {program} --checkpoint_dir=T --data_dir=D --images=a.jpg,b.png
   {program} --checkpoint_dir=T --data_dir=D --prompt='def main('
 
-The checkpoint defines the net, and the data set the preprocessing. The names of
-the classes are read from labels.txt in --data_dir; for an image_folder they are
-the folders of its training split. A language model continues the text of
---prompt with the tokenizer of --data_dir; equal seeds give equal text.
+The checkpoint defines the net and the data set, and the data set the
+preprocessing. The names of the classes are read from labels.txt in --data_dir;
+for an image_folder they are the folders of its training split. A language model
+continues the text of --prompt with the tokenizer of --data_dir; equal seeds
+give equal text.
 """
 
 option = options.option
@@ -48,7 +48,9 @@ class PredictFlags:
   checkpoint_dir: str = option(
     '', 'Checkpoint prefix, or folder whose newest checkpoint is read.', 'run'
   )
-  dataset_name: str = option('imagenet', 'Data set of the training.', 'data')
+  dataset_name: str = option(
+    '', 'Data set it was trained on; empty: as the checkpoint says.', 'data'
+  )
   data_dir: str = option(
     '', 'Folder with labels.txt; empty: print class numbers.', 'data'
   )
@@ -123,12 +125,13 @@ def _classify(values: PredictFlags) -> None:
     'images',
     'checkpoint_dir',
   )
-  dataset = catalog.find(values.dataset_name)
+  data_set = values.dataset_name or trained.data_set(values.checkpoint_dir)
+  dataset = catalog.find(data_set)
   devices.grow_memory()
   net = _load(values, dataset.channels)
   names = class_names(values, dataset)
   target = single_images.Target(
-    values.dataset_name,
+    data_set,
     net.layout.net,
     net.image_size,
     values.preprocessing,

@@ -19,6 +19,8 @@ start = lazy.module('terngrad.training.start')
 server_run = lazy.module('terngrad.parameter_server.server_run')
 server_tasks = lazy.module('terngrad.parameter_server.server_tasks')
 
+# Of every training run.
+PACKAGES = ('PIL', 'tqdm')
 _USAGE = """\
 {{program}}: trains a net on {title}.
 
@@ -51,7 +53,9 @@ def trainer(preset: presets.Preset) -> command.Command:
     title=preset.title, example=preset.example, notes=preset.notes
   )
   defaults = preset.model | preset.training
-  return command.Command(usage, configs.TrainConfig, train, defaults)
+  return command.Command(
+    usage, configs.TrainConfig, train, defaults, packages=PACKAGES
+  )
 
 
 def server_trainer(preset: presets.Preset) -> command.Command:
@@ -62,6 +66,7 @@ def server_trainer(preset: presets.Preset) -> command.Command:
     servers.ServerConfig,
     serve_or_train,
     preset.model | more,
+    packages=PACKAGES,
     ends_process=True,
   )
 

@@ -5,16 +5,11 @@ keeps it, and raises `failures.ClaimFailed` or `failures.NotApplicable`
 otherwise.
 """
 
-import pathlib
-import traceback
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import tensorflow as tf
-
-import terngrad.conformance as package
 from terngrad.conformance import accuracy
 from terngrad.conformance import failures
 from terngrad.conformance import states
@@ -46,11 +41,6 @@ CLAIMS: tuple[Claim, ...] = (
 )
 # Values of `ClaimOutcome.state`.
 OK, FAILED, NOT_APPLICABLE = 'ok', 'failed', 'does not apply'
-# Frames in these folders are not the author's.
-_LIBRARIES = [
-  pathlib.Path(package.__file__ or '').parents[1],
-  pathlib.Path(tf.__file__).parent,
-]
 
 
 class ClaimOutcome(NamedTuple):
@@ -87,25 +77,6 @@ def check(
     except failures.NotApplicable as reason:
       yield ClaimOutcome(name_of(claim), NOT_APPLICABLE, str(reason))
     except Exception as error:
-      yield ClaimOutcome(name_of(claim), FAILED, _describe(error))
+      yield ClaimOutcome(name_of(claim), FAILED, failures.describe(error))
     else:
       yield ClaimOutcome(name_of(claim), OK)
-
-
-def _describe(error: Exception) -> str:
-  """Returns the message for an exception of a method, with its last line."""
-  frames = traceback.extract_tb(error.__traceback__)
-  of_author = [
-    frame
-    for frame in frames
-    if not any(
-      pathlib.Path(frame.filename).is_relative_to(folder)
-      for folder in _LIBRARIES
-    )
-  ]
-  last = (of_author or frames)[-1]
-  text = (str(error).strip().splitlines() or [''])[0]
-  return (
-    f'expected a result, received {type(error).__name__}: {text} '
-    f'({last.filename}, line {last.lineno}: {last.line}). Correct the method.'
-  )

@@ -1,9 +1,26 @@
 """How claims report: expected, received, remedy."""
 
+import pathlib
+import re
+import traceback
+from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
+
+import terngrad.conformance as package
+
+# How the text of an error begins that TensorFlow met while it traced, and a
+# frame in such a text.
+_WHILE_TRACING = 'in user code:'
+_FRAME = re.compile(r'File "(.+)", line (\d+), in (\S+)')
+# Frames in these folders are not the author's.
+_LIBRARIES = [
+  pathlib.Path(package.__file__ or '').parents[1],
+  pathlib.Path(tf.__file__).parent,
+]
 
 
 class ClaimFailed(Exception):
@@ -70,3 +87,30 @@ def _described(number: np.int32) -> str:
   """Returns a number as hexadecimal word and as float32."""
   as_float = np.array(number, np.int32).view(np.float32)
   return f'0x{int(number) & 0xFFFFFFFF:08x}, {as_float:.9g} as float32'
+
+
+def describe(error: Exception) -> str:
+  """Returns the message for an exception of a method, with its last line."""
+  lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+  text = (lines or [''])[0]
+  if text == _WHILE_TRACING:
+    text = lines[-1].removeprefix(f'{type(error).__name__}: ')
+  frames = [*traceback.extract_tb(error.__traceback__), *_frames_in(lines)]
+  last = ([frame for frame in frames if _is_of_author(frame)] or frames)[-1]
+  return (
+    f'expected a result, received {type(error).__name__}: {text} '
+    f'({last.filename}, line {last.lineno}: {last.line}). Correct the method.'
+  )
+
+
+def _frames_in(lines: Iterable[str]) -> traceback.StackSummary:
+  """Returns the frames that TensorFlow moved into the text of an error."""
+  found = filter(None, map(_FRAME.match, lines))
+  return traceback.StackSummary.from_list(
+    [(one[1], int(one[2]), one[3], None) for one in found]
+  )
+
+
+def _is_of_author(frame: traceback.FrameSummary) -> bool:
+  path = pathlib.Path(frame.filename)
+  return not any(path.is_relative_to(folder) for folder in _LIBRARIES)

@@ -23,26 +23,45 @@ def as_shell(code: int) -> int:
 
 
 def is_failure(code: int) -> bool:
-  """Checks whether an exit code means a failure, not a loss or a signal.
+  """Checks whether an exit code means a failure, not a loss or a signal."""
+  by_signal = SIGNALLED < code < SIGNALLED + signal.NSIG
+  return code > 0 and code != watchdog.LOST and not by_signal
 
-  A failure decides the exit code of the run, whatever the other codes are.
+
+def is_killed(code: int) -> bool:
+  """Checks whether a signal killed a process that did not cause it itself.
+
+  TensorFlow ends a process that lost another one by SIGABRT, so that is no
+  cause.
+
+  Args:
+    code: negative as in `subprocess`, or a shell's. A shell's code of a signal
+      that asks to end may be that of a process which obeyed it.
   """
-  return 0 < code < SIGNALLED and code != watchdog.LOST
+  shell = as_shell(code)
+  is_other = shell != SIGNALLED + signal.SIGABRT and not is_failure(shell)
+  return code not in STOP_CODES and shell > SIGNALLED and is_other
 
 
 def decisive(codes: Iterable[int]) -> int:
   """Chooses the exit code of a run from those of its processes.
 
-  The order is: a failure, a signal that asked a process to end, a signal that
-  killed one, the loss of another process. The first three cause such a loss.
+  The order is: a signal that killed a process, a failure, a signal that asked a
+  process to end, SIGABRT, the loss of another process. Each of them may cause
+  those that follow.
+
+  Args:
+    codes: as for `is_killed`, in the order in which the processes ended.
 
   Returns:
     The first of these codes; 0 if all processes ended with 0.
   """
 
   def rank(code: int) -> int:
+    if is_killed(code):
+      return 5
     if is_failure(code):
       return 4
-    return 3 if code in STOP_CODES else 2 if code > SIGNALLED else bool(code)
+    return 3 if code in STOP_CODES else 1 if code == watchdog.LOST else 2
 
-  return max(codes, key=rank, default=0)
+  return max(filter(None, codes), key=rank, default=0)

@@ -18,7 +18,6 @@ from typing import TypeAlias
 from terngrad import errors
 from terngrad import signal_guard
 from terngrad import signals
-from terngrad.launching import exit_codes
 from terngrad.launching import output
 
 # After a signal the launcher has `signal_guard.seconds` as well. It kills
@@ -27,7 +26,8 @@ _BEFORE_OWN_END = 0.95
 # Seconds between two looks at the processes that a program has left.
 _POLL_SECONDS = 0.1
 
-# A process that ended and its exit code, or None and a received signal.
+# A process that ended and its exit code, negative if a signal killed it; or
+# None and a received signal.
 # SimpleQueue is reentrant, so signal handlers may use it.
 Events: TypeAlias = 'queue.SimpleQueue[tuple[Process | None, int]]'
 
@@ -152,7 +152,7 @@ class Process:
     # Without WNOHANG there is always a result.
     code = ended.si_status if ended else 0
     if ended and ended.si_code != os.CLD_EXITED:
-      code += exit_codes.SIGNALLED
+      code = -code
     if self.is_program:
       self.stop()
       # Its last lines come before the message about its end.

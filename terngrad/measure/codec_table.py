@@ -1,5 +1,7 @@
 """Comparison of codecs: time relative to a memory copy, and quality."""
 
+import functools
+import math
 import statistics
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -87,6 +89,7 @@ def measure(
   shapes: Shapes,
   rounds: int,
   advance: Callable[[], object] = lambda: None,
+  end: float = math.inf,
 ) -> list[Row]:
   """Measures a method on one list of gradients, in turns with memory copies.
 
@@ -99,35 +102,44 @@ def measure(
     shapes: shapes of the gradients, which are Gaussian.
     rounds: rounds of timing; the median is reported.
     advance: called `rounds + 1` times.
+    end: as for `turns.take`.
 
   Returns:
     One row for each implementation.
   """
   values, size = gaussian(shapes)
-  draws = max(2, min(32, _DRAWN_ELEMENTS // size))
-  alone = gradient_codecs.build(text, shapes, 1)
+  kinds = _kinds(text, shapes)
+  # All implementations give the same words and means, to the bit.
+  quality = _quality(text, shapes, [*kinds.values()][0])
   works: dict[tuple[str, ...], turns.Work] = {}
-  quality = {}
-  for kind, codec in _kinds(text, shapes).items():
-    fast = bucketing.on_kernels(alone) if kind[1] == 'native' else alone
-    quality[kind] = measured_quality.measure(
-      codec, fast, values, draws, measures.WORKERS
-    )
+  for kind, codec in kinds.items():
     for work, job in measures.jobs(codec, values).items():
       key = (*kind, work)
       works[key] = turns.plan(job, _repeats(size), rounds)
   advance()
-  seconds = _take(works, size, rounds, advance)
+  seconds = _take(works, size, rounds, advance, end)
   return [
     {
       'gradient': name,
       'codec': kind[0],
       'kind': kind[1],
       **speeds(seconds, kind, size),
-      **found._asdict(),
+      **quality._asdict(),
     }
-    for kind, found in quality.items()
+    for kind in kinds
   ]
+
+
+def _quality(
+  text: str, shapes: Shapes, codec: gradients.GradientCodec
+) -> measured_quality.Quality:
+  """Measures the quality of a method, whose codec for 8 workers is given."""
+  values, size = gaussian(shapes)
+  alone = gradient_codecs.build(text, shapes, 1)
+  if native.available():
+    alone = bucketing.on_kernels(alone)
+  draws = max(2, min(32, _DRAWN_ELEMENTS // size))
+  return measured_quality.measure(codec, alone, values, draws, measures.WORKERS)
 
 
 def measure_rivals(name: str, shapes: Shapes, rounds: int) -> list[Row]:
@@ -156,11 +168,15 @@ def measure_rivals(name: str, shapes: Shapes, rounds: int) -> list[Row]:
 
 def gaussian(shapes: Shapes) -> tuple[list[tf.Tensor], int]:
   """Returns gradients of these shapes, and the number of elements."""
-  rng = np.random.default_rng(0)
-  values = [
-    tf.constant(rng.standard_normal(shape, np.float32)) for shape in shapes
-  ]
+  values = [tf.constant(value) for value in _gaussian(tuple(shapes))]
   return values, sum(int(np.prod(shape)) for shape in shapes)
+
+
+# Drawing takes seconds for a large gradient, and every code gets the same.
+@functools.lru_cache(maxsize=1)
+def _gaussian(shapes: tuple[tuple[int, ...], ...]) -> list[np.ndarray]:
+  rng = np.random.default_rng(0)
+  return [rng.standard_normal(shape, np.float32) for shape in shapes]
 
 
 def _repeats(size: int) -> int:
@@ -172,11 +188,12 @@ def _take(
   size: int,
   rounds: int,
   advance: Callable[[], object] = lambda: None,
+  end: float = math.inf,
 ) -> dict[tuple[str, ...], list[float]]:
   """Times works and a memory copy in turns."""
   times = _repeats(size)
   copy = turns.Work(timing.memory_copy(size, times), times, rounds)
-  return turns.take({COPY: copy, **works}, rounds, advance)
+  return turns.take({COPY: copy, **works}, rounds, advance, end)
 
 
 def _kinds(text: str, shapes: Shapes) -> dict[_Kind, gradients.GradientCodec]:

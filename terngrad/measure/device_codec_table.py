@@ -1,6 +1,7 @@
 """Times of codes on an accelerator, over a copy within its memory."""
 
 import functools
+import math
 from collections.abc import Callable
 from collections.abc import Collection
 
@@ -28,6 +29,7 @@ def measure(
   shapes: codec_table.Shapes,
   rounds: int,
   advance: Callable[[], object] = lambda: None,
+  end: float = math.inf,
   works: Collection[str] = codec_table.WORKS,
 ) -> list[codec_table.Row]:
   """Times a method on one list of gradients, in turns with copies.
@@ -41,6 +43,7 @@ def measure(
     shapes: shapes of the gradients, which are Gaussian.
     rounds: rounds of timing; the median is reported.
     advance: called `rounds + 1` times.
+    end: as for `turns.take`.
     works: the works to time.
 
   Returns:
@@ -63,7 +66,7 @@ def measure(
       if work in works:
         planned[text, kind, work] = turns.plan(job, most, rounds)
     advance()
-    seconds = turns.take(planned, rounds, advance)
+    seconds = turns.take(planned, rounds, advance, end)
   speeds = codec_table.speeds(seconds, (text, kind), size)
   bits = codec.bits(measures.WORKERS) / codec.num_elements
   return [

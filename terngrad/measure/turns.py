@@ -5,6 +5,7 @@ repeated. A work of several seconds needs few rounds: its time varies by less
 than its distance from the others.
 """
 
+import math
 import time
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ _K = TypeVar('_K')
 # The aim for one call, and for all timed calls of one work.
 _SECONDS_A_CALL = 0.1
 _SECONDS_A_WORK = 4.0
-_FEWEST_ROUNDS = 2
+FEWEST_ROUNDS = 2
 # Shorter works settle before they are timed, see `timing.time_once`.
 _SETTLED_BELOW = 0.5
 
@@ -53,7 +54,7 @@ def plan(repeatable: timing.Repeatable, most_times: int, rounds: int) -> Work:
   times = max(1, min(most_times, int(_SECONDS_A_CALL / seconds)))
   settles = seconds < _SETTLED_BELOW
   a_round = seconds * times * (2 if settles else 1)
-  affordable = max(_FEWEST_ROUNDS, int(_SECONDS_A_WORK / a_round))
+  affordable = max(FEWEST_ROUNDS, int(_SECONDS_A_WORK / a_round))
   return Work(
     lambda: repeatable(times), times, min(rounds, affordable), settles
   )
@@ -63,21 +64,25 @@ def take(
   works: Mapping[_K, Work],
   rounds: int,
   advance: Callable[[], object] = lambda: None,
+  end: float = math.inf,
 ) -> dict[_K, list[float]]:
   """Times works round by round, so that a slow period affects all of them.
 
   Args:
     works: by name.
     rounds: number of rounds; a work with fewer is in the first ones.
-    advance: called after each round.
+    advance: called after each round, and for each round that is left out.
+    end: no round begins after this time of `time.perf_counter`, except the
+      first 2.
 
   Returns:
     By name, the seconds per repetition, one value per round.
   """
   seconds: dict[_K, list[float]] = {name: [] for name in works}
   for number in range(rounds):
+    is_late = number >= FEWEST_ROUNDS and time.perf_counter() >= end
     for name, work in works.items():
-      if number >= work.rounds:
+      if is_late or number >= work.rounds:
         continue
       found = timing.time_once(work.job, work.settles)
       seconds[name].append(found / work.times)

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from typing import Protocol
 
+from slim import errors as data_errors
 from terngrad import errors
 
 TENSORBOARD = 'tensorboard'
@@ -77,9 +78,13 @@ def check(log_to: Sequence[str], name: str = 'log_to') -> None:
   """
   for tracker in log_to:
     if tracker not in NAMES or log_to.count(tracker) > 1:
+      near = () if tracker in NAMES else NAMES
+      hint = data_errors.did_you_mean(
+        tracker, near, ' Separate several by commas.'
+      )
       raise errors.ConfigError(
         f'{name}: expected names of {", ".join(NAMES)}, each at most once, '
-        f'received {",".join(log_to)}. Separate several by commas.'
+        f'received {",".join(log_to)}.{hint}'
       )
 
 
@@ -91,5 +96,5 @@ def check_installed(log_to: Sequence[str], name: str = 'log_to') -> None:
     if found is None or found.origin is None:
       raise errors.ConfigError(
         f'{name}: expected the package {tracker}, received none. Install it: '
-        f"pip install 'terngrad[{_EXTRAS[tracker]}]'."
+        f'{data_errors.install_command(_EXTRAS[tracker])}.'
       )

@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad import errors
+from terngrad.checkpoint import checkpoints
+from terngrad.cli import predict as predict_command
 from tests.bin import programs
 from tests.slim import image_files
 
@@ -67,6 +70,27 @@ def test_says_the_class_and_how_sure_it_is(worker, knowing, image, data_dir):
   assert re.fullmatch(
     rf'{re.escape(str(image))}: three 100\.00 %, [a-z]+ \d+\.\d\d %', first
   )
+
+
+def test_the_data_set_is_that_of_the_training(worker, knowing, image):
+  done = predict(worker, knowing, images=image, top=1, dataset_name='')
+  assert (done.code, done.out) == (0, f'{image}: 3 100.00 %\n'), done.err
+
+
+def test_a_checkpoint_that_does_not_say_its_data_set_is_refused(
+  worker, knowing, image, monkeypatch
+):
+  layout = checkpoints.read_layout(str(knowing / 'model.ckpt-7'))
+  for name in ('must_keep', 'may_change'):
+    kept = {**getattr(layout, name)}
+    kept.pop('dataset_name', None)
+    layout = layout._replace(**{name: kept})
+  monkeypatch.setattr(checkpoints, 'read_layout', lambda path: layout)
+  flags = predict_command.PredictFlags(
+    checkpoint_dir=str(knowing), images=str(image)
+  )
+  with pytest.raises(errors.CheckpointError, match='Give --dataset_name=NAME'):
+    predict_command.act(flags)
 
 
 def test_without_names_it_says_labels(worker, knowing, image):

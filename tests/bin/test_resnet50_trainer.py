@@ -3,6 +3,7 @@
 import contextlib
 import re
 
+import keras
 import numpy as np
 import pandas as pd
 import pytest
@@ -73,7 +74,8 @@ def trained(worker, data, tmp_path_factory):
   """(folder, what was printed) of two epochs on two devices."""
   folder = tmp_path_factory.mktemp('resnet') / 'train'
   words = arguments(data, folder, '--num_gpus=2', '--batch_size=8')
-  finished = worker.run('resnet50_trainer', words)
+  caffe2 = ['--use_cpu', '--enable_tensor_core', '--save_model_name=cars']
+  finished = worker.run('resnet50_trainer', [*words, *caffe2])
   assert finished.code == 0, finished.err
   return folder, finished.out
 
@@ -104,6 +106,14 @@ def test_log_lines_have_iteration_epoch_and_images_per_second(trained):
     printed,
   )
   assert re.search(r'epoch 2 ended in step 6, loss = .*cars_test_lmdb', printed)
+
+
+def test_the_net_is_also_written_under_the_name_of_caffe2_s_flag(trained):
+  folder, printed = trained
+  assert printed.count(' has no effect: ') == 1
+  assert f'{folder / "cars.keras"}: lenet after 6 steps' in printed
+  model = keras.models.load_model(folder / 'cars.keras', compile=False)
+  assert model.output_shape == (None, 2)
 
 
 def test_devices_end_at_equal_parameters(trained):

@@ -43,6 +43,27 @@ def test_a_missing_flag_is_refused_before_tensorflow_is_loaded(
     command.run(made(acted), 'x', ['--folder=y'])
 
 
+def test_a_missing_package_is_named_before_tensorflow_is_loaded(
+  monkeypatch, capsys
+):
+  monkeypatch.setattr(quiet, 'import_tensorflow', None)
+  monkeypatch.setattr(
+    command.extras.importlib.util, 'find_spec', lambda _: None
+  )
+  acted = []
+  needing = made(acted)._replace(packages=('pandas',))
+  found = command.run(needing, 'terngrad plan', ['--folder=y'])
+  assert (found, acted) == (command.REFUSED, [])
+  assert 'expected the package pandas' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('is_converter', [True, False])
+def test_every_error_begins_with_the_same_word(capsys, is_converter):
+  command_ = made([])._replace(is_converter=is_converter)
+  command.run(command_, 'terngrad convert dataset', [])
+  assert capsys.readouterr().err.startswith('error: --folder: expected')
+
+
 def test_a_command_runs_with_the_given_values():
   acted = []
   assert command.run(made(acted), 'x', ['--folder=y']) == command.DONE
@@ -102,6 +123,14 @@ def test_an_unexpected_error_ends_the_process_without_an_abort(
     ([75, 134, 143], 143),
     ([143, 3, 75], 3),
     ([75, 1], 1),
+    # Others fail after one was killed; TensorFlow aborts them.
+    ([1, 137], 137),
+    ([139, 134, 1], 139),
+    ([134, 1], 1),
+    # `sys.exit(-1)`, not a signal.
+    ([75, 255, 1], 255),
+    # Killed, not ended after a request.
+    ([143, -15, 1], -15),
     # Of two failures the one that ended first.
     ([2, 1], 2),
   ],

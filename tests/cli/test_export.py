@@ -148,7 +148,7 @@ def test_onnx_names_the_packages_that_are_missing(monkeypatch):
   values = export.ExportFlags(
     output='net.onnx', format='onnx', checkpoint_dir='x'
   )
-  with pytest.raises(flags.UsageError, match=r"pip install 'terngrad\[onnx\]'"):
+  with pytest.raises(flags.UsageError, match=r'pip install .*\[onnx\]'):
     export.act(values)
 
 

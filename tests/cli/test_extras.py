@@ -2,6 +2,7 @@
 
 import pytest
 
+from slim import errors
 from terngrad.cli import extras
 
 
@@ -23,7 +24,7 @@ def test_a_missing_package_is_advised_with_the_command_s_extra(
 ):
   message = extras.advice(ModuleNotFoundError(name=module), program)
   assert message.startswith(f'{program}: expected the package ')
-  assert f"pip install 'terngrad[{extra}]'" in message
+  assert errors.install_command(extra) in message
 
 
 @pytest.mark.parametrize('module', ['tensorflow', 'no_such_package', None])

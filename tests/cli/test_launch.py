@@ -209,7 +209,8 @@ def stand_ins(tmp_path, monkeypatch):
 STAYS = 'read -r <>"$fifo"'
 
 
-@pytest.mark.parametrize('first', [f'exit {watchdog.LOST}', 'kill -KILL $$'])
+# TensorFlow aborts a process that lost another one.
+@pytest.mark.parametrize('first', [f'exit {watchdog.LOST}', 'kill -ABRT $$'])
 @pytest.mark.parametrize('code', [1, 3])
 def test_a_failure_decides_even_if_a_lost_process_ended_before(
   stand_ins, monkeypatch, capsys, first, code
@@ -239,6 +240,52 @@ def test_a_killed_process_is_named_rather_than_the_one_that_lost_it(
   assert stand_ins(*does) == 137
   killed = 1 if order == 1 else 0
   assert f'worker {killed} ended with exit code 137' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('code', [1, 3, 143])
+@pytest.mark.parametrize('name', ['KILL', 'SEGV', 'TERM'])
+def test_a_killed_process_is_named_rather_than_one_that_fails_without_it(
+  stand_ins, monkeypatch, capsys, name, code
+):
+  monkeypatch.setattr(command, 'SETTLE_SECONDS', 600)
+  late = 'worker 1 ended with exit code'
+  number = signal.Signals[f'SIG{name}'].value
+  does = f'{STAYS}; exit {code}', f'kill -{name} $$'
+  assert stand_ins(*does, late) == 128 + number
+  assert (
+    f'worker 1 ended with exit code {128 + number}, killed by signal {number} '
+    f'(SIG{name}): expected 0, so'
+  ) in capsys.readouterr().err
+
+
+def test_a_failure_that_is_seen_before_the_kill_is_not_named(
+  stand_ins, monkeypatch, capsys
+):
+  monkeypatch.setattr(launch, 'CAUSE_SECONDS', 600)
+  monkeypatch.setattr(
+    launch, '_settle', tell_after(launch._settle, late := 'failed first')
+  )
+  assert stand_ins('exit 1', f'{STAYS}; kill -KILL $$', late) == 137
+  assert 'worker 1 ended with exit code 137' in capsys.readouterr().err
+
+
+def tell_after(function, line):
+  """Returns the function; each call also says a line."""
+
+  def told(*arguments):
+    command.say(line)
+    return function(*arguments)
+
+  return told
+
+
+def test_of_two_failures_the_first_is_named(stand_ins, monkeypatch, capsys):
+  monkeypatch.setattr(launch, 'CAUSE_SECONDS', 600)
+  monkeypatch.setattr(
+    launch, '_settle', tell_after(launch._settle, late := 'failed first')
+  )
+  assert stand_ins('exit 1', f'{STAYS}; exit 1', late) == 1
+  assert 'worker 0 ended with exit code 1:' in capsys.readouterr().err
 
 
 def test_a_signal_while_waiting_for_others_gives_them_full_time_to_end(

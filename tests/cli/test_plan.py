@@ -119,7 +119,7 @@ def test_equal_codes_are_marked_and_named_in_the_last_line(tmp_path, capsys):
   assert sum(' = ' in line for line in lines) == 3
   # If nothing is gained, nothing is compressed.
   assert lines[-1].startswith('recommended: identity')
-  assert 'As fast within noise: ' in lines[-1]
+  assert 'A tie within 5% with ' in lines[-1]
 
 
 def test_costs_are_timed_once_and_then_read_from_the_cache(

@@ -309,6 +309,36 @@ def test_a_method_that_breaks_a_claim_fails_it(claim, method, message):
   assert re.search(message, found.message), found.message
 
 
+class Unfinished(Floats):
+  """Adds a text, which neither Python nor TensorFlow does."""
+
+  def send(self, number, gradients, states, received, context):
+    words = gradients[0]
+    return [tf.bitcast(self.sum_of(words, 'a'), tf.int32)], states
+
+  def sum_of(self, first, second):
+    return first + second  # The last line of the author.
+
+
+@pytest.mark.parametrize(
+  'claim',
+  [
+    'payload has the declared number of words',
+    'compiled code gives the bits of eager code',
+    'mean over draws is the gradient if unbiased',
+  ],
+)
+def test_an_exception_is_shown_with_the_last_line_of_the_author(claim):
+  message = outcome(claim, Unfinished).message
+  assert re.match(
+    r'expected a result, received (TypeError|InvalidArgumentError): \S.*'
+    rf'\({re.escape(__file__)}, line \d+: return first \+ second  # The last '
+    r'line of the author\.\)\. Correct the method\.$',
+    message,
+  ), message
+  assert 'in user code' not in message
+
+
 def test_every_claim_has_a_method_that_breaks_it():
   assert {claim for claim, _, _ in BROKEN} == {
     claims.name_of(claim) for claim in claims.CLAIMS

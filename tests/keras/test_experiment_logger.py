@@ -58,7 +58,7 @@ def test_only_the_chief_writes(tmp_path):
   [
     ({'every': 0}, 'every: expected 1 or more, received 0'),
     ({'log_to': 'comet'}, 'log_to: expected names of tensorboard'),
-    ({'log_to': ['mlflow']}, r"pip install 'terngrad\[mlflow]'"),
+    ({'log_to': ['mlflow']}, r'pip install .*\[mlflow]'),
   ],
 )
 def test_wrong_arguments_are_refused_at_once(

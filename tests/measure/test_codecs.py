@@ -1,6 +1,8 @@
 """Measured quality of codecs matches formulas and detects a biased codec."""
 
 import logging
+import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ from terngrad import native
 from terngrad.codec import chain
 from terngrad.codec.methods import registry
 from terngrad.measure import codecs as measures
+from terngrad.measure import gradient_codecs
 from terngrad.measure import quality as qualities
 from terngrad.measure import rivals
 from tests.codec import rounds
@@ -36,6 +39,28 @@ def test_quality_of_plain_floats_is_perfect():
   assert quality.error == 0.0
   assert quality.bits_by_formula == quality.bits_by_length
   assert np.isnan(quality.entropy) and np.isnan(quality.bias)
+
+
+ERRORS = re.findall(
+  r'^\| `(\S+)` \| (\d\.\d\d) \|$',
+  (pathlib.Path(__file__).parents[2] / 'docs/keras.md').read_text(),
+  re.MULTILINE,
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(('text', 'printed'), ERRORS)
+def test_the_document_has_the_usual_errors_of_codes(text, printed):
+  codec = gradient_codecs.build(text, [(256, 256)], 1)
+  rng = np.random.default_rng(0)
+  gradient = tf.constant(rng.standard_normal((256, 256), np.float32))
+  error = qualities.measure(codec, codec, [gradient], 2, 1).error
+  # `compression_error` is of norms, not of squares.
+  assert error**0.5 == pytest.approx(float(printed), abs=0.015)
+
+
+def test_the_document_s_errors_are_found():
+  assert [text for text, _ in ERRORS][:1] == ['ternary'] and len(ERRORS) == 4
 
 
 @pytest.mark.statistical

@@ -48,6 +48,18 @@ def test_works_take_turns_and_seconds_are_per_repetition(monkeypatch):
   np.testing.assert_allclose(seconds['slow'], [5.0] * 2)
 
 
+def test_after_the_end_no_round_begins_except_the_fewest(monkeypatch):
+  clock, rounds = Clock(monkeypatch), []
+  works = {'a': turns.plan(clock.work('a', 0.5), 1, 8)}
+  begin = clock.now
+  for end, expected in (begin, turns.FEWEST_ROUNDS), (begin + 1.75, 4):
+    clock.now = begin
+    seconds = turns.take(works, 8, lambda: rounds.append(1), end)
+    assert seconds == {'a': [0.5] * expected}
+  # A bar of all rounds still comes to its end.
+  assert len(rounds) == 2 * 8
+
+
 def test_a_repeatable_work_takes_the_number_of_repetitions():
   run = timing.repeatable(lambda i: [i + 1])
   assert [run(n) for n in (1, 2, 4)] == [1, 1 + 2, 1 + 2 + 3 + 4]

@@ -161,10 +161,23 @@ def test_unknown_and_repeated_names_are_refused(tmp_path, names):
     train(tmp_path, log_to=tuple(names.split(',')))
 
 
+@pytest.mark.parametrize(
+  ('names', 'hint'),
+  [
+    (['tensorboard', 'wandbb'], "Did you mean 'wandb'?"),
+    (['wandb', 'wandb'], 'Separate several by commas.'),
+  ],
+)
+def test_a_misspelled_tracker_is_suggested(names, hint):
+  with pytest.raises(errors.ConfigError) as caught:
+    trackers.check(names)
+  assert str(caught.value).endswith(hint)
+
+
 def test_a_missing_package_names_its_extra(tmp_path, monkeypatch):
   monkeypatch.setattr('importlib.util.find_spec', lambda name: None)
   with pytest.raises(
-    errors.ConfigError, match=r"package mlflow.*pip install 'terngrad\[mlflow]'"
+    errors.ConfigError, match=r'package mlflow.*pip install .*\[mlflow]'
   ):
     train(tmp_path / 'run', log_to=('mlflow',))
   assert not (tmp_path / 'run').exists()

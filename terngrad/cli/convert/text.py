@@ -44,7 +44,7 @@ class ConvertTextFlags(writing.Writing):
   tokenizer: str = option(
     'bytes',
     'bytes, which takes every file as it is; or bpe, byte pairs of UTF-8 that '
-    'are chosen on the training text (the extra terngrad[text]).',
+    'are chosen on the training text (the extra text).',
   )
   vocabulary_size: int = option(4096, 'Largest number of tokens of bpe.')
   sequence_length: int = option(256, 'Tokens of a training sequence.')

@@ -78,4 +78,6 @@ def _count(text: str) -> int:
   return count
 
 
-COMMAND = command.Command(USAGE, MeasureBytesFlags, act)
+COMMAND = command.Command(
+  USAGE, MeasureBytesFlags, act, packages=('pandas', 'matplotlib')
+)

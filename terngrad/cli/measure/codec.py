@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import math
+import time
 from typing import Any
 
 from terngrad import lazy
@@ -35,7 +36,8 @@ measured:
 - update: decoding 2 workers' words and then updating parameters with momentum;
   fused_update: the same at once, if there is a kernel for it;
 - the bits per element by formula and by length, the entropy of the codes, the
-  squared error of one worker's mean, and a z-score of the bias.
+  squared error of one worker's mean (near 1 is normal for ternary and sparse
+  codes), and a z-score of the bias.
 
 Speeds are in GB/s of float32, and times relative to one copy of the gradient
 (decode_sum: to 8 copies). Nothing is sent: communication between rounds is not
@@ -44,8 +46,10 @@ in these times. A dash means that a method does not have this work or number.
 A code with native kernels is listed twice: with its kernels, and as compiled by
 XLA. Gradients are Gaussian. The works of a code take turns with the copy, round
 by round, and a ratio is the median of the ratios within a round. Work that
-takes seconds is timed in fewer rounds, at least 2. A line with a code's result
-follows as soon as it is measured; the table of all comes at the end.
+takes seconds is timed in fewer rounds, at least 2, and so are all works of a
+code that used up its --max_seconds. A bar shows the time that is left. A line
+with a code's result follows as soon as it is measured; the table of all comes
+at the end.
 
   {program} --device=gpu:0
 
@@ -79,6 +83,12 @@ class MeasureCodecFlags:
     'model',
   )
   rounds: int = option(11, 'Number of rounds for the median.', 'run')
+  max_seconds: float = option(
+    40.0,
+    'Seconds for each code, divided over its sizes and nets: after its share '
+    'no further round begins, except the first 2.',
+    'run',
+  )
   compare: bool = option(
     False,
     'Also measure NumPy, naive TensorFlow and int8 as GRACE sends it.',
@@ -95,6 +105,7 @@ class MeasureCodecFlags:
 def act(values: MeasureCodecFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
   command.at_least(1, values, 'rounds')
+  command.at_least(0, values, 'max_seconds')
   codec_table.check(values.codecs)
   device = _accelerator(values)
   with quiet.suppressed_retracing_warnings():
@@ -154,12 +165,16 @@ def _rows(values: MeasureCodecFlags, device: str) -> list[dict[str, Any]]:
   if device:
     measure = functools.partial(device_codec_table.measure, device)
   total = len(cases) * len(values.codecs) * (values.rounds + 1)
+  left = dict.fromkeys(values.codecs, values.max_seconds)
   rows: list[dict[str, Any]] = []
   with progress.Progress(total=total, unit='round') as bar:
-    for name, shapes in cases.items():
+    for number, (name, shapes) in enumerate(cases.items()):
       for text in values.codecs:
         bar.set_description(f'{name} {text}', refresh=False)
-        found = measure(text, name, shapes, values.rounds, bar.update)
+        begin = time.perf_counter()
+        end = begin + left[text] / (len(cases) - number)
+        found = measure(text, name, shapes, values.rounds, bar.update, end)
+        left[text] = max(0.0, left[text] - (time.perf_counter() - begin))
         rows += found
         for row in found:
           bar.say(codec_table.line(row))
@@ -168,4 +183,6 @@ def _rows(values: MeasureCodecFlags, device: str) -> list[dict[str, Any]]:
   return rows
 
 
-COMMAND = command.Command(USAGE, MeasureCodecFlags, act)
+COMMAND = command.Command(
+  USAGE, MeasureCodecFlags, act, packages=('pandas', 'matplotlib', 'tqdm')
+)

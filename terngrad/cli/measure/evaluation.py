@@ -52,5 +52,5 @@ def act(values: MeasureEvaluationFlags) -> None:
 
 
 COMMAND = command.Command(
-  USAGE, MeasureEvaluationFlags, act, required=('nets',)
+  USAGE, MeasureEvaluationFlags, act, required=('nets',), packages=('pandas',)
 )

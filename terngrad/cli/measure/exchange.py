@@ -197,4 +197,10 @@ def _report(values: MeasureExchangeFlags, table: 'pd.DataFrame') -> None:
 
 
 # Pending calls of TensorFlow's servers would abort Python's shutdown.
-COMMAND = command.Command(USAGE, MeasureExchangeFlags, act, ends_process=True)
+COMMAND = command.Command(
+  USAGE,
+  MeasureExchangeFlags,
+  act,
+  ends_process=True,
+  packages=('pandas', 'matplotlib'),
+)

@@ -124,4 +124,6 @@ def _start_all(values: MeasureFitFlags) -> int:
   )
 
 
-COMMAND = command.Command(USAGE, MeasureFitFlags, act, required=('codec',))
+COMMAND = command.Command(
+  USAGE, MeasureFitFlags, act, required=('codec',), packages=('pandas',)
+)

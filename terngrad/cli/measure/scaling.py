@@ -88,5 +88,10 @@ def _counts(name: str, texts: Sequence[str]) -> list[int]:
 
 
 COMMAND = command.Command(
-  USAGE, MeasureScalingFlags, act, rest='command', needs_tensorflow=False
+  USAGE,
+  MeasureScalingFlags,
+  act,
+  rest='command',
+  needs_tensorflow=False,
+  packages=('pandas', 'matplotlib', 'tqdm'),
 )

@@ -114,4 +114,6 @@ def _nodes(values: MeasureStepFlags) -> list[int]:
   return [int(text) for text in values.nodes]
 
 
-COMMAND = command.Command(USAGE, MeasureStepFlags, act, required=('nodes',))
+COMMAND = command.Command(
+  USAGE, MeasureStepFlags, act, required=('nodes',), packages=('pandas', 'tqdm')
+)

@@ -90,5 +90,9 @@ def act(values: MeasureVarianceFlags) -> None:
 
 
 COMMAND = command.Command(
-  USAGE, MeasureVarianceFlags, act, required=('gradients',)
+  USAGE,
+  MeasureVarianceFlags,
+  act,
+  required=('gradients',),
+  packages=('pandas', 'tqdm'),
 )

@@ -52,4 +52,10 @@ def act(values: ReportCompareFlags) -> None:
   command.say(f'Curves: {os.path.abspath(path)}')
 
 
-COMMAND = command.Command(USAGE, ReportCompareFlags, act, required=('runs',))
+COMMAND = command.Command(
+  USAGE,
+  ReportCompareFlags,
+  act,
+  required=('runs',),
+  packages=('pandas', 'matplotlib'),
+)

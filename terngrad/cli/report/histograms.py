@@ -63,5 +63,9 @@ def act(values: ReportHistogramsFlags) -> None:
 
 
 COMMAND = command.Command(
-  USAGE, ReportHistogramsFlags, act, required=('gradients',)
+  USAGE,
+  ReportHistogramsFlags,
+  act,
+  required=('gradients',),
+  packages=('pandas', 'matplotlib'),
 )

@@ -71,5 +71,9 @@ def act(values: ReportHostsFlags) -> None:
 
 
 COMMAND = command.Command(
-  USAGE, ReportHostsFlags, act, required=('runs', 'codecs', 'net')
+  USAGE,
+  ReportHostsFlags,
+  act,
+  required=('runs', 'codecs', 'net'),
+  packages=('pandas',),
 )

@@ -189,4 +189,4 @@ def _predict(
   )
 
 
-COMMAND = command.Command(USAGE, ReportPageFlags, act)
+COMMAND = command.Command(USAGE, ReportPageFlags, act, packages=('jinja2',))

@@ -54,4 +54,10 @@ def act(values: ReportSweepFlags) -> None:
   command.say(sweep.write(values.output, title, runs, baselines, source))
 
 
-COMMAND = command.Command(USAGE, ReportSweepFlags, act, required=('results',))
+COMMAND = command.Command(
+  USAGE,
+  ReportSweepFlags,
+  act,
+  required=('results',),
+  packages=('pandas', 'matplotlib'),
+)

@@ -65,4 +65,6 @@ def act(values: ReportTensorboardFlags) -> None:
   command.say(f'Wrote {count} files of {len(runs)} runs into {target}.')
 
 
-COMMAND = command.Command(USAGE, ReportTensorboardFlags, act)
+COMMAND = command.Command(
+  USAGE, ReportTensorboardFlags, act, packages=('tensorboard',)
+)

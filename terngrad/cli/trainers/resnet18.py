@@ -147,6 +147,7 @@ COMMAND = command.Command(
   Resnet18Flags,
   train,
   DEFAULTS,
+  packages=trainers.PACKAGES,
   flag_names={
     'epoch_size': 'dataset_limit',
     'initial_learning_rate': 'learning_rate',

@@ -11,8 +11,11 @@ from typing import Any
 from slim import spelling
 from terngrad import lazy
 from terngrad.cli import command
+from terngrad.cli import export
 from terngrad.cli import flags
 from terngrad.cli import train as trainers
+from terngrad.cli.trainers import caffe2_flags
+from terngrad.cluster import interfaces
 from terngrad.config import cluster as cluster_options
 from terngrad.config import options
 from terngrad.config import training as configs
@@ -45,6 +48,9 @@ through a Redis server, by --run_id:
   ... --num_shards=2 --shard_id=0 --run_id=first --file_store_path=/shared
   ... --num_shards=2 --shard_id=1 --run_id=first --redis_host=10.0.0.1
 
+The other flags of Caffe2's trainer are accepted too. A line of the log names
+each given flag that has no effect, with the reason.
+
 Without --train_dir the files are in a folder of the working directory named by
 --run_id, or resnet50_trainer. Each shard uses port --cluster_port plus its
 number. Make a database with: terngrad convert database.
@@ -55,6 +61,7 @@ _REPLACED = (
   'cluster',
   'data_dir',
   'dataset_name',
+  'dtype',
   'eval_subsets',
   'exchange',
   'initial_learning_rate',
@@ -91,7 +98,7 @@ _Options: Any = command.drop_options(configs.TrainConfig, _REPLACED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Resnet50Flags(_Options):
+class Resnet50Flags(caffe2_flags.Caffe2Flags, _Options):
   """Caffe2's flags, and those of the configuration."""
 
   train_data: str = option(
@@ -156,12 +163,19 @@ def to_config(values: Resnet50Flags) -> configs.TrainConfig:
   if values.scale_learning_rate:
     rate *= batch_size / _SCALED_FROM
   chosen = _gpus(values.gpus)
+  if values.use_cpu and (chosen or values.devices):
+    raise flags.UsageError(
+      '--use_cpu: expected no --gpus and no --devices beside it, received '
+      f'{values.gpus or ",".join(values.devices)}. Give the number of CPU '
+      'devices by --num_gpus.'
+    )
   return command.build_config(
     values,
     configs.TrainConfig,
     {},
     **_data(values),
     **_rendezvous(values),
+    **caffe2_flags.options_of(values),
     train_dir=values.train_dir or _folder(values.run_id),
     batch_size=batch_size,
     initial_learning_rate=rate,
@@ -232,15 +246,9 @@ def _rendezvous(values: Resnet50Flags) -> dict[str, Any]:
       f'received {values.shard_id}. Give each of the --num_shards machines a '
       'different number.'
     )
-  locations = [values.redis_host, values.file_store_path]
   if values.num_shards == 1:
-    if any(locations):
-      raise flags.UsageError(
-        '--num_shards: expected 2 or more beside --file_store_path or '
-        '--redis_host, received 1. Give the number of machines, or leave these '
-        'flags out.'
-      )
     return {}
+  locations = [values.redis_host, values.file_store_path]
   if len([location for location in locations if location]) != 1:
     raise flags.UsageError(
       '--file_store_path or --redis_host: expected one of them beside '
@@ -249,13 +257,19 @@ def _rendezvous(values: Resnet50Flags) -> dict[str, Any]:
       'all machines.'
     )
   run_id = _checked(values.run_id)
+  # Shards on one machine need different ports.
+  port = values.cluster_port + values.shard_id
   fields = {
     'exchange': 'collective',
     'rendezvous_processes': values.num_shards,
     'task_id': values.shard_id,
-    # Shards on one machine need different ports.
-    'cluster_port': values.cluster_port + values.shard_id,
+    'cluster_port': port,
   }
+  if values.distributed_interfaces and not values.own_address:
+    address = interfaces.address(
+      values.distributed_interfaces, 'distributed_interfaces'
+    )
+    fields['own_address'] = f'{address}:{port}'
   if values.file_store_path:
     folder = os.path.join(values.file_store_path, run_id)
     return fields | {'cluster': 'rendezvous', 'rendezvous_dir': folder}
@@ -313,18 +327,40 @@ def train(values: Resnet50Flags) -> int:
     chosen = _gpus(values.gpus)
     if chosen:
       devices.choose_gpus(chosen)
+    if values.use_cpu:
+      devices.hide_gpus()
+    caffe2_flags.set_environment(values)
   with start.share_failures(config.cluster):
     config.validate()
   if not values.train_dir and config.cluster.writes_files:
     _check_default_folder(values, config.run.train_dir)
     command.say(f'files of this run: {config.run.train_dir}')
+  for line in caffe2_flags.remarks(values):
+    command.say(line)
   outcome = start.train(
     config,
     command.say,
     sys.stderr.isatty(),
     lambda run: hooks(values, config, run),
   )
-  return trainers.report_end(config, outcome)
+  code = trainers.report_end(config, outcome)
+  if code == command.DONE and config.cluster.writes_files:
+    _save_model(values, config)
+  return code
+
+
+def _save_model(values: Resnet50Flags, config: configs.TrainConfig) -> None:
+  """Writes the trained net if --save_model_name is given."""
+  if values.save_model_name:
+    export.act(
+      export.ExportFlags(
+        checkpoint_dir=config.run.train_dir,
+        output=os.path.join(
+          config.run.train_dir, f'{values.save_model_name}.keras'
+        ),
+        image_size=config.data.image_size,
+      )
+    )
 
 
 def _check_default_folder(values: Resnet50Flags, folder: str) -> None:
@@ -356,6 +392,7 @@ COMMAND = command.Command(
   Resnet50Flags,
   train,
   DEFAULTS,
+  packages=trainers.PACKAGES,
   required=('train_data',),
   flag_names={
     'eval_subsets': 'test_data',

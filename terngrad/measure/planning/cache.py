@@ -19,7 +19,7 @@ from terngrad.measure.planning import model
 from terngrad.measure.planning import parameters
 
 # Changes with the meaning of a cost.
-_FORMAT = 1
+_FORMAT = 2
 
 
 def machine() -> dict[str, str]:

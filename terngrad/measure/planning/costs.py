@@ -12,7 +12,7 @@ from terngrad.measure.planning import cache
 from terngrad.measure.planning import coding
 from terngrad.measure.planning import model
 
-# Above this the rounds of a code differ so much that its cost is not stored.
+# Above this the rounds of a code differ so much that it is timed again.
 _LARGE_SPREAD = 0.15
 # Processes that wait for a core, per core.
 _HIGH_LOAD = 0.5
@@ -39,8 +39,9 @@ def find(
 ) -> dict[str, model.Coding]:
   """Returns the costs of codecs, and logs where they come from.
 
-  Costs that vary much between the rounds are not stored, nor are those of codes
-  of other packages, whose versions are not known here.
+  Costs that vary much between the rounds are timed again by the next plan,
+  which uses the shorter time: other programs only make coding slower. Costs of
+  codes of other packages, whose versions are not known here, are not stored.
 
   Args:
     texts: codecs in the syntax of `--codec`.
@@ -58,24 +59,34 @@ def find(
       found = cache.read(file)
     except (OSError, ValueError) as error:
       say(f'warning: the stored coding times are ignored: {file}: {error}')
-  known = {t: found[t] for t in texts if t in found and options.reads}
+  stored = {t: found[t] for t in texts if t in found and options.reads}
+  known = {t: cost for t, cost in stored.items() if not _varies(cost)}
   missing = [text for text in texts if text not in known]
   if known:
     say(f'{len(known)} coding times from {file} (--refresh times them again)')
   if not missing:
     return known
-  timed = _measure(missing, options, say)
-  stored = {
-    text: cost
-    for text, cost in timed.items()
-    if _is_built_in(text) and cost.spread <= _LARGE_SPREAD
+  timed = {
+    text: min(cost, stored.get(text, cost), key=_total)
+    if _varies(cost)
+    else cost
+    for text, cost in _measure(missing, options, say).items()
   }
-  if options.writes and file and stored:
+  new = {text: cost for text, cost in timed.items() if _is_built_in(text)}
+  if options.writes and file and new:
     try:
-      cache.write(file, found | stored)
+      cache.write(file, found | new)
     except OSError as error:
       say(f'warning: the coding times are not stored: {error}')
   return known | timed
+
+
+def _varies(cost: model.Coding) -> bool:
+  return cost.spread > _LARGE_SPREAD
+
+
+def _total(cost: model.Coding) -> float:
+  return cost.send + cost.receive
 
 
 def _measure(
@@ -96,13 +107,13 @@ def _measure(
   varying = [
     f'{text} ±{cost.spread:.0%}'
     for text, cost in timed.items()
-    if cost.spread > _LARGE_SPREAD
+    if _varies(cost)
   ]
   if varying:
     say(
       f'warning: coding times vary between the rounds ({", ".join(varying)}; '
-      'half the interquartile range), so these are not stored. Stop other '
-      'programs and repeat the command.'
+      'half the interquartile range). The next plan times these again and '
+      'uses the shorter time; stop other programs before.'
     )
   return timed
 

@@ -59,7 +59,7 @@ class Coding(NamedTuple):
     receive: decodes the mean of two workers' messages.
     more: decodes the messages of each further worker, if they are gathered.
     spread: half the interquartile range of the timed rounds, divided by their
-      median; 0 if it is not known.
+      lower quartile; 0 if it is not known.
   """
 
   send: float

@@ -1,8 +1,10 @@
 """Which codes are equally fast within noise, and which of them to take.
 
 A plan orders codes only if their steps differ by more than the timing's noise
-and by more than the plan's typical error. Among codes that are equal to the
-fastest, a fixed rule decides, so that noise does not change the answer.
+and by more than the plan's typical error. Among codes that differ from the
+fastest by less than this error, a fixed rule decides. Noise never adds a code
+to these: a plan on a busy machine would otherwise name a slower code than one
+on a quiet machine.
 """
 
 import math
@@ -39,7 +41,7 @@ def equal_codes(table: pd.DataFrame) -> list[str]:
 
 
 def recommend(table: pd.DataFrame) -> str:
-  """Returns the code to take: one of `equal_codes`.
+  """Returns the code to take: one within `TOLERANCE` of the fastest.
 
   The first of: the smallest loss of accuracy that the project's sweeps measured
   (codes that they lack come last), float32, the fewest wrappers and options,
@@ -52,7 +54,12 @@ def recommend(table: pd.DataFrame) -> str:
     parts = sum(map(text.count, '+:,'))
     return rank, text != model.FLOAT32, parts, len(text), text
 
-  return min(equal_codes(table), key=order)
+  return min(_close_codes(table), key=order)
+
+
+def _close_codes(table: pd.DataFrame) -> list[str]:
+  """Lists the codes within `TOLERANCE` of the fastest, the fastest first."""
+  return equal_codes(table.assign(**{model.NOISE: 0.0}))
 
 
 def with_accuracy(table: pd.DataFrame) -> pd.DataFrame:
@@ -94,15 +101,20 @@ def describe(table: pd.DataFrame) -> str:
   """
   chosen = recommend(table)
   row = table.set_index('codec').loc[chosen]
-  others = [text for text in equal_codes(table) if text != chosen]
-  reason = ', the fastest'
-  if others:
+  close = _close_codes(table)
+  unsure = [text for text in equal_codes(table) if text not in close]
+  reason = '' if chosen == model.FLOAT32 else ', the fastest'
+  if others := [text for text in close if text != chosen]:
     reason = (
-      f'. As fast within noise: {", ".join(others)}; of these the code with '
-      'the smallest known loss of accuracy is named, then the simplest'
+      f'. A tie within {TOLERANCE:.0%} with {", ".join(others)}: of these the '
+      'code with the smallest known loss of accuracy is named, then the '
+      'simplest'
     )
-  if chosen == model.FLOAT32 and not others:
-    reason = ''
+  if unsure:
+    reason += (
+      f'. The times varied too much to tell whether {", ".join(unsure)} would '
+      'be as fast: plan again when the machine is idle'
+    )
   gain = f'{row["over float32"]:.2f} times as fast as float32'
   if chosen == model.FLOAT32:
     gain = 'which is float32: compression does not pay here'

@@ -7,6 +7,8 @@ import subprocess
 import pytest
 
 from terngrad.cli import command
+from terngrad.cli.check import codec
+from terngrad.conformance import claims
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 GOOD = """
@@ -78,6 +80,29 @@ def test_a_code_that_breaks_a_claim_ends_with_1(folder):
     'lossless=True in traits.'
   )
   assert 'compiled code' not in done.stdout
+
+
+def test_an_error_of_many_claims_is_shown_once_and_counted(monkeypatch, capsys):
+  found = [
+    claims.ClaimOutcome('zeros', claims.FAILED, 'expected a, received b.'),
+    claims.ClaimOutcome('ones', claims.FAILED, 'expected c, received d.'),
+    claims.ClaimOutcome('twos', claims.OK),
+    *[claims.ClaimOutcome('more', claims.FAILED, 'expected a, received b.')]
+    * 2,
+    *[claims.ClaimOutcome('no', claims.NOT_APPLICABLE, 'no states')] * 2,
+  ]
+  monkeypatch.setattr(codec.claims, 'check', lambda *arguments: found)
+  values = codec.CheckCodecFlags(code='identity')
+  assert codec.act(values) == command.FAILED
+  assert capsys.readouterr().out.splitlines() == [
+    'failed          zeros: expected a, received b.',
+    'failed          ones: expected c, received d.',
+    'ok              twos',
+    *['failed          more: the same error'] * 2,
+    *['does not apply  no: no states'] * 2,
+    'identity: 1 claims hold, 4 failed, 2 do not apply',
+    '3 claims failed with one error: expected a, received b.',
+  ]
 
 
 @pytest.mark.slow

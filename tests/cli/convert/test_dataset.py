@@ -38,7 +38,7 @@ def start_alone(arguments, folder):
 def last_line(result):
   """Returns the program's only line; TensorFlow's may stand before it."""
   *others, last = result.stderr.splitlines()
-  assert last.startswith('download_and_convert_data: ')
+  assert last.startswith('error: ')
   assert not [line for line in others if 'Traceback' in line or 'slim' in line]
   return last
 

@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 
+import pandas as pd
 import pytest
 
 from terngrad import errors
@@ -16,7 +17,7 @@ def measured(monkeypatch):
   """The texts whose measurement has begun; every one gives one row."""
   begun = []
 
-  def measure(text, name, shapes, rounds, advance):
+  def measure(text, name, shapes, rounds, advance, end):
     begun.append(text)
     for _ in range(rounds + 1):
       advance()
@@ -52,12 +53,36 @@ def test_a_line_follows_each_code_and_the_table_comes_last(measured, capsys):
   assert lines[3].split()[-2:] == ['-', '0.5'] and 'NaN' not in ''.join(lines)
 
 
+def test_the_seconds_of_a_code_are_divided_over_its_sizes(monkeypatch):
+  shares, now = [], [100.0]
+  monkeypatch.setattr(codec.time, 'perf_counter', lambda: now[0])
+
+  def measure(text, name, shapes, rounds, advance, end):
+    shares.append((name, text, end - now[0]))
+    now[0] += 5 if text == 'topk' else 50
+    return []
+
+  monkeypatch.setattr(codec_table, 'measure', measure)
+  monkeypatch.setattr(codec_table, 'table', pd.DataFrame)
+  codec.act(
+    codec.MeasureCodecFlags(
+      codecs=('topk', 'sign'), sizes=('10', '20', '30'), nets=(), max_seconds=30
+    )
+  )
+  assert shares == [
+    *(('10', 'topk', 10.0), ('10', 'sign', 10.0)),
+    # What a size leaves over is for those that follow.
+    *(('20', 'topk', 12.5), ('20', 'sign', 0.0)),
+    *(('30', 'topk', 20.0), ('30', 'sign', 0.0)),
+  ]
+
+
 @pytest.fixture
 def on_gpu(monkeypatch):
   """A machine whose GPU measures nothing; the cases it is asked for."""
   asked = []
 
-  def measure(device, text, name, shapes, rounds, advance):
+  def measure(device, text, name, shapes, rounds, advance, end):
     asked.append((device, shapes))
     return [
       {

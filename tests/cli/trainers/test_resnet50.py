@@ -6,6 +6,7 @@ import pytest
 
 from terngrad import errors
 from terngrad.cli import flags
+from terngrad.cli.trainers import caffe2_flags
 from terngrad.cli.trainers import resnet50
 from terngrad.config import options
 from tests.cli import starters
@@ -139,7 +140,10 @@ def test_one_machine_needs_no_rendezvous():
       ['--num_shards=2', '--redis_host=h', '--file_store_path=/s'],
       'expected one of them .* received both',
     ),
-    (['--redis_host=h'], '--num_shards: expected 2 or more'),
+    (['--use_cpu', '--gpus=0'], '--use_cpu: expected no --gpus'),
+    (['--use_cpu', '--devices=gpu:0'], '--use_cpu: expected no --gpus'),
+    (['--float16_compute', '--dtype=bfloat16'], '--float16_compute: expected'),
+    (['--save_model_name=a/b'], '--save_model_name: expected a name without'),
     (['--num_shards=2', '--redis_host=h'], "--run_id: .* received ''"),
     (
       ['--num_shards=2', '--file_store_path=/s', '--run_id=../x'],
@@ -150,6 +154,61 @@ def test_one_machine_needs_no_rendezvous():
 def test_invalid_flags_are_refused(words, said):
   with pytest.raises(flags.UsageError, match=said):
     config_of(*words)
+
+
+# The flags for Caffe2's libraries, as its command line writes them.
+LIBRARIES = [
+  *('--use_cpu', '--cudnn_workspace_limit_mb', '64', '--dtype', 'float'),
+  *('--save_model_name', 'cars', '--load_model_path', '/m/model.ckpt-7'),
+  *('--float16_compute', '--enable_tensor_core'),
+  *('--distributed_transport', 'ibverbs', '--distributed_interfaces', 'eth0'),
+  *('--num_shards', '1', '--file_store_path', '/s', '--redis_host', 'h'),
+]
+
+
+def test_flags_of_the_libraries_are_accepted_and_those_without_effect_named():
+  values = starters.parse(STARTER, ['--train_data=/d/t', *LIBRARIES])
+  config = resnet50.to_config(values)
+  assert config.model.dtype == 'float16'
+  assert config.start.pretrained_model_checkpoint_path == '/m/model.ckpt-7'
+  assert config.cluster.exchange == 'towers'
+  lines = caffe2_flags.remarks(values)
+  assert [line.split(' has no effect: ')[0] for line in lines] == [
+    f'--{name}'
+    for name in (
+      *('enable_tensor_core', 'distributed_transport', 'file_store_path'),
+      *('redis_host', 'distributed_interfaces'),
+    )
+  ]
+  assert caffe2_flags.remarks(starters.parse(STARTER, [])) == []
+
+
+def test_floats_are_float32_and_keras_files_are_weights():
+  assert config_of('--dtype=float').model.dtype == 'float32'
+  assert config_of('--dtype=bfloat16').model.dtype == 'bfloat16'
+  start = config_of('--load_model_path=/m/cars.keras').start
+  assert start.pretrained_weights == '/m/cars.keras'
+  with pytest.raises(errors.ConfigError, match='transport: expected one of'):
+    config_of('--distributed_transport=rdma')
+
+
+def test_the_memory_of_cudnn_is_limited_by_tensorflow(monkeypatch):
+  monkeypatch.setenv(caffe2_flags.WORKSPACE_VARIABLE, '7')
+  for words, limit in ([], '7'), (['--cudnn_workspace_limit_mb=64'], '64'):
+    caffe2_flags.set_environment(starters.parse(STARTER, words))
+    assert os.environ[caffe2_flags.WORKSPACE_VARIABLE] == limit
+
+
+def test_shards_are_reached_at_the_address_of_the_named_interface():
+  shard = (
+    *('--num_shards=2', '--shard_id=1', '--run_id=a', '--file_store_path=/s'),
+    '--distributed_interfaces=lo',
+  )
+  assert config_of(*shard).cluster.own_address == '127.0.0.1:2223'
+  config = config_of(*shard, '--own_address=h:1')
+  assert config.cluster.own_address == 'h:1'
+  with pytest.raises(errors.ConfigError, match="lo.* received 'none7'"):
+    config_of(*shard, '--distributed_interfaces=none7')
 
 
 def test_an_unknown_kind_and_no_data_are_refused():

