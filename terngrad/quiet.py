@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 
 from terngrad.cluster import onednn
+from terngrad.cluster import xla_cache
 
 # TensorFlow's log levels: 0 writes all, 2 omits infos and warnings.
 _LEVEL, _ALL = 'TF_CPP_MIN_LOG_LEVEL', '0'
@@ -23,10 +24,12 @@ _LEVEL, _ALL = 'TF_CPP_MIN_LOG_LEVEL', '0'
 def import_tensorflow() -> None:
   """Imports TensorFlow and lists devices, which also logs messages.
 
-  Enables oneDNN before the import, unless the environment decides. After
-  `show_messages` it shows the messages, such as why no GPU is used.
+  Before the import it enables oneDNN and XLA's cache of compiled code, unless
+  the environment decides. After `show_messages` it shows the messages, such as
+  why no GPU is used.
   """
   onednn.prefer()
+  xla_cache.prefer()
   if os.environ.get(_LEVEL) == _ALL:
     _import()
     return

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import stat
 
 
 def folder() -> pathlib.Path:
@@ -27,3 +28,36 @@ def folder() -> pathlib.Path:
         'Set XDG_CACHE_HOME to a folder.'
       ) from error
   return cache / 'terngrad'
+
+
+def private_folder(name: str) -> pathlib.Path:
+  """Returns a folder in `folder()` that nobody else can read, write or replace.
+
+  It is made if it is missing, with mode 0700. For files that are executed.
+
+  Raises:
+    OSError: it cannot be made; it belongs to somebody else or others can use
+      it; or others can write to one of the two folders above.
+  """
+  parent = folder()
+  path = parent / name
+  parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+  path.mkdir(mode=0o700, exist_ok=True)
+  for one, forbidden, owners in (
+    (path, 0o077, {os.getuid()}),
+    (parent, 0o022, {0, os.getuid()}),
+    (parent.parent, 0o022, {0, os.getuid()}),
+  ):
+    status = one.stat()
+    is_open = status.st_mode & forbidden and not (
+      # Nobody can replace what others made there, as in /tmp.
+      one == parent.parent and status.st_mode & stat.S_ISVTX
+    )
+    if is_open or status.st_uid not in owners:
+      raise PermissionError(
+        f'{one}: expected a folder of this user that others cannot '
+        f'{"use" if one == path else "write to"}, received mode '
+        f'{stat.S_IMODE(status.st_mode):04o} of user {status.st_uid}. Run '
+        f'chmod go-w{"rx" if one == path else ""}, or remove it.'
+      )
+  return path

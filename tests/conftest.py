@@ -5,6 +5,7 @@ And the mark `gate_every`, by which the fast gate takes some cases of a test.
 
 import collections
 import gc
+import os
 import zlib
 
 import pytest
@@ -13,6 +14,8 @@ import tensorflow as tf
 from tests.bin import programs
 
 DEVICES = 4
+# Programs that tests start leave the user's cache of compiled code alone.
+os.environ.setdefault('TERNGRAD_XLA_CACHE', '0')
 
 tf.config.set_logical_device_configuration(
   tf.config.list_physical_devices('CPU')[0],

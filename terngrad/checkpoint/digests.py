@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from terngrad.cluster import equality
+from terngrad.codec.stages import tracing
 from terngrad.step import replicas
 
 
@@ -29,7 +30,7 @@ class Check:
     found = [digests.numpy() for digests in self._digests()]
     equality.check(found, names, devices)
 
-  @tf.function
+  @tracing.function
   def _digests(self) -> list[tf.Tensor]:
     found = []
     for replica in self._copies:
@@ -39,7 +40,7 @@ class Check:
     return found
 
 
-@tf.function(jit_compile=True)
+@tracing.compiled
 def _digests(values: list[tf.Tensor]) -> tf.Tensor:
   """Returns int64 [variables], in one XLA program to compile only once."""
   return tf.stack([digest(value) for value in values])

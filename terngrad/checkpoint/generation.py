@@ -13,6 +13,7 @@ from slim.datasets.text import vocabulary
 from slim.nets import factory as nets
 from terngrad import errors
 from terngrad.checkpoint import trained
+from terngrad.codec.stages import tracing
 
 
 class Sampling(NamedTuple):
@@ -109,7 +110,7 @@ def _last_logits(
   model is causal, so tokens that follow do not matter.
   """
 
-  @tf.function
+  @tracing.function
   def call(tokens: tf.Tensor, last: tf.Tensor) -> tf.Tensor:
     return model(tokens, training=False)[0, last]
 

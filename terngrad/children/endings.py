@@ -59,28 +59,33 @@ def describe(
     advice: remedy for a crash, or any failure without signal; '' for a general
       one.
   """
-  number = killed_by(code)
-  received = f'exit code {code}'
-  remedy = advice or 'Correct the error that these lines name.'
-  if number is not None:
-    received = f'the end by signal {number} ({signal.Signals(number).name})'
-    remedy = remedy_for(number, advice)
+  end = name_end(code)
+  received = end if killed_by(code) is None else f'the end by {end}'
   shown = '\n'.join(f'  {line}' for line in lines)
   after = f' after these lines:\n{shown}\n' if shown else ' without a line. '
-  return f'{name}: expected exit code 0, received {received}{after}{remedy}'
+  return (
+    f'{name}: expected exit code 0, received {received}{after}'
+    f'{remedy(code, advice)}'
+  )
 
 
-def remedy_for(number: int, advice: str = '') -> str:
-  """Returns what to do about a process that a signal killed.
+def name_end(code: int) -> str:
+  """Names how a process ended: 'exit code 1', 'signal 11 (SIGSEGV)'."""
+  number = killed_by(code)
+  if number is None:
+    return f'exit code {code}'
+  return f'signal {number} ({signal.Signals(number).name})'
 
-  Args:
-    number: the signal.
-    advice: remedy for a crash; '' for a general one.
-  """
-  remedy = _ADVICE.get(signal.Signals(number), 'Find out who sent it.')
-  if remedy == _CRASHED and advice:
-    return f'A library crashed. {advice}'
-  return remedy
+
+def remedy(code: int, advice: str = '') -> str:
+  """Returns what to do after the end of a failed process; see `describe`."""
+  number = killed_by(code)
+  if number is None:
+    return advice or 'Correct the error that these lines name.'
+  found = _ADVICE.get(signal.Signals(number), 'Find out who sent it.')
+  return (
+    f'A library crashed. {advice}' if found == _CRASHED and advice else found
+  )
 
 
 @contextlib.contextmanager

@@ -236,6 +236,10 @@ COMMANDS: Mapping[str, Entry | CommandGroup] = {
         'training speed by the number of devices and processes',
         'terngrad.cli.measure.scaling:COMMAND',
       ),
+      'first_step': Entry(
+        'seconds until the first step of a new process ends',
+        'terngrad.cli.measure.first_step:COMMAND',
+      ),
       'step': Entry(
         'a training step, relative to one without compression',
         'terngrad.cli.measure.step:COMMAND',

@@ -205,7 +205,7 @@ def _report(
   process = next(process for process, number in ended if number == code)
   remedy = 'Its last lines in the log say why.'
   if code < 0:
-    remedy = endings.remedy_for(-code)
+    remedy = endings.remedy(code)
   return command.report_error(
     'error',
     f'{_end(process, code)}: expected 0, so the other processes are stopped. '

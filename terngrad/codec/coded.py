@@ -47,6 +47,7 @@ class Code(method.Method):
   # Whether the kernels are those for GPUs; None for codes without any.
   _uses_gpus: bool | None = None
   estimates = True
+  any_origin = True
   stages: Sequence[contract.Stage] = ()
   group_size: int = 0
   summable: bool = False

@@ -24,7 +24,8 @@ class Context(NamedTuple):
     num_workers: the number of workers N.
     stream: index of the bucket; it is folded into the random key.
     start: index of the first element in the whole bucket; nonzero for the later
-      parts of a split bucket.
+      parts of a split bucket. It and `stream` are tensors only for methods of
+      `any_origin`.
     seed: int64 [], seed of the run.
     step: int64 [], steps taken before this one.
     worker: int32 [], index of the worker; None in `decode`.
@@ -35,8 +36,8 @@ class Context(NamedTuple):
 
   shapes: tuple[tuple[int, ...], ...]
   num_workers: int
-  stream: int
-  start: int
+  stream: random_bits.Integer
+  start: random_bits.Integer
   seed: tf.Tensor
   step: tf.Tensor
   worker: tf.Tensor | None = None
@@ -70,7 +71,16 @@ class Context(NamedTuple):
 
   @property
   def starts(self) -> list[int]:
-    """The index of each variable's first element in the whole bucket."""
+    """The index of each variable's first element in the whole bucket.
+
+    Raises:
+      ValueError: the start is a tensor.
+    """
+    if not isinstance(self.start, int):
+      raise ValueError(
+        'context: expected a start that is known when the program is traced, '
+        'received a tensor. Leave `any_origin` of the method False.'
+      )
     return starts_of(self.sizes, self.start)
 
   @property

@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from terngrad.codec.stages import float_words
 from terngrad.codec.stages import packing as packings
+from terngrad.codec.stages import tracing
 from terngrad.codec.stages import transport
 from terngrad.codec.stages import wire
 
@@ -88,7 +89,7 @@ class Message(NamedTuple):
     dtype = self.dtype_of_sums(num_workers)
 
     # A traced step calls this once per device.
-    @tf.function(jit_compile=True)
+    @tracing.compiled
     def unpack(words: tf.Tensor) -> list[tf.Tensor]:
       planes = packing.unpack(transport.to_int32(words))
       return [transport.to_float32(tf.cast(plane, dtype)) for plane in planes]

@@ -140,6 +140,8 @@ class Method(deprecated.AcceptsFunctions):
       as they are. None if no kernel does.
     compiled: True if XLA should compile the functions. False if XLA must not
       compile them or brings no speedup.
+    any_origin: True if the functions accept tensors, int64 [], as `start` and
+      `stream` of the context. Buckets of equal shapes then share programs.
   """
 
   name: str
@@ -157,6 +159,7 @@ class Method(deprecated.AcceptsFunctions):
   digits: tuple[int, int] | None = None
   unit: str | None = None
   compiled: bool = True
+  any_origin: bool = False
 
   @property
   def is_plain(self) -> bool:

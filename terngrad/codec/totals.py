@@ -11,7 +11,6 @@ Forwarded messages can be split at any word too. A sum of words of variable
 length is computed by one server.
 """
 
-import functools
 import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -20,11 +19,12 @@ import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.codec import used_words
+from terngrad.codec.stages import tracing
 from terngrad.codec.stages import transport
 from terngrad.codec.stages import wire
 
 # A traced step calls these once per device.
-_compiled = functools.partial(tf.function, jit_compile=True)
+_compiled = tracing.compiled
 
 
 class MessageRange(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.codec.stages import tracing
 
 
 class Wrapper(methods.Method):
@@ -153,4 +154,4 @@ def compile_separately(
   """
   target.compiled = False
   for name in names:
-    setattr(target, name, tf.function(getattr(source, name), jit_compile=True))
+    setattr(target, name, tracing.compiled(getattr(source, name)))

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.cluster import coordination
+from terngrad.codec.stages import tracing
 from terngrad.compression import building
 from terngrad.compression import device_inputs
 from terngrad.compression import scoring
@@ -94,7 +95,7 @@ class ParallelModel(building.BuiltModel):
     self._score = scoring.make_scorer(
       self.model, self._plan, self.replicas, minimized
     )
-    self._forward = tf.function(self._outputs, reduce_retracing=True)
+    self._forward = tracing.function(self._outputs, reduce_retracing=True)
 
   def step(self) -> scoring.Result:
     """Takes a step with one batch per device.

@@ -9,9 +9,11 @@ from typing import TypeAlias
 import keras
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.autograph.impl import api
 
 from slim.nets import factory as nets
 from terngrad import aliases
+from terngrad.codec.stages import tracing
 from terngrad.exchange import group as groups
 from terngrad.step import model_variables
 from terngrad.step import passes
@@ -111,9 +113,11 @@ def loss_function(loss: passes.LossFunction | None) -> passes.LossFunction:
   """
   if loss is None or isinstance(loss, passes.Loss):
     return loss or passes.PLAIN
+  # It may have `if` and `for` on tensors, unlike what this project traces.
+  converted = api.convert(recursive=True)(loss)
 
   def minimized(outputs: passes.Outputs, labels: tf.Tensor) -> tf.Tensor:
-    value = tf.cast(loss(outputs, labels), tf.float32)
+    value = tf.cast(converted(outputs, labels), tf.float32)
     if value.shape.rank not in (None, 0):
       raise ValueError(
         'loss: expected one number, the mean over the examples, received a '
@@ -157,7 +161,7 @@ def make_scorer(
       loss = tf.cast(minimized(outputs, labels), tf.float64)
       return tf.stack([count * loss, count_correct(outputs, labels), count])
 
-  @tf.function(reduce_retracing=True)
+  @tracing.function(reduce_retracing=True)
   def score(batches: Batches) -> tf.Tensor:
     return tf.add_n(
       [

@@ -3,6 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec.stages import tracing
 from terngrad.conformance import failures
 from terngrad.conformance import subject as subjects
 from terngrad.reduce import workers
@@ -26,7 +27,7 @@ def mean_over_draws_is_the_gradient_if_unbiased(
 
   group = workers.Workers(codec, 1)
 
-  @tf.function
+  @tracing.function
   def draw(number: tf.Tensor) -> tf.Tensor:
     return group.take(codec, [[tf.constant(values)]], number).means[0]
 

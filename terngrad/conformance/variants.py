@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.codec.stages import contract
+from terngrad.codec.stages import tracing
 from terngrad.conformance import failures
 from terngrad.conformance import subject as subjects
 from terngrad.reduce import gradients
@@ -28,7 +29,7 @@ def compiled_code_gives_the_bits_of_eager_code(
     return lambda *values: group.take(codec, [values], subjects.STEP).means
 
   eager = steps_of_new_worker()
-  traced = tf.function(steps_of_new_worker(), jit_compile=codec.compiled)
+  traced = tracing.function(steps_of_new_worker(), jit_compile=codec.compiled)
   rng = subjects.rng()
   for scale in (1.0, 7e5):
     values = [

@@ -6,7 +6,6 @@ workers.
 """
 
 import abc
-import functools
 from typing import NamedTuple
 from typing import cast
 
@@ -14,6 +13,7 @@ import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.codec.stages import packing as packings
+from terngrad.codec.stages import tracing
 from terngrad.codec.stages import transport
 from terngrad.codec.stages import wire
 from terngrad.exchange import group as groups
@@ -90,7 +90,7 @@ class Algorithm(abc.ABC):
 
 
 # A traced step calls these once per device.
-jit = functools.partial(tf.function, jit_compile=True)
+jit = tracing.compiled
 
 
 def _has_codes(message: methods.Message) -> bool:

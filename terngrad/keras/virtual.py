@@ -14,6 +14,7 @@ import tensorflow as tf
 from absl import logging
 
 from terngrad.codec import policy
+from terngrad.codec.stages import tracing
 from terngrad.compression import compressor as compressors
 from terngrad.compression import variable_codes
 from terngrad.keras import masks
@@ -283,7 +284,7 @@ class _Step:
     masked: list[bool] = []
 
     # Only traced, never called.
-    @tf.function(autograph=False)
+    @tracing.function
     def trial(data: Any) -> None:
       # Traced twice if Keras creates variables of metrics or of the model.
       found[:], masked[:] = self._gradients(data)

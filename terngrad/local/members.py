@@ -10,6 +10,7 @@ from terngrad import errors
 from terngrad.cluster import coordination
 from terngrad.cluster import devices
 from terngrad.cluster import spec
+from terngrad.codec.stages import tracing
 from terngrad.exchange import collective
 from terngrad.exchange import group as groups
 from terngrad.exchange import towers
@@ -87,9 +88,12 @@ class Members:
     with contextlib.suppress(*coordination.LOST_TASK_ERRORS):
       self.gather(0)
 
-  @tf.function
+  @tracing.function
   def _gather(self, row: tf.Tensor) -> tf.Tensor:
     """Traced, so that the runtime has one collective for each shape."""
     if self._group is None:
-      raise errors.TrainingError('expected several processes, received one.')
+      raise errors.TrainingError(
+        'members: expected several processes that exchange, received one. Call '
+        '`gather`, which returns the values of a single process.'
+      )
     return self._group.all_gather(row)

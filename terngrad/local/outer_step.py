@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import policy
+from terngrad.codec.stages import tracing
 from terngrad.compression import compressor as compressors
 from terngrad.exchange import protocol
 from terngrad.local import options as options_lib
@@ -100,7 +101,7 @@ class OuterStep:
     )
     return MeanChange(means, bool(finite), int(sent))
 
-  @tf.function
+  @tracing.function
   def _reduce(
     self, changes: list[tf.Tensor], exchanges: tf.Tensor
   ) -> tuple[list[tf.Tensor], tf.Tensor, tf.Tensor]:

@@ -9,6 +9,7 @@ from typing import TypeVar
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.codec.stages import tracing
 from terngrad.measure import launches
 from terngrad.measure import payloads
 from terngrad.measure import timing
@@ -173,7 +174,7 @@ def _program(
     return function
   # TensorFlow counts retraces by source line, over all codecs, and warns of too
   # many. It counts each partial separately.
-  return tf.function(functools.partial(function), jit_compile=True)
+  return tracing.compiled(functools.partial(function))
 
 
 def decode_words(

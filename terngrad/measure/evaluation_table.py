@@ -9,6 +9,7 @@ import pandas as pd
 import tensorflow as tf
 
 from slim.nets import factory as nets
+from terngrad.codec.stages import tracing
 from terngrad.measure import timing
 from terngrad.training import evaluation
 
@@ -58,7 +59,7 @@ def _compare(
 ) -> dict[str, float]:
   """Returns the table row of a model."""
   predict = evaluation.predictor(model, '')
-  bare = tf.function(lambda images: model(images, training=False))
+  bare = tracing.function(lambda images: model(images, training=False))
   total = batch * int(examples.cardinality())
 
   def score() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from terngrad.codec.stages import tracing
 from terngrad.measure import timing
 
 # Makes a `timing.Repeatable` from work and its arguments.
@@ -36,7 +37,9 @@ def repeatable(
   with tf.device(device):
     placed = [tf.identity(argument) for argument in arguments]
     # Trace here, see `timing.repeatable`.
-    traced = tf.function(work).get_concrete_function(tf.constant(0), *placed)
+    traced = tracing.function(work).get_concrete_function(
+      tf.constant(0), *placed
+    )
 
   def launch(times: int) -> Sequence[tf.Tensor]:
     results: Sequence[tf.Tensor] = ()

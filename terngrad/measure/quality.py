@@ -10,6 +10,7 @@ import tensorflow as tf
 from terngrad.codec import coded
 from terngrad.codec import method as methods
 from terngrad.codec.stages import planes
+from terngrad.codec.stages import tracing
 from terngrad.measure import payloads
 from terngrad.reduce import gradients
 
@@ -77,7 +78,9 @@ def measure(
     return sent.probe, payloads.decode(alone, sent.words, sent, 1, step)
 
   # TensorFlow counts the traces of each partial separately.
-  program = tf.function(functools.partial(send), jit_compile=alone.compiled)
+  program = tracing.function(
+    functools.partial(send), jit_compile=alone.compiled
+  )
   flat = _flat(values)
   totals, error = _DrawSums(flat.size), 0.0
   for draw in range(draws):

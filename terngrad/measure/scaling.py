@@ -4,10 +4,7 @@ Every value is measured in a separate training run, because a process can split
 its CPU into devices only once.
 """
 
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -20,7 +17,7 @@ import tqdm
 from matplotlib import figure
 
 from terngrad import errors
-from terngrad import signals
+from terngrad.children import captured
 from terngrad.children import endings
 from terngrad.children import stderr_copy
 from terngrad.training import records
@@ -126,34 +123,14 @@ def measure(
   return table(speeds)
 
 
-def _run(words: list[str]) -> tuple[int, str]:
-  """Runs a command of `terngrad`; returns (exit code, output)."""
-  with (
-    endings.kill_rest(),
-    subprocess.Popen(
-      [sys.executable, '-m', 'terngrad.cli.main', *words],
-      stdin=subprocess.DEVNULL,
-      stdout=subprocess.PIPE,
-      stderr=subprocess.STDOUT,
-      text=True,
-      errors='replace',
-      env=os.environ | signals.environment() | endings.environment(),
-    ) as process,
-  ):
-    try:
-      output, _ = process.communicate()
-    except BaseException:
-      process.kill()
-      raise
-  return process.returncode, output
-
-
 def _speed(
   point: Point, command: Sequence[str], batch_size: int, steps: int
 ) -> float:
   """Returns the images per second of one run, without its start-up."""
   with tempfile.TemporaryDirectory() as folder:
-    code, output = _run(words(point, command, batch_size, steps, folder))
+    code, output = captured.run(
+      words(point, command, batch_size, steps, folder)
+    )
     if code:
       raise errors.TrainingError(
         endings.describe(

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from slim.nets import factory as nets
 from terngrad.cluster import determinism
+from terngrad.codec.stages import tracing
 from terngrad.config import options
 from terngrad.config import training as configs
 from terngrad.measure import launches
@@ -216,7 +217,7 @@ def keras_step(
   )
   with tf.device(device):
     model.optimizer.build(model.trainable_variables)
-  train = tf.function(model.train_step, jit_compile=compiled, autograph=False)
+  train = tracing.function(model.train_step, jit_compile=compiled)
 
   def step() -> object:
     with tf.device(device):

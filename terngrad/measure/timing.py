@@ -15,6 +15,8 @@ import numpy as np
 import tensorflow as tf
 import tqdm
 
+from terngrad.codec.stages import tracing
+
 _K = TypeVar('_K', bound=Hashable)
 # The return value of a job is ignored.
 Job = Callable[[], object]
@@ -107,7 +109,7 @@ def repeatable(
     *arguments: arguments of `work`.
   """
 
-  @tf.function
+  @tracing.function
   def loop(times: tf.Tensor, *arguments: tf.Tensor) -> tf.Tensor:
     def body(i: tf.Tensor, total: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
       results = work(i, *arguments)

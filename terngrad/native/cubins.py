@@ -36,7 +36,7 @@ def cubin(architecture: int) -> bytes:
   compiler, texts = nvrtc.Compiler(), sources()
   key = repr((sorted(texts.items()), architecture, compiler.version()))
   try:
-    folder = _folder()
+    folder = user_cache.private_folder('cubins')
     name = hashlib.sha256(f'{key}{nvrtc.OPTIONS}'.encode()).hexdigest()
     found = _read(folder / f'{name}.cubin')
     if found is None:
@@ -60,21 +60,6 @@ def _compile(
       'another nvidia-cuda-nvrtc-cu12.'
     )
   return compiler.compile(texts, architecture)
-
-
-def _folder() -> pathlib.Path:
-  """Returns the private folder of the cache; makes it if it is missing.
-
-  Raises:
-    OSError: it cannot be made, or others can write to it.
-  """
-  folder = user_cache.folder() / 'cubins'
-  folder.parent.mkdir(parents=True, exist_ok=True)
-  folder.mkdir(mode=0o700, exist_ok=True)
-  status = folder.stat()
-  if status.st_uid != os.getuid() or status.st_mode & 0o077:
-    raise PermissionError(f'{folder}: expected a folder of mode 0700')
-  return folder
 
 
 def _read(path: pathlib.Path) -> bytes | None:

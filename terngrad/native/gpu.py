@@ -54,7 +54,10 @@ def _load(device: tf.config.PhysicalDevice) -> None:
   details = tf.config.experimental.get_device_details(device)
   capability = details.get('compute_capability')
   if capability is None:
-    raise OSError(f'{device.name}: expected an NVIDIA GPU')
+    raise OSError(
+      f'{device.name}: expected an NVIDIA GPU, received one without a compute '
+      'capability. Hide it with CUDA_VISIBLE_DEVICES to use the others.'
+    )
   major, minor = capability
   code = cubins.cubin(10 * major + minor)
   load = ctypes.CDLL(str(native.library_path())).terngrad_gpu_load
@@ -62,4 +65,7 @@ def _load(device: tf.config.PhysicalDevice) -> None:
   number = int(device.name.rpartition(':')[2])
   error = load(number, code)
   if error:
-    raise OSError(f'{device.name}: {error.decode()}')
+    raise OSError(
+      f"{device.name}: expected that CUDA's driver loads the kernels, received "
+      f'{error.decode()}. Install a newer driver (docs/gpu.md).'
+    )

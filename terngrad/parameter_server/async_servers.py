@@ -12,9 +12,10 @@ import tensorflow as tf
 
 from terngrad.codec import used_words
 from terngrad.codec.stages import statistics
+from terngrad.codec.stages import tracing
 from terngrad.parameter_server import async_shares
 from terngrad.reduce import gradients
-from terngrad.reduce import programs
+from terngrad.reduce import weight_decay
 from terngrad.step import clipping
 from terngrad.step import optimizers
 from terngrad.step import passes
@@ -149,12 +150,12 @@ class _Server:
     self,
     share: async_shares.Share,
     optimizer: optimizers.Optimizer,
-    decoupled_decay: programs.WeightDecay | None,
+    decoupled_decay: weight_decay.WeightDecay | None,
     aggregate: int,
   ) -> None:
     self.share = share
     self._update = updates.Update(share.replica, optimizer, decoupled_decay)
-    self._decode = tf.function(
+    self._decode = tracing.function(
       share.codec.decode_words, jit_compile=share.codec.compiled
     )
     self._aggregate = aggregate
@@ -198,7 +199,7 @@ class _Server:
     )
     return [*gradient, *(m.read_value() for m in buffer.moments)]
 
-  @tf.function(jit_compile=True)
+  @tracing.compiled
   def _mean(self, last: list[tf.Tensor]) -> list[tf.Tensor]:
     means = []
     for total, value in zip(self._sums, last, strict=True):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from terngrad.codec.stages import tracing
 from terngrad.exchange import server
 from terngrad.exchange import towers as towers_lib
 from terngrad.parameter_server import async_servers
@@ -72,7 +73,7 @@ class WorkerProcess:
     ]
     self._buffers = self.servers.buffers(self.towers.num_workers)
 
-  @tf.function
+  @tracing.function
   def push(
     self, pulled: tf.Tensor, num_batches: tf.Tensor, *examples: tf.Tensor
   ) -> steps.StepResult:
@@ -119,12 +120,12 @@ class WorkerProcess:
       stop=metadata.stop,
     )
 
-  @tf.function
+  @tracing.function
   def accumulate(self) -> None:
     """Lets the servers add the pushed gradient to their sums."""
     self.servers.accumulate(self._buffers)
 
-  @tf.function
+  @tracing.function
   def apply(
     self, step: tf.Tensor, learning_rate: tf.Tensor, averaging_decay: tf.Tensor
   ) -> None:
@@ -137,7 +138,7 @@ class WorkerProcess:
     """
     self.servers.update(self._buffers, (step, learning_rate, averaging_decay))
 
-  @tf.function
+  @tracing.function
   def pull(self) -> None:
     """Copies the parameters and moving statistics to the process's devices."""
     server = self.servers.replica

@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 from tensorflow.python.framework import config
 
+from terngrad.codec.stages import tracing
 from terngrad.exchange import protocol
 from terngrad.exchange import towers
 from terngrad.step import passes
@@ -74,7 +75,7 @@ class CompiledPass(passes.WrappedPass):
   def __init__(self, node_pass: passes.Pass) -> None:
     """Wraps a pass without states; it compiles when it is called."""
     super().__init__(node_pass)
-    self._gradients = tf.function(node_pass.gradients, jit_compile=True)
+    self._gradients = tracing.compiled(node_pass.gradients)
 
   def gradients(
     self,

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.passes import inner_optimizers
-from terngrad.reduce import programs
+from terngrad.reduce import weight_decay
 from terngrad.step import device_passes
 from terngrad.step import passes
 
@@ -55,7 +55,7 @@ class LocalMemory(device_passes.LocalTraining):
   count: int
   inner: inner_optimizers.InnerOptimizer
   outer_rate: float
-  decay: programs.WeightDecay | None
+  decay: weight_decay.WeightDecay | None
   fragments: tuple[tuple[int, ...], ...] = ()
   overlap: int = 0
   mixing: float = 0.5

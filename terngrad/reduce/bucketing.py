@@ -1,5 +1,6 @@
 """Groups the variables of a model into buckets, one method each."""
 
+import functools
 from collections.abc import Callable
 from collections.abc import Sequence
 
@@ -73,7 +74,11 @@ def replace_methods(
   codec: gradients.GradientCodec,
   change: Callable[[methods.Method], methods.Method],
 ) -> gradients.GradientCodec:
-  """Replaces the method of each bucket by `change` of it."""
+  """Replaces the method of each bucket by `change` of it.
+
+  Buckets that share a method share the new one, with what XLA compiles for it.
+  """
+  change = functools.cache(change)
   buckets = []
   for bucket in codec.buckets:
     method = change(bucket.method)
@@ -86,8 +91,8 @@ def replace_methods(
 def _build(buckets: Sequence[buckets_lib.Bucket]) -> gradients.GradientCodec:
   """Makes a codec whose methods are either all compiled by XLA or none."""
   if not all(bucket.method.compiled for bucket in buckets):
+    self_compiled = functools.cache(wrapper.self_compiled)
     buckets = [
-      bucket._replace(method=wrapper.self_compiled(bucket.method))
-      for bucket in buckets
+      bucket._replace(method=self_compiled(bucket.method)) for bucket in buckets
     ]
   return gradients.GradientCodec(tuple(buckets))

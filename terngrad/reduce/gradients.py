@@ -39,6 +39,8 @@ class WorkerStep(NamedTuple):
     local_probe: float32 [num_probes], this worker's; None before `begin`.
     shared_probe: float32 [num_probes], the agreed one; None before the workers
       have agreed.
+    origins: int64 [buckets, 2], stream and start of each bucket, in place of
+      those of `Bucket`; None for those.
   """
 
   seed: tf.Tensor | int
@@ -48,6 +50,7 @@ class WorkerStep(NamedTuple):
   keys: tf.Tensor | None = None
   local_probe: tf.Tensor | None = None
   shared_probe: tf.Tensor | None = None
+  origins: tf.Tensor | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,8 +185,7 @@ class GradientCodec:
 
     `random_bits.bucket_keys` defines them.
     """
-    streams = [(bucket.stream, bucket.method.strata) for bucket in self.buckets]
-    return random_bits.bucket_keys(streams, seed, step, worker)
+    return self._keys(WorkerStep(seed, step, 1, worker))
 
   def begin(
     self,
@@ -431,12 +433,28 @@ class GradientCodec:
     """Adds the random keys of the worker, unless there are some already."""
     if step.keys is not None or step.worker is None:
       return step
-    return step._replace(keys=self.keys(step.seed, step.step, step.worker))
+    return step._replace(keys=self._keys(step))
+
+  def _keys(self, step: WorkerStep) -> tf.Tensor:
+    streams = [
+      (self._origin(index, step)[0], bucket.method.strata)
+      for index, bucket in enumerate(self.buckets)
+    ]
+    return random_bits.bucket_keys(streams, step.seed, step.step, step.worker)
+
+  def _origin(
+    self, index: int, step: WorkerStep
+  ) -> tuple[random_bits.Integer, random_bits.Integer]:
+    """(Stream, start) of a bucket."""
+    if step.origins is None:
+      return self.buckets[index].stream, self.buckets[index].start
+    return step.origins[index, 0], step.origins[index, 1]
 
   def _context(self, index: int, step: WorkerStep) -> methods.Context:
     """Builds the `method.Context` of one bucket."""
     bucket = self.buckets[index]
     numbers = self.probes_of_buckets[index]
+    stream, start = self._origin(index, step)
 
     def pick(probe: tf.Tensor | None) -> tf.Tensor | None:
       return None if probe is None else tf.gather(probe, numbers)
@@ -444,8 +462,8 @@ class GradientCodec:
     return methods.Context(
       shapes=bucket.shapes,
       num_workers=step.num_workers,
-      stream=bucket.stream,
-      start=bucket.start,
+      stream=stream,
+      start=start,
       seed=step.seed,
       step=step.step,
       worker=step.worker,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.codec.stages import tracing
 from terngrad.codec.stages import transport
 from terngrad.reduce import gradients as gradients_lib
 from terngrad.reduce import programs as programs_lib
@@ -29,7 +30,7 @@ class Halves:
       tf.constant(1, tf.int64), tf.constant(0, tf.int64), num_workers
     )
 
-  @tf.function
+  @tracing.function
   def send(
     self, gradients: list[tf.Tensor], rows: Sequence[tf.Tensor]
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
@@ -59,7 +60,7 @@ class Halves:
       words.append(transport.to_float32(sent))
     return words, shared_probe
 
-  @tf.function
+  @tracing.function
   def receive(
     self, rows: Sequence[tf.Tensor], shared_probe: tf.Tensor
   ) -> list[tf.Tensor]:

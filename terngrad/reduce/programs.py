@@ -1,4 +1,4 @@
-"""Compiled programs for each part of a model.
+"""The parts of a model, and the compiled programs of each.
 
 XLA may fuse a product and a sum of one program into a single rounding, so the
 borders between programs decide the bits of the result. The programs are: keys;
@@ -6,60 +6,27 @@ begin, with the L2 terms; carry; the send of each round; decode; finish. Methods
 with native kernels are not compiled here.
 """
 
+import collections
 from collections.abc import Callable
+from collections.abc import Hashable
 from collections.abc import Sequence
+from typing import Any
 from typing import ParamSpec
 from typing import TypeVar
+from typing import cast
 
-import keras
 import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import method as methods
-from terngrad.codec.stages import transport
 from terngrad.reduce import buckets as buckets_lib
 from terngrad.reduce import gradients as gradients_lib
+from terngrad.reduce import part_programs
+from terngrad.reduce import weight_decay
 
 _P = ParamSpec('_P')
 _T = TypeVar('_T')
-
-
-class WeightDecay:
-  """The L2 terms of variables, as their Keras regularizers define them."""
-
-  def __init__(self, variables: Sequence[keras.Variable]) -> None:
-    """Takes the regularizers of the variables; their values are not read."""
-    self._variables = variables
-
-  def part(self, indices: Sequence[int]) -> 'WeightDecay':
-    """Selects the terms of the variables with these indices."""
-    return WeightDecay([self._variables[i] for i in indices])
-
-  def total(self, parameters: Sequence[tf.Tensor | None]) -> tf.Tensor:
-    """Computes the sum of all terms, float32 [].
-
-    `parameters` are the float32 values; None leaves a variable out.
-    """
-    terms = [
-      variable.regularizer(parameter)
-      for variable, parameter in zip(self._variables, parameters, strict=True)
-      if variable.regularizer is not None and parameter is not None
-    ]
-    return tf.add_n([tf.constant(0.0), *terms])
-
-  def gradients(
-    self, parameters: Sequence[tf.Tensor | None]
-  ) -> list[tf.Tensor | None]:
-    """Computes the gradients of the terms; None for variables without one.
-
-    `parameters` are the float32 values; None leaves a variable out.
-    """
-    present = [p for p in parameters if p is not None]
-    with tf.GradientTape(watch_accessed_variables=False) as tape:
-      tape.watch(present)
-      loss = self.total(parameters)
-    terms = iter(tape.gradient(loss, present))
-    return [p if p is None else next(terms) for p in parameters]
+_Keys = Callable[[tf.Tensor | int, tf.Tensor, tf.Tensor], tf.Tensor]
 
 
 class Part:
@@ -72,7 +39,6 @@ class Part:
     codec: of these variables only.
     indices: indices of the variables in the model, ascending.
     probes: int array, indices of the part's numbers in the model's probe.
-    begin: adds the gradients of the L2 terms, then calls `GradientCodec.begin`.
     send: program of `GradientCodec.send`. A compiled one returns the words as
       float32, see `transport`.
     finish: program of `GradientCodec.finish`.
@@ -84,77 +50,69 @@ class Part:
     number: int,
     buckets: Sequence[buckets_lib.Bucket],
     probe_variables: np.ndarray,
-    decay: WeightDecay | None = None,
-    compiles: bool = True,
   ) -> None:
-    """Prepares the programs; XLA compiles them at the first call.
+    """Takes the buckets of a part; call `use` before the programs.
 
     Args:
       number: index of the part.
       buckets: of these variables, with their indices in the model.
       probe_variables: variable's index of each number of the model's probe.
-      decay: the L2 terms of all parameters of the model; None for none.
-      compiles: False compiles nothing.
     """
     self.number = number
     self.indices = tuple(sorted(i for b in buckets for i in b.indices))
     self.probes = np.flatnonzero(np.isin(probe_variables, self.indices))
-    self.codec = codec = gradients_lib.GradientCodec(
+    self.codec = gradients_lib.GradientCodec(
       tuple(
         bucket._replace(indices=tuple(map(self.indices.index, bucket.indices)))
         for bucket in buckets
       )
     )
-    self._decay = decay
 
-    def program(
-      function: Callable[_P, _T], compiled: bool = codec.compiled
-    ) -> Callable[_P, _T]:
-      if compiles and compiled:
-        return tf.function(function, jit_compile=True)
-      return function
+  def use(
+    self, programs: part_programs.PartPrograms, keys: _Keys, shared: bool
+  ) -> None:
+    """Sets the programs.
 
-    # A compiled program would copy the floats of a lossless codec.
-    self.send = codec.send
-    if compiles and codec.compiled and not codec.lossless:
-      self.send = program(self._send)
-    self.finish = program(codec.finish)
-    self.decode = program(codec.decode)
-    self.begin = program(self._begin)
-    self._begin_plain = program(self._add_decay_and_probe)
-    self._requantize = program(self._carry)
-    self._keys = program(codec.keys, True)
-
-  def mask_others(self, values: Sequence[_T]) -> list[_T | None]:
-    """Replaces the values of other parts' variables by None.
-
-    The programs of the part then do not wait for those values.
+    Args:
+      programs: of the part's layout.
+      keys: program of `GradientCodec.keys`.
+      shared: whether other parts use the same programs.
     """
-    return [v if i in self.indices else None for i, v in enumerate(values)]
+    self._programs, self._keys = programs, keys
+    self._origins = part_programs.origins_of(self.codec) if shared else None
+    self.send = self._moved(programs.send)
+    self.finish = self._moved(programs.finish)
+    self.decode = self._moved(programs.decode)
 
-  def _begin(
+  def select(self, values: Sequence[_T]) -> list[_T]:
+    """Selects the values of the part's variables; () stays empty.
+
+    The programs of the part do not wait for other values.
+    """
+    return [values[i] for i in self.indices] if values else []
+
+  def begin(
     self,
-    gradients: Sequence[tf.Tensor | None],
-    parameters: Sequence[tf.Tensor | None],
+    gradients: Sequence[tf.Tensor],
+    parameters: Sequence[tf.Tensor],
     states: gradients_lib.BucketTensors,
     step: gradients_lib.WorkerStep,
   ) -> tuple[gradients_lib.BucketTensors, tf.Tensor]:
-    """Adds the gradients of L2 terms, then calls `GradientCodec.begin`.
+    """Adds the gradients of the L2 terms, then calls `GradientCodec.begin`.
 
     Args:
-      gradients: float32; None for variables of other parts.
-      parameters: float32; None for variables of other parts.
+      gradients: float32, from `select`.
+      parameters: float32, from `select`.
       states: the worker's states and the shared ones.
       step: with a worker; without keys, since no method draws random bits
         before the probe.
     """
-    decayed, _ = self._add_decay(gradients, parameters)
-    return self.codec.begin(decayed, states, step)
+    return self._programs.begin(gradients, parameters, states, self._at(step))
 
   def begin_plain(
     self,
-    gradients: Sequence[tf.Tensor | None],
-    parameters: Sequence[tf.Tensor | None],
+    gradients: Sequence[tf.Tensor],
+    parameters: Sequence[tf.Tensor],
     step: gradients_lib.WorkerStep,
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """Calls `begin` for plain methods, without copying gradients.
@@ -167,66 +125,14 @@ class Part:
     Returns:
       (gradients in the order and shapes of the part's variables, probe).
     """
-    changed, probe = self._begin_plain(gradients, parameters, step)
-    present = [gradient for gradient in gradients if gradient is not None]
+    changed, probe = self._programs.begin_plain(
+      gradients, parameters, self._at(step)
+    )
     values = [
       before if after is None else after
-      for before, after in zip(present, changed, strict=True)
+      for before, after in zip(gradients, changed, strict=True)
     ]
     return values, probe
-
-  def _add_decay_and_probe(
-    self,
-    gradients: Sequence[tf.Tensor | None],
-    parameters: Sequence[tf.Tensor | None],
-    step: gradients_lib.WorkerStep,
-  ) -> tuple[list[tf.Tensor | None], tf.Tensor]:
-    """(Gradients, None for those without an L2 term; probe).
-
-    XLA would copy gradients that it returns unchanged.
-    """
-    decayed, has_term = self._add_decay(gradients, parameters)
-    states = [()] * len(self.codec.buckets)
-    _, probe = self.codec.begin(decayed, states, step)
-    changed = [
-      gradient if added else None
-      for gradient, added in zip(decayed, has_term, strict=True)
-    ]
-    return changed, probe
-
-  def _add_decay(
-    self,
-    gradients: Sequence[tf.Tensor | None],
-    parameters: Sequence[tf.Tensor | None],
-  ) -> tuple[list[tf.Tensor], list[bool]]:
-    """(Gradients of the part with their L2 terms, whether each has one)."""
-    terms = [None] * len(gradients)
-    if self._decay:
-      terms = self._decay.gradients(parameters)
-    pairs = [
-      (gradient, term)
-      for gradient, term in zip(gradients, terms, strict=True)
-      if gradient is not None
-    ]
-    decayed = [g if term is None else g + term for g, term in pairs]
-    return decayed, [term is not None for _, term in pairs]
-
-  def _carry(
-    self, carried: gradients_lib.BucketTensors, step: gradients_lib.WorkerStep
-  ) -> gradients_lib.BucketTensors:
-    held = self.codec.carry(carried, step)
-    return [list(map(transport.to_float32, values)) for values in held]
-
-  def _send(
-    self,
-    number: int,
-    carried: gradients_lib.BucketTensors,
-    states: gradients_lib.BucketTensors,
-    received: methods.ReceivedRounds,
-    step: gradients_lib.WorkerStep,
-  ) -> tuple[tf.Tensor, gradients_lib.BucketTensors]:
-    words, after = self.codec.send(number, carried, states, received, step)
-    return transport.to_float32(words), after
 
   def carry(
     self,
@@ -252,7 +158,8 @@ class Part:
         for bucket, values in zip(buckets, carried, strict=True)
       ]
     if any(bucket.method.carries for bucket in buckets):
-      carried = self._requantize(carried, self.add_keys(step))
+      step = self._at(self.add_keys(step))
+      carried = self._programs.requantize(carried, step)
     return carried
 
   def add_keys(
@@ -264,24 +171,66 @@ class Part:
     # Hundreds of operations on a few numbers cost nothing once compiled.
     return step._replace(keys=self._keys(step.seed, step.step, step.worker))
 
+  def _moved(self, program: Callable[_P, _T]) -> Callable[_P, _T]:
+    """Returns a program whose last argument, a step, gets the origins."""
+    if self._origins is None:
+      return program
+
+    def call(*arguments: Any) -> _T:
+      *others, step = arguments
+      return cast(Callable[..., _T], program)(*others, self._at(step))
+
+    return cast(Callable[_P, _T], call)
+
+  def _at(self, step: gradients_lib.WorkerStep) -> gradients_lib.WorkerStep:
+    """Adds the origins of the buckets, if other parts use the programs too."""
+    if self._origins is None:
+      return step
+    return step._replace(origins=tf.constant(self._origins, tf.int64))
+
 
 def parts(
   codec: gradients_lib.GradientCodec,
-  decay: WeightDecay | None = None,
+  decay: weight_decay.WeightDecay | None = None,
   compiles: bool = True,
 ) -> list[Part]:
   """Makes the parts of a codec, in the order in which they are sent.
 
-  `decay` has the L2 terms of all parameters of the model.
+  Parts of equal layout share their programs; XLA compiles them at the first
+  call.
+
+  Args:
+    codec: cut into parts or not.
+    decay: the L2 terms of all parameters of the model; None for none.
+    compiles: False compiles nothing.
   """
   part_buckets: dict[int, list[buckets_lib.Bucket]] = {}
   for bucket in sorted(codec.buckets, key=lambda bucket: bucket.part):
     part_buckets.setdefault(bucket.part, []).append(bucket)
   probe_variables = codec.probed_variables()
-  return [
-    Part(number, buckets, probe_variables, decay, compiles)
+  found = [
+    Part(number, buckets, probe_variables)
     for number, buckets in enumerate(part_buckets.values())
   ]
+  layouts: list[Hashable] = []
+  programs: dict[Hashable, part_programs.PartPrograms] = {}
+  keys: dict[Hashable, _Keys] = {}
+  for part in found:
+    own = decay and decay.part(part.indices)
+    xla = compiles and part.codec.compiled
+    # What is not compiled costs nothing, and knows more when it is traced.
+    layouts.append(
+      part_programs.layout_of(part.codec, own) if xla else part.number
+    )
+    if layouts[-1] not in programs:
+      programs[layouts[-1]] = part_programs.PartPrograms(part.codec, own, xla)
+  counts = collections.Counter(layouts)
+  for part, layout in zip(found, layouts, strict=True):
+    drawn = tuple((b.stream, b.method.strata) for b in part.codec.buckets)
+    if drawn not in keys:
+      keys[drawn] = part_programs.compile_if(compiles, part.codec.keys)
+    part.use(programs[layout], keys[drawn], counts[layout] > 1)
+  return found
 
 
 def join_probes(all_parts: list[Part], probes: list[tf.Tensor]) -> tf.Tensor:

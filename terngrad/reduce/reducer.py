@@ -22,6 +22,7 @@ from terngrad.reduce import pending as pending_lib
 from terngrad.reduce import plain
 from terngrad.reduce import programs as programs_lib
 from terngrad.reduce import states as states_lib
+from terngrad.reduce import weight_decay
 from terngrad.reduce import worker_map
 
 
@@ -54,7 +55,7 @@ class ReducerOptions(NamedTuple):
   """
 
   row: metadata_lib.Row = metadata_lib.Row()
-  decay: programs_lib.WeightDecay | None = None
+  decay: weight_decay.WeightDecay | None = None
   variables: Sequence[int] | None = None
   compiles: bool = True
 
@@ -156,8 +157,8 @@ class Reducer:
         self.parts, self._states, self._is_plain, strict=True
       ):
         given = (
-          part.mask_others(results.gradients),
-          part.mask_others(results.parameters),
+          part.select(results.gradients),
+          part.select(results.parameters),
         )
         if is_plain:
           gradients, probe = part.begin_plain(*given, worker_step)

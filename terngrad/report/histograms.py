@@ -1,6 +1,5 @@
 """Distributions of gradients before and after coding, by variable."""
 
-import functools
 import math
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from matplotlib import figure
 from terngrad import errors
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.codec.stages import tracing
 from terngrad.reduce import bucketing
 from terngrad.reduce import workers
 
@@ -46,7 +46,7 @@ def encode_and_decode(
   specs = [policy.VariableSpec(n, v.shape, False) for n, v in gradients.items()]
   code = bucketing.gradient_codec(specs, [codec] * len(specs))
 
-  @functools.partial(tf.function, jit_compile=True)
+  @tracing.compiled
   def round_trip(values: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     return workers.Workers(code, 1).take(code, [values], 0).means
 

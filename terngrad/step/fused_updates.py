@@ -20,7 +20,7 @@ from terngrad.codec import method as methods
 from terngrad.codec.stages import contract
 from terngrad.native import ops
 from terngrad.reduce import gradients as gradients_lib
-from terngrad.reduce import programs
+from terngrad.reduce import weight_decay
 from terngrad.step import optimizers
 from terngrad.step import replicas
 from terngrad.step import updates
@@ -112,7 +112,7 @@ def _kernel_messages(
 def make(
   replica: replicas.Replica,
   optimizer: optimizers.Optimizer,
-  decoupled_decay: programs.WeightDecay | None,
+  decoupled_decay: weight_decay.WeightDecay | None,
   codec: gradients_lib.GradientCodec,
 ) -> FusedUpdate | None:
   """Makes a fused update; returns None if the kernels cannot do it.

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from terngrad.codec.stages import random_bits
 from terngrad.exchange import towers
-from terngrad.reduce import programs
+from terngrad.reduce import weight_decay
 from terngrad.step import model_variables
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ class Pass(abc.ABC):
   """
 
   num_statistics: int
-  decay: programs.WeightDecay | None = None
-  decoupled_decay: programs.WeightDecay | None = None
+  decay: weight_decay.WeightDecay | None = None
+  decoupled_decay: weight_decay.WeightDecay | None = None
 
   def without_decay(self) -> 'Pass':
     """Copies the pass without L2 terms in the compressed gradient."""
@@ -181,7 +181,7 @@ class ModelPass(Pass):
         mean over workers is the mean over all examples. None if all workers
         have equally many.
     """
-    decay = programs.WeightDecay(plan.trainable)
+    decay = weight_decay.WeightDecay(plan.trainable)
     super().__init__(
       len(plan.statistics),
       None if decoupled else decay,

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.codec.stages import tracing
 from terngrad.codec.stages import transport
 from terngrad.exchange import protocol
 from terngrad.exchange import towers
@@ -171,7 +172,7 @@ class TrainStep(Step):
       for one in training.replicas
     ]
 
-  @tf.function(reduce_retracing=True)
+  @tracing.function(reduce_retracing=True)
   def take(
     self,
     images: tf.Tensor,

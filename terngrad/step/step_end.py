@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from terngrad.reduce import pending as pending_lib
 from terngrad.reduce import programs
+from terngrad.reduce import weight_decay
 from terngrad.step import fused_updates
 from terngrad.step import optimizers
 from terngrad.step import replicas
@@ -34,7 +35,7 @@ class StepEnd:
     self,
     replica: replicas.Replica,
     optimizer: optimizers.Optimizer,
-    decoupled_decay: programs.WeightDecay | None,
+    decoupled_decay: weight_decay.WeightDecay | None,
     parts: Sequence[programs.Part],
   ) -> None:
     """Checks the kernels, once per process; updates compile when called."""

@@ -4,7 +4,8 @@ import dataclasses
 
 import tensorflow as tf
 
-from terngrad.reduce import programs
+from terngrad.codec.stages import tracing
+from terngrad.reduce import weight_decay
 from terngrad.step import clipping
 from terngrad.step import loss_scaling
 from terngrad.step import optimizers
@@ -35,9 +36,9 @@ class Update:
 
   replica: replicas.Replica
   optimizer: optimizers.Optimizer
-  decoupled_decay: programs.WeightDecay | None
+  decoupled_decay: weight_decay.WeightDecay | None
 
-  @tf.function(jit_compile=True)
+  @tracing.compiled
   def __call__(
     self,
     means: list[tf.Tensor],

@@ -23,8 +23,8 @@ from terngrad.passes import recomputing
 from terngrad.passes import turns
 from terngrad.reduce import fragments
 from terngrad.reduce import gradients
-from terngrad.reduce import programs
 from terngrad.reduce import states
+from terngrad.reduce import weight_decay
 from terngrad.step import loss_scaling
 from terngrad.step import model_variables
 from terngrad.step import passes
@@ -97,7 +97,7 @@ def assemble(
       run_lib.WarmUpStage(*stage, _step(context, training, stage[1]))
       for stage in codecs.warm_up
     ),
-    decay=programs.WeightDecay(plan.trainable),
+    decay=weight_decay.WeightDecay(plan.trainable),
     layout=_stored_layout(config, context, max_steps, shares),
     method_states=names[len(names) - len(states.shared(codec)) :],
     store=stored_states.Store(training.states, context.exchange, parameters),

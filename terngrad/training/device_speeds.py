@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec.stages import tracing
 from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.step import step as steps
@@ -57,7 +58,7 @@ def _seconds(
 ) -> float:
   """Measures the seconds of a device's fastest pass."""
 
-  @tf.function
+  @tracing.function
   def run_pass(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     """Runs one pass; the sum, float32 [], depends on every gradient."""
     with tf.device(replica.device):

@@ -19,6 +19,7 @@ from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import folder
 from terngrad.checkpoint import trained
 from terngrad.cluster import devices
+from terngrad.codec.stages import tracing
 from terngrad.config import evaluation as evaluation_options
 from terngrad.config import model as model_options
 from terngrad.config import options
@@ -201,7 +202,7 @@ def predictor(model: keras.Model, device: str) -> Predict:
     `metrics.EVALUATION`.
   """
 
-  @tf.function(reduce_retracing=True)
+  @tracing.function(reduce_retracing=True)
   def add(sums: tf.Tensor, images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
     with tf.device(device):
       logits = nets.select_logits(model(images, training=False))

@@ -10,11 +10,12 @@ import tensorflow as tf
 
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import stored_states
+from terngrad.codec.stages import tracing
 from terngrad.config import optimizer as optimizer_options
 from terngrad.exchange import protocol
 from terngrad.reduce import fragments
 from terngrad.reduce import gradients
-from terngrad.reduce import programs
+from terngrad.reduce import weight_decay
 from terngrad.step import replicas
 from terngrad.step import schedules
 from terngrad.step import step as steps
@@ -84,7 +85,7 @@ class Run:
   coded_step: steps.Step
   float_step: steps.Step
   warm_up: tuple[WarmUpStage, ...]
-  decay: programs.WeightDecay
+  decay: weight_decay.WeightDecay
   layout: checkpoints.Layout
   method_states: list[str]
   store: stored_states.Store
@@ -109,7 +110,7 @@ class Run:
       self.optimizer, step, steps_per_epoch, self.max_steps
     )
 
-  @tf.function
+  @tracing.function
   def regularization(self) -> tf.Tensor:
     """Computes the sum of the L2 terms of the parameters, float32 []."""
     return self.decay.total(

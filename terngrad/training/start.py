@@ -19,6 +19,7 @@ from terngrad.cluster import determinism
 from terngrad.cluster import devices
 from terngrad.cluster import spec as clusters
 from terngrad.cluster import watchdog
+from terngrad.cluster import xla_cache
 from terngrad.config import cluster as cluster_options
 from terngrad.config import options
 from terngrad.config import training as training_options
@@ -150,7 +151,7 @@ def _remarks(
   always_float = config.codes.floating_grad_epoch == 1
   codec = run.float_codec if always_float else run.codec
   lines = execution.remarks(codec, run.exchange, always_float)
-  lines += [determinism.describe(), run.compiling]
+  lines += [determinism.describe(), run.compiling, xla_cache.describe()]
   if run.shares:
     lines.append(f'examples per worker: {", ".join(map(str, run.shares))}')
   return lines

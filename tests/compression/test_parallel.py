@@ -242,6 +242,16 @@ class TestLoss:
     found = parallel.params(0)['logits/kernel']
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
 
+  def test_a_loss_may_have_conditions_on_tensors(self):
+    def loss_fn(outputs, labels):
+      loss = tf.reduce_mean(tf.square(outputs))
+      if loss > 0.0:
+        loss = loss / loss + 2.0
+      return loss
+
+    parallel = made(devices=ONE, loss=loss_fn, optimizer='gd')
+    assert parallel.step().loss == 3.0
+
   def test_a_loss_of_each_example_is_refused(self):
     parallel = made(devices=ONE, loss=lambda outputs, labels: outputs[:, 0])
     with pytest.raises(ValueError, match=r'shape \[4\]. Take tf.reduce_mean'):

@@ -9,6 +9,7 @@ import pytest
 
 from terngrad import errors
 from terngrad import signals
+from terngrad.children import captured
 from terngrad.cli import flags
 from terngrad.cli.measure import scaling as command
 from terngrad.measure import scaling
@@ -135,7 +136,7 @@ def test_a_signal_ends_the_measured_run(tmp_path, monkeypatch):
     before = signal.signal(signal.SIGTERM, interrupt)
     try:
       with pytest.raises(signals.Interrupted):
-        scaling._run(['train'])
+        captured.run(['train'])
     finally:
       signal.signal(signal.SIGTERM, before)
     process = int(pipe.readline())

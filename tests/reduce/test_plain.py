@@ -10,9 +10,9 @@ from terngrad.codec.methods import registry
 from terngrad.exchange import towers
 from terngrad.reduce import bucketing
 from terngrad.reduce import plain
-from terngrad.reduce import programs
 from terngrad.reduce import reducer as reducers
 from terngrad.reduce import states
+from terngrad.reduce import weight_decay
 from terngrad.step import loss_scaling
 from terngrad.step import optimizers
 from terngrad.step import updates
@@ -56,7 +56,7 @@ def step_without_codec(training):
   """A step of one worker that knows no codec: pass, L2 terms, update."""
   (replica,) = training.replicas
   update = updates.Update(replica, training.optimizer, None)
-  decay = programs.WeightDecay(training.plan.trainable)
+  decay = weight_decay.WeightDecay(training.plan.trainable)
 
   @tf.function(jit_compile=True)
   def terms(gradients, parameters):

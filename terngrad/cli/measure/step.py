@@ -1,6 +1,7 @@
 """Measures training steps relative to steps without compression."""
 
 import dataclasses
+from typing import Any
 
 from terngrad import lazy
 from terngrad.cli import command
@@ -68,23 +69,9 @@ class MeasureStepFlags:
 
 def act(values: MeasureStepFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
-  config = options.build(
-    configs.TrainConfig,
-    dataset_name=values.dataset_name,
-    net=values.net,
-    image_size=values.image_size,
-    batch_size=values.batch_size,
-    num_gpus=values.num_gpus,
-    devices=(values.device,) if values.device else (),
-    codec=values.codec,
-    quantize_logits=True,
-    benchmark_mode=True,
-    jit_compile=values.jit_compile,
-    deterministic=values.deterministic,
-  )
   measured = step_table.measure(
-    config,
-    _nodes(values),
+    config_of(values),
+    nodes_of(values),
     values.rounds,
     values.steps,
     recompute=values.optimize_gradient_memory,
@@ -104,7 +91,30 @@ def act(values: MeasureStepFlags) -> None:
     tables.write(values.output, 'measure_step', measured.table, index=True)
 
 
-def _nodes(values: MeasureStepFlags) -> list[int]:
+def config_of(values: Any) -> configs.TrainConfig:
+  """Returns the configuration of the steps that flags of this kind name."""
+  return options.build(
+    configs.TrainConfig,
+    dataset_name=values.dataset_name,
+    net=values.net,
+    image_size=values.image_size,
+    batch_size=values.batch_size,
+    num_gpus=values.num_gpus,
+    devices=(values.device,) if values.device else (),
+    codec=values.codec,
+    quantize_logits=True,
+    benchmark_mode=True,
+    jit_compile=values.jit_compile,
+    deterministic=values.deterministic,
+  )
+
+
+def nodes_of(values: Any) -> list[int]:
+  """Reads --nodes.
+
+  Raises:
+    flags.UsageError: an item is no whole number.
+  """
   for text in values.nodes:
     if not text.isdecimal():
       raise flags.UsageError(

@@ -25,6 +25,8 @@ from typing import TypeAlias
 
 import tensorflow as tf
 
+from terngrad.codec.stages import tracing
+
 _THREEFRY_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _THREEFRY_PARITY = 0x1BD11BDA
 
@@ -88,7 +90,7 @@ def common_key(seed: Integer, step: Integer, stream: Integer) -> tf.Tensor:
 
 
 def bucket_keys(
-  streams: Sequence[tuple[int, int]],
+  streams: Sequence[tuple[Integer, int]],
   seed: Integer,
   step: Integer,
   worker: Integer,
@@ -130,19 +132,22 @@ def requantizing_key(key: tf.Tensor) -> tf.Tensor:
   return fold_in_keeping_stratum(key, _REQUANTIZING)
 
 
-def advance_key(key: tf.Tensor, start: int) -> tf.Tensor:
+def advance_key(key: tf.Tensor, start: Integer) -> tf.Tensor:
   """Advances a bucket's key, so that its index 0 is the element `start`.
 
   Args:
     key: uint32 [2] or [3], of the whole bucket.
-    start: index in the whole bucket.
+    start: int or int64 [], index in the whole bucket.
 
   Returns:
     The same shape. An element draws the same bits as in the whole bucket.
   """
+  # `element_bits` adds an element's index to the first number.
+  if tf.is_tensor(start):
+    moved = tf.cast(start % 2**32, tf.uint32)
+    return tf.concat([key[:1] + moved, key[1:]], axis=0)
   if start == 0:
     return key
-  # `element_bits` adds an element's index to the first number.
   return key + tf.constant(
     [start % 2**32] + [0] * (key.shape[0] - 1), tf.uint32
   )
@@ -200,7 +205,7 @@ def _fold(key: tf.Tensor, data: tf.Tensor) -> tf.Tensor:
   return tf.stack([first, second], axis=-1)
 
 
-_fold_traced = tf.function(_fold, autograph=False, reduce_retracing=True)
+_fold_traced = tracing.function(_fold, reduce_retracing=True)
 
 
 def _threefry(key: _Pair, counter: _Pair) -> _Pair:

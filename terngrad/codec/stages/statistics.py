@@ -13,6 +13,7 @@ from tensorflow.compiler.tf2xla.python import xla
 
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import planes
+from terngrad.codec.stages import tracing
 
 # A large gradient is first added as a tree of planes, which XLA vectorizes and
 # shards well, and then in order. In compiled code the sums depend only on the
@@ -200,7 +201,7 @@ def _one_pass(size: int) -> Callable[[tf.Tensor], list[tf.Tensor]]:
   """
   kinds = (_wide, tf.add), (_wide_square, tf.add), (_wide_abs, tf.maximum)
 
-  @tf.function
+  @tracing.function
   def combine(*values: tf.Tensor) -> list[tf.Tensor]:
     pairs = zip(kinds, values[:3], values[3:], strict=True)
     return [both(a, b) for (_, both), a, b in pairs]
@@ -218,7 +219,7 @@ def _one_pass(size: int) -> Callable[[tf.Tensor], list[tf.Tensor]]:
       reducer=combine.get_concrete_function(*firsts, *firsts),
     )
 
-  compiled = tf.function(reduce, jit_compile=True)
+  compiled = tracing.compiled(reduce)
   return compiled.get_concrete_function(tf.TensorSpec([size]))
 
 

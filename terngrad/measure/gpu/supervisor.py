@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from terngrad import signals
+from terngrad.children import endings
+from terngrad.children import stderr_copy
 from terngrad.measure.gpu import figures
 from terngrad.measure.gpu import parts
 from terngrad.measure.gpu import results
 
 NO_DEVICE = 3  # Exit code of a part whose device does not exist.
-_LAST_LINES = 5
 
 Say = Callable[[str], None]
 # Calls a function after some seconds; see `threading.Timer`.
@@ -78,7 +79,7 @@ def run(
         stdout=subprocess.PIPE,
         stderr=errors,
         stdin=subprocess.DEVNULL,
-        env={**os.environ, **signals.environment()},
+        env=os.environ | signals.environment() | endings.environment(),
         start_new_session=True,
         text=True,
         errors='replace',
@@ -90,8 +91,9 @@ def run(
       return False
     status = _describe(outcome, limit, time.monotonic() - now)
     if not status.startswith(results.DONE):
-      lines = log.read_text(errors='replace').splitlines()[-_LAST_LINES:]
-      say('\n'.join([*lines, f'{name}: {status}; see {log}']))
+      lines = stderr_copy.last_lines(log.read_text(errors='replace'))
+      advice = '' if outcome.is_late else _remedy(outcome.code, name)
+      say('\n'.join([*lines, f'{name}: {status}; see {log}{advice}']))
     found.end_part(name, status)
   return True
 
@@ -140,5 +142,13 @@ def _describe(outcome: PartOutcome, limit: float, seconds: float) -> str:
   if outcome.is_late:
     return f'{results.KILLED} at its limit of {limit:.0f} s'
   if outcome.code:
-    return f'{results.FAILED} with exit code {outcome.code}'
+    return f'{results.FAILED} with {endings.name_end(outcome.code)}'
   return f'{results.DONE} in {seconds:.0f} s'
+
+
+def _remedy(code: int, name: str) -> str:
+  """Returns what to do after a part that a signal killed; '' for others."""
+  if endings.killed_by(code) is None:
+    return ''
+  advice = f'To run this part alone, use --parts={name}.'
+  return f'. {endings.remedy(code, advice)}'

@@ -12,6 +12,7 @@ import pandas as pd
 import tensorflow as tf
 
 from terngrad import errors
+from terngrad.codec.stages import tracing
 from terngrad.keras import multi_worker
 from terngrad.keras import optimizer as optimizers
 from terngrad.measure import timing
@@ -151,7 +152,7 @@ def _gather_rows(
 ) -> np.ndarray:
   """Gathers `row` of the replicas of all processes, one row per replica."""
 
-  @tf.function
+  @tracing.function
   def gather() -> tf.Tensor:
     return strategy.run(
       lambda: tf.distribute.get_replica_context().all_gather(row, axis=0)

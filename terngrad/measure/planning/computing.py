@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from slim.datasets.records import progress
 from terngrad import errors
+from terngrad.codec.stages import tracing
 from terngrad.keras import optimizer as optimizers
 
 # Rounds that are timed however long they take.
@@ -59,7 +60,7 @@ class _SyntheticStep:
     self.sparse: list[keras.Variable] = []
     self.dense: list[keras.Variable] = []
     self.widths: list[int] = []
-    self._run = tf.function(self._train, autograph=False)
+    self._run = tracing.function(self._train)
     if not optimizer.built:
       optimizer.build(model.trainable_variables)
 

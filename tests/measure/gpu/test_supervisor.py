@@ -22,6 +22,7 @@ print(f'figure ["child", {child.pid}, "", null]', flush=True)
 child.wait()
 """
 FAILS = 'import sys; print("before"); sys.exit("the cause")'
+CRASHES = 'import os, signal; os.kill(os.getpid(), signal.SIGSEGV)'
 NO_DEVICE = 'import sys; sys.stderr.write("error: no GPU"); sys.exit(3)'
 
 
@@ -107,6 +108,21 @@ def test_a_part_that_fails_shows_its_cause_and_the_next_runs(check, tmp_path):
   log = tmp_path / 'fails.log'
   message = f'the cause\nfails: failed with exit code 1; see {log}'
   assert message in lines
+  assert 'works: speed: 3 GB/s' in lines
+
+
+def test_a_part_that_a_signal_killed_names_it_and_where_and_what_to_do(
+  check, tmp_path
+):
+  _, found, lines, _ = check(crashes=CRASHES, works=WORKS)
+  assert found.statuses['crashes'] == 'failed with signal 11 (SIGSEGV)'
+  said = '\n'.join(lines)
+  assert 'Fatal Python error: Segmentation fault' in said
+  log = tmp_path / 'crashes.log'
+  assert (
+    f'crashes: failed with signal 11 (SIGSEGV); see {log}. A library crashed. '
+    'To run this part alone, use --parts=crashes.'
+  ) in said
   assert 'works: speed: 3 GB/s' in lines
 
 

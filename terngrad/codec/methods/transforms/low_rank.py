@@ -17,6 +17,7 @@ import tensorflow as tf
 from terngrad.codec import method
 from terngrad.codec.methods.transforms import rotation
 from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import tracing
 
 _SEED = 20190531
 
@@ -198,5 +199,5 @@ def _compiled(
   **options: Any,
 ) -> Callable[..., tf.Tensor]:
   """Compiles once for every mode: TensorFlow's and XLA's products differ."""
-  made = tf.function(functools.partial(function, **options), jit_compile=True)
+  made = tracing.compiled(functools.partial(function, **options))
   return made.get_concrete_function(*map(tf.TensorSpec, shapes))

@@ -10,6 +10,7 @@ import tensorflow as tf
 from terngrad.codec import method as methods
 from terngrad.codec import wrapper
 from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import tracing
 from terngrad.codec.stages import wire
 from terngrad.native import rotated_ops
 
@@ -32,9 +33,9 @@ class ThcOnKernels(wrapper.Wrapper):
     super().__init__(plain)
     wrapper.compile_separately(self, plain, ['begin'])
     self.entries = [int(entry) for entry in table]
-    self.encoder_inputs = tf.function(self._encoder_inputs, jit_compile=True)
-    self.sum_inputs = tf.function(self._sum_inputs, jit_compile=True)
-    self.word_inputs = tf.function(self._word_inputs, jit_compile=True)
+    self.encoder_inputs = tracing.compiled(self._encoder_inputs)
+    self.sum_inputs = tracing.compiled(self._sum_inputs)
+    self.word_inputs = tracing.compiled(self._word_inputs)
 
   def send(
     self,

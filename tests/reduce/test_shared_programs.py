@@ -1,0 +1,134 @@
+"""Parts of equal layout share compiled programs, and no bit changes."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.codec import method as methods
+from terngrad.codec import policy
+from terngrad.codec.methods import registry
+from terngrad.codec.stages import transport
+from terngrad.reduce import bucketing
+from terngrad.reduce import gradients
+from terngrad.reduce import parts as parts_lib
+from terngrad.reduce import programs
+from terngrad.reduce import weight_decay
+
+SHAPES = ((30,), (5, 4)) * 3
+# A part of two variables has 50 elements of 4 bytes.
+PART_BYTES = 200
+
+
+def codec_of(text):
+  specs = [
+    policy.VariableSpec(f'v{i}', shape) for i, shape in enumerate(SHAPES)
+  ]
+  code = registry.parse(text)
+  return bucketing.gradient_codec(specs, [code] * len(specs))
+
+
+def reduce_parts(parts, values, parameters=()):
+  """Encodes and decodes gradients as one worker; returns (words, means)."""
+  seed, step = tf.constant(5, tf.int64), tf.constant(7, tf.int64)
+  words, means = [], {}
+  for part in parts:
+    worker = gradients.WorkerStep(seed, step, 1, tf.constant(0))
+    states = [() for _ in part.codec.buckets]
+    carried, probe = part.begin(
+      part.select(values), part.select(parameters), states, worker
+    )
+    worker = worker._replace(local_probe=probe)
+    carried = part.carry(carried, worker, stacked=False)
+    worker = worker._replace(shared_probe=probe)
+    sent, _ = part.send(0, carried, states, [], part.add_keys(worker))
+    row = transport.to_float32(sent)[tf.newaxis]
+    received = [
+      methods.payloads(part.codec.messages(0), [methods.Piece(0, [row])])
+    ]
+    found, _ = part.decode(received, states, worker._replace(worker=None))
+    words.append(transport.to_int32(row).numpy())
+    means |= zip(part.indices, found, strict=True)
+  return words, [means[i].numpy() for i in sorted(means)]
+
+
+def random_values():
+  rng = np.random.default_rng(3)
+  return [tf.constant(rng.normal(size=s), tf.float32) for s in SHAPES]
+
+
+@pytest.mark.parametrize(
+  'text',
+  [
+    'ternary',
+    pytest.param('ternary:sharing=requantize', marks=pytest.mark.slow),
+  ],
+)
+def test_parts_of_equal_layout_share_programs_and_keep_their_bits(text):
+  values = random_values()
+  cut = programs.parts(parts_lib.cut(codec_of(text), PART_BYTES))
+  assert len(cut) == 3
+  assert len({id(part._programs) for part in cut}) == 1
+  words, means = reduce_parts(cut, values)
+  assert cut[0]._programs.send.experimental_get_tracing_count() == 1
+  assert cut[0]._programs.decode.experimental_get_tracing_count() == 1
+  # As without XLA, and as if they were not cut.
+  for part, row in zip(cut, words, strict=True):
+    alone = gradients.GradientCodec(part.codec.buckets)
+    (other,) = programs.parts(alone, compiles=False)
+    (expected,), _ = reduce_parts([other], part.select(values))
+    np.testing.assert_array_equal(row, expected)
+  _, whole = reduce_parts(
+    programs.parts(codec_of(text), compiles=False), values
+  )
+  for one, other in zip(means, whole, strict=True):
+    np.testing.assert_array_equal(one, other)
+  # The parts draw different random bits.
+  assert len({row.tobytes() for row in words}) == 3
+
+
+@pytest.mark.parametrize(
+  ('text', 'sizes'), [('randomk:ratio=0.5', (40, 40)), ('ternary', (40, 60))]
+)
+def test_other_shapes_and_codes_that_must_know_their_place_share_nothing(
+  text, sizes
+):
+  code = registry.method(text, 1)
+  specs = [policy.VariableSpec(f'v{i}', (n,)) for i, n in enumerate(sizes)]
+  codec = bucketing.gradient_codec(specs, [code] * len(specs))
+  cut = programs.parts(parts_lib.cut(codec, 1))
+  assert len({id(part._programs) for part in cut}) == len(cut) == 2
+
+
+def variables(*terms):
+  made = []
+  for shape, term in zip(SHAPES, terms, strict=True):
+    made.append(keras.Variable(np.ones(shape, np.float32)))
+    made[-1].regularizer = term
+  return made
+
+
+@pytest.mark.slow
+def test_parts_share_programs_only_if_their_l2_terms_are_equal():
+  l2 = keras.regularizers.L2
+  terms = [l2(0.5), None, l2(0.5), None, l2(0.25), None]
+  decay = weight_decay.WeightDecay(variables(*terms))
+  cut = programs.parts(parts_lib.cut(codec_of('ternary'), PART_BYTES), decay)
+  first, second, third = (part._programs for part in cut)
+  assert first is not second and second is third
+  ones = [tf.ones(shape) for shape in SHAPES]
+  _, with_terms = reduce_parts(cut, ones, ones)
+  # Gradients of 1 plus 2 * 0.5, 2 * 0.25 and none.
+  expected = [2.0, 1.0, 2.0, 1.0, 1.5, 1.0]
+  for mean, value in zip(with_terms, expected, strict=True):
+    np.testing.assert_array_equal(mean, np.full(mean.shape, value, np.float32))
+
+
+def test_buckets_of_one_code_share_its_kernels():
+  whole = codec_of('ternary')
+  one = bucketing.on_kernels(
+    gradients.GradientCodec(
+      tuple(whole.buckets[0].select([i]) for i in range(3))
+    )
+  )
+  assert len({id(bucket.method) for bucket in one.buckets}) == 1
