@@ -162,6 +162,9 @@ METHODS = {
 # Wrappers, written with a plus sign in front of a codec.
 WRAPPERS = {
   'bidirectional': f'{_PACKAGE}wrappers.bidirectional:bidirectional',
+  'diana': f'{_PACKAGE}wrappers.diana:Diana',
+  'ef21': f'{_PACKAGE}wrappers.ef21:Ef21',
+  'ef21_sgdm': f'{_PACKAGE}wrappers.ef21:Ef21Momentum',
   'error_feedback': f'{_PACKAGE}wrappers.error_feedback:ErrorFeedback',
   'momentum': f'{_PACKAGE}wrappers.momentum:momentum_correction',
 }
