@@ -155,6 +155,7 @@ CODECS: dict[str, Callable[..., Any] | str] = {
 # Methods that are not a `coded.Code`: they have several rounds, keep state, or
 # draw random numbers in `decode`.
 METHODS = {
+  'demo': f'{_PACKAGE}transforms.demo:Demo',
   'powersgd': f'{_PACKAGE}transforms.powersgd:PowerSGD',
   'randomk': f'{_PACKAGE}sparse.randomk:RandomK',
   'thc': f'{_PACKAGE}transforms.thc:Thc',
