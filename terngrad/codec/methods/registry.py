@@ -169,6 +169,7 @@ WRAPPERS = {
   'ef21_sgdm': f'{_PACKAGE}wrappers.ef21:Ef21Momentum',
   'error_feedback': f'{_PACKAGE}wrappers.error_feedback:ErrorFeedback',
   'momentum': f'{_PACKAGE}wrappers.momentum:momentum_correction',
+  'one_bit_adam': f'{_PACKAGE}wrappers.one_bit_adam:one_bit_adam',
 }
 
 # The entry-point group in which other packages register codecs: a name, and the
