@@ -58,7 +58,7 @@ def build(
 
   Raises:
     errors.ConfigError: a warm-up method has other states than the method of
-      the run, or a method has a warm-up of its own; or there are fewer layers
+      the run, or is beside a method with a warm-up; or there are fewer layers
       than fragments; or only some variables get updates.
   """
   specs = variable_specs(plan)

@@ -47,7 +47,7 @@ class Asymmetric(grouped.Grouped):
     super().__init__(name, packing.base3(), group_size)
 
   def omega(self, num_elements: int) -> float | None:
-    """Returns the bound of ternary codes with a scaler of their own."""
+    """Returns the bound of a quantizer with one level."""
     if self.clip:
       return None
     return qsgd.omega_of_largest(self.group_of(num_elements), 1)

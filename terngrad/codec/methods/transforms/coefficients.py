@@ -23,12 +23,12 @@ class Layout(NamedTuple):
   Attributes:
     blocks: number of blocks, 0 for an empty variable.
     size: elements of a block.
-    count: coefficients that are sent of each block.
+    number: coefficients that are sent of each block.
   """
 
   blocks: int
   size: int
-  count: int
+  number: int
 
   @classmethod
   def of_shape(cls, shape: Sequence[int], most: int) -> 'Layout':
@@ -39,12 +39,12 @@ class Layout(NamedTuple):
   @property
   def sent(self) -> int:
     """Number of coefficients that are sent."""
-    return self.blocks * self.count
+    return self.blocks * self.number
 
   @property
   def index_bits(self) -> int:
     """Bits of an index in its block; 0 if all coefficients are sent."""
-    if self.count == self.size:
+    if self.number == self.size:
       return 0
     return (self.size - 1).bit_length()
 
@@ -74,7 +74,7 @@ def encode(coefficients: tf.Tensor, layout: Layout) -> tf.Tensor:
   # As integers, magnitudes compare alike on all devices.
   words = tf.bitcast(coefficients, tf.int32)
   magnitudes = tf.bitwise.bitwise_and(words, topk.MAGNITUDE)
-  indices = tf.math.top_k(magnitudes, layout.count).indices
+  indices = tf.math.top_k(magnitudes, layout.number).indices
   values = tf.gather(coefficients, indices, batch_dims=1)
   bits = tf.bitwise.right_shift(
     tf.reshape(indices, [-1, 1]), tf.range(layout.index_bits)
@@ -103,5 +103,5 @@ def decode(words: tf.Tensor, layout: Layout) -> tuple[tf.Tensor, tf.Tensor]:
   bits = tf.reshape(bits, [layout.sent, layout.index_bits])
   shifted = tf.bitwise.left_shift(bits, tf.range(layout.index_bits))
   indices = tf.minimum(tf.reduce_sum(shifted, axis=1), layout.size - 1)
-  firsts = tf.repeat(tf.range(layout.blocks) * layout.size, layout.count)
+  firsts = tf.repeat(tf.range(layout.blocks) * layout.size, layout.number)
   return firsts + indices, values

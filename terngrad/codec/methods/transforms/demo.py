@@ -21,6 +21,7 @@ between coded steps send the whole momentum, as if all coefficients were sent.
 
 import copy
 from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 import tensorflow as tf
@@ -163,7 +164,8 @@ class Demo(method.Method):
   ) -> tuple[list[tf.Tensor], method.Tensors]:
     """Decodes the mean coefficients, or the signs of what they are of."""
     ((payloads,),) = received
-    rows = method.stack_by_worker(payloads.parts)
+    # The only message is gathered.
+    rows = method.stack_by_worker(cast(method.Payloads, payloads).parts)
     decoded = self.decoded(rows, context)
     return method.shaped(decoded, context), states
 

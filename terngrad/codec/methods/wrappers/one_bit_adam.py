@@ -9,7 +9,7 @@ with the feedback of `bidirectional`, and is the new m of all devices. The
 update is m / (sqrt(v) + epsilon), without the bias corrections of Adam, as in
 the paper; use the optimizer `gd`, with Adam's learning rate.
 
-Departures: each range of each variable has a scale of its own, the mean
+Departures: each range of each variable has a separate scale, the mean
 magnitude, if the code is `sign`; other codes of `bidirectional` can take its
 place. Where v is 0, because the gradient was 0 in the whole warm-up, the update
 is 0: a sign has no zero, and would be divided by epsilon. Float32 steps after
