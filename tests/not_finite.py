@@ -10,7 +10,9 @@ from terngrad.codec.methods import registry
 
 SHAPE = (16, 8)
 WORKERS = 2
-_KINDS = registry.list_kinds()
+# Makes updates, so that it cannot be beside the others.
+_ALONE = 'demo'
+_KINDS = [text for text in registry.list_kinds() if text != _ALONE]
 CODES = (
   *_KINDS,
   *registry.ALIASES,
@@ -19,10 +21,14 @@ CODES = (
   *(f'momentum+{text}' for text in ('topk', 'threshold', 'randomk')),
   *(f'bidirectional+{text}' for text in ('ternary', 'eden3', 'sign', 'qsgd')),
   'error_feedback+bidirectional+ternary',
+  *('ef21+topk', 'ef21_sgdm+sign', 'diana+natural'),
 )
 # Each code is compiled, so that few of them are tested at once.
 _COUNT = 20
-GROUPS = tuple(CODES[number::_COUNT] for number in range(_COUNT))
+GROUPS = (
+  *(CODES[number::_COUNT] for number in range(_COUNT)),
+  (_ALONE,),
+)
 # With and without states.
 SOME = ('qsgd', 'error_feedback+topk:ratio=0.1')
 # (value, whether in all elements, whether on all workers).

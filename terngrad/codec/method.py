@@ -124,6 +124,11 @@ class Method(deprecated.AcceptsFunctions):
       workers store their gradients until the probe is agreed on.
     estimated_round: index of the round that `estimate` decodes; its words
       depend only on the gradients of the sending worker.
+    keeps_the_rest: True if each worker keeps what it does not send, as with
+      error feedback, which is then refused.
+    makes_updates: True if the means are updates for the optimizer `gd`.
+      Variables that are sent as float32 then use `in_float` of the method.
+    float_steps: first steps of a run that must use `in_float`.
     agrees: True if a function reads the agreed probe. If False, the probe is
       one norm per variable and only detects elements that are not finite.
     draws_in_decode: True if `decode` draws from `Context.common_key`. It must
@@ -152,6 +157,9 @@ class Method(deprecated.AcceptsFunctions):
   finishes: bool = False
   carries: bool = False
   estimated_round: int = -1
+  keeps_the_rest: bool = False
+  makes_updates: bool = False
+  float_steps: int = 0
   agrees: bool = True
   draws_in_decode: bool = False
   strata: int = 0
@@ -168,6 +176,13 @@ class Method(deprecated.AcceptsFunctions):
     Workers on one device then add their gradients without words.
     """
     return False
+
+  def omega(self, num_elements: int) -> float | None:
+    """Returns w with E |decoded - g|^2 <= w |g|^2, for variables of this size.
+
+    None if the method is biased or has no bound. `diana` needs one.
+    """
+    return 0.0 if self.traits.lossless else None
 
   @abc.abstractmethod
   def messages(self, shapes: Shapes) -> Rounds:
@@ -186,9 +201,8 @@ class Method(deprecated.AcceptsFunctions):
   ) -> tuple[Tensors, tf.Tensor]:
     """Returns the gradients to code and the local probe, float32 [p].
 
-    The default returns the gradients unchanged and one norm per variable.
-    `context` has no probes yet. A probe number must not be finite if an element
-    that it covers is not finite.
+    The default returns the gradients and one norm per variable. `context` has
+    no probes. A probe number is not finite if an element it covers is not.
     """
     return gradients, statistics.norms(each(gradients, context))
 
@@ -289,8 +303,5 @@ class Method(deprecated.AcceptsFunctions):
 def begin_with_norms(
   gradients: Tensors, states: Tensors, context: Context
 ) -> tuple[Tensors, tf.Tensor]:
-  """Returns the gradients and their norms, as `Method.begin` does.
-
-  For methods that are built from functions; removed in 0.4.
-  """
+  """Calls `Method.begin`, for methods of functions; removed in 0.4."""
   return Method.begin(None, gradients, states, context)  # type: ignore

@@ -34,6 +34,10 @@ class Wrapper(methods.Method):
     """Returns the states of the wrapped method."""
     return self.method.states(shapes)
 
+  def omega(self, num_elements: int) -> float | None:
+    """Returns the bound of the wrapped method, for wrappers that keep it."""
+    return self.method.omega(num_elements)
+
   def num_probes(self, num_elements: int) -> int:
     """Returns the number of probes of the wrapped method."""
     return self.method.num_probes(num_elements)

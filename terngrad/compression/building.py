@@ -74,6 +74,7 @@ class BuiltModel:
   _workers_label = 'workers'
   # Not set for a model that is only evaluated.
   _step: steps.TrainStep
+  _warm_up: list[tuple[int, steps.TrainStep]]
 
   def __init__(
     self, model: keras.Model, exchange: protocol.Exchange, choices: Choices
@@ -98,7 +99,8 @@ class BuiltModel:
       return
     devices.keep_order_of_sums()
     methods = _methods(choices, exchange.num_workers)
-    codec = run_codecs.build(methods, 0, self._plan, exchange.devices).codec
+    built = run_codecs.build(methods, 0, self._plan, exchange.devices)
+    codec = built.codec
     rule = optimizers.parse(choices.optimizer, 0.9)
     self.codec = codec
     self.replicas = replicas.create(
@@ -127,6 +129,11 @@ class BuiltModel:
       skips_not_finite=True,
     )
     self._step = steps.TrainStep(training, codec)
+    # As (until, step); stages of a warm-up are those of the codec itself.
+    self._warm_up = [
+      (until, steps.TrainStep(training, stage))
+      for until, stage in built.warm_up
+    ]
 
   def _take(
     self, images: Array, labels: Array, learning_rate: float
@@ -137,7 +144,8 @@ class BuiltModel:
       errors.TrainingError: a loss or a gradient is not finite. The message
         lists the workers. Nothing is updated.
     """
-    result = self._step.take(
+    warm_up = [step for until, step in self._warm_up if self.steps < until]
+    result = [*warm_up, self._step][0].take(
       images,
       labels,
       tf.constant(self.steps, tf.int64),

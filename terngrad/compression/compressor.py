@@ -16,7 +16,6 @@ from absl import logging
 
 from terngrad import aliases
 from terngrad.codec import policy
-from terngrad.codec.methods import registry
 from terngrad.compression import codec_states
 from terngrad.compression import float_gradients
 from terngrad.compression import passed_rows
@@ -68,7 +67,7 @@ class Compressor:
     self.observer: reduced_lib.Observer | None = None
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     for _, text in variable_codes.rules(codec):
-      registry.method(text, num_workers or replicas)
+      variable_codes.parse(text, num_workers or replicas)
     self._strategy: tf.distribute.Strategy | None = None
     # None before the first gradients.
     self._states: codec_states.CodecStates | None = None
@@ -118,6 +117,9 @@ class Compressor:
     rows = {
       i: g for i, g in enumerate(gradients) if isinstance(g, tf.IndexedSlices)
     }
+    variable_codes.check_sparse(
+      self.codec, [variables.specs[i].name for i in rows]
+    )
     summed = self._sum_rows(context, rows, variables, mean)
     # An uncompressed sum contains the NaN and infinity of every replica.
     finite = {i: loss_scaling.all_finite([g.values]) for i, g in summed.items()}

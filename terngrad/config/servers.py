@@ -268,6 +268,12 @@ def _check_asynchronous_code(code: 'methods.Method') -> None:
     'scaler, and there is no shared one to requantize to. Leave sharing out, '
     'or use a synchronous run.',
   )
+  options.refuse(
+    code.makes_updates,
+    'codec: expected a code of gradients if a step does not wait for all '
+    f'workers, received {code.name}, which makes updates of the mean of all. '
+    'Use a synchronous run.',
+  )
   # States depend on the shapes of the variables; one matrix shows all kinds.
   shapes = ((8, 8),)
   owners = {state.owner for state in code.states(shapes)}

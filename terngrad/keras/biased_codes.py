@@ -6,7 +6,6 @@ from absl import logging
 from terngrad.codec import method as methods
 from terngrad.codec import wrapper
 from terngrad.codec.methods import registry
-from terngrad.codec.methods.wrappers import around
 from terngrad.compression import variable_codes
 
 # Texts of codecs that were warned of in this process.
@@ -32,10 +31,9 @@ def is_biased(method: methods.Method) -> bool:
   It has none if it is unbiased, if its bias is only a rounding error, or if it
   is biased for a single random rotation only.
   """
+  if method.keeps_the_rest:
+    return False
   while isinstance(method, wrapper.Wrapper):
-    # Residuals of workers, or their velocities, hold what was not sent.
-    if isinstance(method, around.StateWrapper):
-      return False
     method = method.method
   traits = method.traits
   return not (

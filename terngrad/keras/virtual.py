@@ -333,6 +333,7 @@ def _check_variables(
   )
   chosen = policy.Variables(tuple(range(len(specs))), specs, plain=plain)
   variable_codes.methods(codec, chosen, num_workers)
+  variable_codes.check_sparse(codec, sorted(plain))
 
 
 def _densify(gradient: optimizers.Gradient, shape: tf.TensorShape) -> tf.Tensor:

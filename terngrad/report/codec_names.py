@@ -15,10 +15,23 @@ from terngrad.codec.methods import registry
 
 # Stored prefixes of wrappers, and what --codec has instead.
 _WRAPPERS = (
+  (
+    r'adam\(1000, 0\.9, 0\.999, 1e-08\) > error feedback > bidirectional > ',
+    'one_bit_adam+',
+  ),
+  (
+    r'adam\((.+?), (.+?), (.+?), (.+?)\) > error feedback > bidirectional > ',
+    r'one_bit_adam:warm_up=\1,beta_1=\2,beta_2=\3,epsilon=\4+',
+  ),
   (r'error feedback > ', 'error_feedback+'),
   (r'error feedback\((.+?)\) > ', r'error_feedback:decay=\1+'),
   (r'momentum\(0\.9\) > ', 'momentum+'),
   (r'momentum\((.+?)\) > ', r'momentum:momentum=\1+'),
+  (r'ef21 > ', 'ef21+'),
+  (r'ef21 sgdm\(0\.125\) > ', 'ef21_sgdm+'),
+  (r'ef21 sgdm\((.+?)\) > ', r'ef21_sgdm:eta=\1+'),
+  (r'diana > ', 'diana+'),
+  (r'diana\((.+?)\) > ', r'diana:alpha=\1+'),
   (r'bidirectional > ', 'bidirectional+'),
   (r'bidirectional\(forgets\) > ', 'bidirectional:residual=0+'),
 )

@@ -9,6 +9,7 @@ from terngrad import errors
 from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.codec.methods import updates
 from terngrad.config import codes as codes_lib
 from terngrad.reduce import bucketing
 from terngrad.reduce import fragments as fragments_lib
@@ -25,6 +26,7 @@ class RunCodecs(NamedTuple):
     codec: codec of the coded steps.
     in_float: codec of the float32 steps.
     warm_up: codecs of the warm-up, as (until, codec): used in steps < until.
+      It is that of the method, if a method has one.
   """
 
   codec: gradients.GradientCodec
@@ -56,7 +58,8 @@ def build(
 
   Raises:
     errors.ConfigError: a warm-up method has other states than the method of
-      the run, or there are fewer layers than fragments.
+      the run, or is beside a method with a warm-up; or there are fewer layers
+      than fragments; or only some variables get updates.
   """
   specs = variable_specs(plan)
   with errors.as_config_error():
@@ -64,12 +67,21 @@ def build(
 
   def build_codec(code: method.Method) -> gradients.GradientCodec:
     rules = [*codes.rules, (policy.always, code)]
-    codec = bucketing.gradient_codec(specs, policy.policy(rules, specs))
+    with errors.as_config_error():
+      methods = updates.complete(policy.policy(rules, specs))
+    codec = bucketing.gradient_codec(specs, methods)
     codec = fragments_lib.split(codec, numbers)
     return parts.cut(on_devices(codec, devices), part_bytes)
 
   codec = build_codec(codes.code)
   in_float = bucketing.in_float(codec, registry.method('identity'))
+  if steps := updates.float_steps([b.method for b in codec.buckets]):
+    if codes.warm_up:
+      raise errors.ConfigError(
+        f'codec_warm_up: expected none beside {codes.code.name}, whose first '
+        f'{steps} steps are float32. Set its option warm_up.'
+      )
+    return RunCodecs(codec, in_float, [(steps, in_float)])
   warm_up = []
   for until, code in codes.warm_up:
     stage = in_float if code.traits.lossless else build_codec(code)

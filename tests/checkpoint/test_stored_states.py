@@ -25,6 +25,13 @@ KINDS = (
   'error_feedback+powersgd:min_compression=0.1',
   'error_feedback+sign:decide=majority',
 )
+# They have states of workers, and of all workers, of several kinds.
+UPDATES = (
+  'ef21_sgdm+topk:ratio=0.1',
+  'diana+natural',
+  'demo:count=4',
+  'one_bit_adam+sign',
+)
 # It has states of ranges of variables.
 RANGES = 'error_feedback+bidirectional+topk:ratio=0.1'
 # Workers keep moments and parameters of their own between two exchanges.
@@ -130,6 +137,7 @@ def assert_same(received, expected):
     pytest.param(RANGES, {}, marks=pytest.mark.slow),
     # Three steps are one and a half times all local steps.
     ('error_feedback+sign', LOCAL),
+    *(pytest.param(text, {}, marks=pytest.mark.slow) for text in UPDATES),
   ],
 )
 @pytest.mark.gate_every(4)

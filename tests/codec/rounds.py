@@ -1,8 +1,10 @@
 """Steps of methods without devices, as NumPy."""
 
 import numpy as np
+import tensorflow as tf
 
 from terngrad.codec import policy
+from terngrad.codec import wrapper
 from terngrad.reduce import bucketing
 from terngrad.reduce import workers
 
@@ -11,6 +13,19 @@ def codec_of(method, shapes):
   """The `gradients.GradientCodec` with one method for variables of shapes."""
   specs = [policy.VariableSpec(str(i), s) for i, s in enumerate(shapes)]
   return bucketing.gradient_codec(specs, [method] * len(shapes))
+
+
+class Traced(wrapper.Wrapper):
+  """A method as graphs: one by one its operations take a second a step."""
+
+  def __init__(self, method):
+    super().__init__(method)
+    self.begin = tf.function(method.begin)
+    self.send = tf.function(method.send)
+    self.decode = tf.function(method.decode)
+
+  def in_float(self, plain):
+    return Traced(self.method.in_float(plain))
 
 
 class Workers(workers.Workers):

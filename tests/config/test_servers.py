@@ -185,6 +185,7 @@ def test_requantizing_needs_steps_of_all_workers(pace):
     'error_feedback+powersgd:rank=2',
     'randomk',
     'error_feedback+thc',
+    'ef21+topk',
   ],
 )
 def test_several_rounds_need_steps_of_all_workers(codec, pace):
@@ -196,6 +197,15 @@ def test_several_rounds_need_steps_of_all_workers(codec, pace):
   rule = refused(codec_rules=f'rank>1 -> {codec}', **pace)
   assert rule == message
   assert 'Use a synchronous run' in message
+
+
+@pytest.mark.parametrize('pace', PACES)
+def test_updates_need_steps_of_all_workers(pace):
+  for codec in ('demo', 'one_bit_adam+sign'):
+    make(codec=codec).validate()
+    message = refused(codec=codec, **pace)
+    assert message.startswith('codec: expected a code of gradients if a step')
+    assert 'Use a synchronous run' in message
 
 
 @pytest.mark.parametrize('pace', [{}, *PACES])

@@ -38,6 +38,11 @@ METHODS = [
     'error_feedback+ternary:dither=stratified,workers=4',
     'error_feedback+bidirectional:workers=4+stc:ratio=0.05',
     'bidirectional:workers=4+ternary',
+    'ef21_sgdm+topk:ratio=0.05',
+    'diana+qsgd:levels=1',
+    'error_feedback+e3m0',
+    'demo:count=4',
+    'one_bit_adam:workers=4+sign',
   )
 ]
 

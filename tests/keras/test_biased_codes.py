@@ -19,6 +19,7 @@ BIASED = (
   'one_bit',
   'randomk',
   'powersgd',
+  'e3m0',
   'bidirectional+topk',
 )
 FLOATS = ('fp16', 'bf16', 'fp8', 'fp8:kind=e5m2')
@@ -27,6 +28,7 @@ OTHERS = (
   *('ternary', 'ternary:packing=radix', 'asymmetric', 'qsgd', 'int8', 'minmax'),
   *('natural', 'drive', 'eden', 'eden3', 'thc', 'randomk:unbiased=1'),
   *('dgc', 'error_feedback+topk', 'error_feedback+bidirectional+topk'),
+  *('demo', 'ef21+topk', 'ef21_sgdm+sign', 'diana+qsgd'),
 )
 
 

@@ -7,14 +7,20 @@ from tests.step import small
 
 # One is enough for every day: it has all that there is, rounds and states.
 METHODS = (
-  'powersgd:rank=2',
+  'error_feedback+powersgd:rank=2',
   *(
     pytest.param(text, marks=pytest.mark.slow)
     for text in (
-      'topk:ratio=0.1',
-      'sign',
-      'sign:decide=majority',
-      'powersgd:warm_start=0,min_compression=0.5',
+      'error_feedback+topk:ratio=0.1',
+      'error_feedback+sign',
+      'error_feedback+sign:decide=majority',
+      'error_feedback+powersgd:warm_start=0,min_compression=0.5',
+      'error_feedback+e3m0',
+      'ef21+topk:ratio=0.1',
+      'ef21_sgdm:eta=0.3+qsgd',
+      'diana+natural',
+      'demo:count=4',
+      'one_bit_adam+sign',
     )
   ),
 )
@@ -25,7 +31,7 @@ def values_of(text, devices, on_kernels=False):
     small.conv_net,
     devices=devices,
     workers=4,
-    codec=f'error_feedback+{text}',
+    codec=text,
     on_kernels=on_kernels,
   )
   training.run(10)

@@ -194,6 +194,19 @@ def test_warm_up_states_of_other_shapes_are_refused():
     lenet(codec='powersgd:rank=2', codec_warm_up='5 -> powersgd:rank=1')
 
 
+def test_a_code_with_a_warm_up_has_float_steps_first():
+  code = 'one_bit_adam:warm_up=3+sign'
+  run = lenet(codec=code)
+  codecs = [run.select_step(step, False)[1] for step in range(5)]
+  assert codecs == [run.float_codec] * 3 + [run.codec] * 2
+  # The logits, which are sent as float32, get updates too.
+  for codec in codecs:
+    assert len(codec.buckets) == 2
+    assert all(bucket.method.makes_updates for bucket in codec.buckets)
+  with pytest.raises(errors.ConfigError, match='none beside adam.* first 3 st'):
+    lenet(codec=code, codec_warm_up='5 -> identity')
+
+
 @pytest.mark.parametrize(
   ('optimizer', 'decay', 'depends'),
   [

@@ -24,6 +24,8 @@ from terngrad.native import ops
 FRACTION = 22
 # Larger magnitudes are clipped to this, so that maximum - minimum is finite.
 LARGEST = 2.0**126
+# A bound on (step / exact step)^2, because steps are rounded up.
+ROUNDED_UP = (1 + 2.0**-15) ** 2
 
 
 class Grouped(by_variable.ByVariable):
@@ -87,6 +89,10 @@ class Grouped(by_variable.ByVariable):
       float32 [rows, n].
     """
 
+  def group_of(self, num_elements: int) -> int:
+    """Returns the size of the largest group of a variable of this size."""
+    return min(self.size or num_elements, num_elements)
+
   def num_words(self, num_elements: int) -> int:
     """Returns the number of words of the scales and the integers."""
     if not num_elements:
@@ -136,7 +142,7 @@ class Grouped(by_variable.ByVariable):
 
   def _shapes(self, num_elements: int) -> list[tuple[int, int]]:
     """Returns (rows, elements of a row) of whole groups and of the rest."""
-    size = min(self.size or num_elements, num_elements)
+    size = self.group_of(num_elements)
     rest = num_elements % size
     return [(num_elements // size, size)] + [(1, rest)] * bool(rest)
 

@@ -134,6 +134,7 @@ CODECS: dict[str, Callable[..., Any] | str] = {
   'asymmetric': f'{_PACKAGE}scalar.asymmetric:Asymmetric',
   'bf16': bf16,
   'drive': f'{_PACKAGE}transforms.eden:drive',
+  'e3m0': f'{_PACKAGE}scalar.e3m0:E3m0',
   'eden': f'{_PACKAGE}transforms.eden:eden',
   'eden3': f'{_PACKAGE}transforms.eden:eden3',
   'fp16': fp16,
@@ -154,6 +155,7 @@ CODECS: dict[str, Callable[..., Any] | str] = {
 # Methods that are not a `coded.Code`: they have several rounds, keep state, or
 # draw random numbers in `decode`.
 METHODS = {
+  'demo': f'{_PACKAGE}transforms.demo:Demo',
   'powersgd': f'{_PACKAGE}transforms.powersgd:PowerSGD',
   'randomk': f'{_PACKAGE}sparse.randomk:RandomK',
   'thc': f'{_PACKAGE}transforms.thc:Thc',
@@ -162,8 +164,12 @@ METHODS = {
 # Wrappers, written with a plus sign in front of a codec.
 WRAPPERS = {
   'bidirectional': f'{_PACKAGE}wrappers.bidirectional:bidirectional',
+  'diana': f'{_PACKAGE}wrappers.diana:Diana',
+  'ef21': f'{_PACKAGE}wrappers.ef21:Ef21',
+  'ef21_sgdm': f'{_PACKAGE}wrappers.ef21:Ef21Momentum',
   'error_feedback': f'{_PACKAGE}wrappers.error_feedback:ErrorFeedback',
   'momentum': f'{_PACKAGE}wrappers.momentum:momentum_correction',
+  'one_bit_adam': f'{_PACKAGE}wrappers.one_bit_adam:one_bit_adam',
 }
 
 # The entry-point group in which other packages register codecs: a name, and the
@@ -209,6 +215,7 @@ KINDS = (
   'bf16',
   'fp8',
   'fp8:kind=e5m2',
+  'e3m0',
   'three_lc',
   'topk',
   'threshold',

@@ -17,11 +17,15 @@ TEXTS = (
   'asymmetric',
   'asymmetric:clip_factor=0,group_size=100',
   'bf16',
+  'demo:count=8,signs=0',
+  'diana+natural',
   'drive',
+  'e3m0',
   'eden:bits=2',
   'eden:bits=3',
   'eden:bits=4',
   'eden3',
+  'ef21_sgdm+topk:ratio=0.1',
   'fp16',
   'fp8',
   'fp8:kind=e5m2,group_size=0',
@@ -48,11 +52,18 @@ TEXTS = (
 # Wrappers and aliases, which the fast gate leaves out.
 WRAPPED = (
   'bidirectional+sign',
+  'demo',
+  'demo:mean=workers,signs=0,count=1',
   'dgc:ratio=0.1',
+  'diana+qsgd:levels=1',
+  'diana:alpha=0.1+randomk:ratio=0.2,unbiased=1',
+  'ef21+qsgd',
   'ef_signsgd',
+  'error_feedback+e3m0',
   'error_feedback+powersgd',
   'error_feedback+topk:ratio=0.1',
   'int8',
+  'one_bit_adam+sign',
 )
 # The others in `scripts/test.sh --all`: to compile takes seconds.
 COMPILED = (
@@ -66,7 +77,10 @@ COMPILED = (
 MORE_COMPILED = (
   'asymmetric',
   'bf16',
+  'diana+qsgd:levels=1',
+  'e3m0:group_size=100',
   'eden:bits=4',
+  'ef21_sgdm:eta=0.3+sign',
   'fp8:kind=e5m2,group_size=0',
   'minmax:bits=2,group_size=0',
   'minmax:bits=8,group_size=100',

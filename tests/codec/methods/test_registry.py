@@ -189,7 +189,7 @@ def test_text_names_a_method(text, name):
     ('powersgd:ranks=1', "'ranks=1'. Did you mean 'rank'"),
     (
       'feedback+topk',
-      r'one of bidirectional, error_feedback, .* before \+, received .feedback',
+      r'one of bidirectional, .*, momentum, .* before \+, received .feedback',
     ),
     ('error_feedback:decay=0+topk', 'decay above 0 and at most 1, received 0'),
     ('error_feedback:rate=1+topk', "option of decay, received 'rate=1'"),
@@ -245,7 +245,7 @@ def test_names_for_help_include_aliases_and_other_packages():
   text = registry.describe_names()
   assert 'or an alias, dgc, ef_signsgd, int8, signsgd, ' in text
   assert 'or of other packages, mine.' in text
-  assert '+NAME:..., error_feedback+NAME:..., momentum+NAME:... wrap' in text
+  assert '+NAME:..., momentum+NAME:..., one_bit_adam+NAME:... wrap' in text
   with pytest.raises(ValueError, match='expected one of .*dgc.*mine.*signsgd'):
     registry.check_names('no such code')
   # Ours hides theirs.

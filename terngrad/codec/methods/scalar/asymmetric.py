@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import grouped
+from terngrad.codec.methods.scalar import qsgd
 from terngrad.codec.stages import clipping
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import statistics
@@ -44,6 +45,12 @@ class Asymmetric(grouped.Grouped):
     self.clip = clipping.clip_by_stddev(clip_factor) if clip_factor else None
     name = f'asymmetric({clip_factor:g}, {group_size})'
     super().__init__(name, packing.base3(), group_size)
+
+  def omega(self, num_elements: int) -> float | None:
+    """Returns the bound of a quantizer with one level."""
+    if self.clip:
+      return None
+    return qsgd.omega_of_largest(self.group_of(num_elements), 1)
 
   def encode_groups(
     self, rows: tf.Tensor, bits: tf.Tensor | None

@@ -49,6 +49,15 @@ class Minmax(grouped.Grouped):
       grouped_ops.SPANS, self.num_levels, 2**bits, 32 // bits, group_size
     )
 
+  def omega(self, num_elements: int) -> float:
+    """Returns the bound, which gradients between -M and M reach.
+
+    Of d elements two are exact. The others have the variance step^2 / 4 at
+    most, and step^2 is at most 2 |g|^2 / levels^2.
+    """
+    size = self.group_of(num_elements)
+    return max(0, size - 2) / (2 * self.num_levels**2) * grouped.ROUNDED_UP
+
   def encode_groups(
     self, rows: tf.Tensor, bits: tf.Tensor | None
   ) -> tuple[list[tf.Tensor], tf.Tensor]:

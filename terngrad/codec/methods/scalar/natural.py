@@ -28,6 +28,10 @@ class Natural(by_variable.ByVariable):
   name = 'natural'
   traits = by_variable.RANDOM
 
+  def omega(self, num_elements: int) -> float:
+    """Returns 1/8, theorem 2.1 of the paper."""
+    return 0.125
+
   def num_words(self, num_elements: int) -> int:
     """Returns the number of words of exponents and signs."""
     return sum(words.num_words(num_elements) for words in (_EXPONENTS, _SIGNS))

@@ -7,6 +7,7 @@ Departures: integers are packed as digits of fixed length and not with Elias
 codes; and the step, norm / levels, has 16 significant bits, rounded up.
 """
 
+import math
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -58,6 +59,14 @@ class Qsgd(grouped.Grouped):
       is_norm=norm == 'l2',
     )
 
+  def omega(self, num_elements: int) -> float:
+    """Returns the bound of lemma 3.1, or for norm max a smaller one."""
+    size, levels = self.group_of(num_elements), self.num_levels
+    if self.norm == 'max':
+      return omega_of_largest(size, levels)
+    bound = min(size / (4 * levels**2), math.sqrt(size) / levels)
+    return bound * grouped.ROUNDED_UP
+
   def encode_groups(
     self, rows: tf.Tensor, bits: tf.Tensor | None
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
@@ -76,6 +85,17 @@ class Qsgd(grouped.Grouped):
 
 class _QsgdOnKernels(grouped.GroupedOnKernels, Qsgd, twin_of=Qsgd):
   """`Qsgd` with native kernels."""
+
+
+def omega_of_largest(size: int, levels: int) -> float:
+  """Returns the bound for norm max: (sqrt(1 + (d - 1) / s^2) - 1) / 2.
+
+  With the largest magnitude 1 and levels 1/s apart, an element y has at most
+  the variance y (1/s - y), or less if it is above 1/s. The bound is the largest
+  sum of the d - 1 variances, divided by 1 + (d - 1) y^2.
+  """
+  ratio = max(0, size - 1) / levels**2
+  return (math.sqrt(1 + ratio) - 1) / 2 * grouped.ROUNDED_UP
 
 
 def _norms(rows: tf.Tensor, norm: str) -> tf.Tensor:

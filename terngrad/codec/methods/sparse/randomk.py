@@ -60,6 +60,11 @@ class RandomK(method.Method):
     made.compiled = True
     return made
 
+  def omega(self, num_elements: int) -> float | None:
+    """Returns the longest segment's length minus 1, if values are scaled."""
+    count = max(1, topk.count(self.ratio, num_elements))
+    return -(-num_elements // count) - 1.0 if self.unbiased else None
+
   def counts(self, sizes: Sequence[int]) -> list[int]:
     """Returns the number of elements sent of each variable."""
     return [topk.count(self.ratio, size) for size in sizes]

@@ -1,7 +1,7 @@
-"""Base class of wrappers that keep a state for each variable.
+"""Base class of wrappers that keep states for each variable.
 
-The list of states starts with the wrapper's, one for each variable. The states
-of the wrapped method follow.
+The list of states starts with the wrapper's, by default one for each variable.
+The states of the wrapped method follow.
 """
 
 import abc
@@ -13,18 +13,20 @@ from terngrad.codec import wrapper
 
 
 class StateWrapper(wrapper.Wrapper):
-  """A wrapper with a state for each variable and worker.
+  """A wrapper with states for each variable.
 
   Attributes:
-    state: name of the states.
+    kinds: (name, owner) of the states that each variable has; those of the
+      first kind come first.
   """
 
-  state: str
+  kinds: tuple[tuple[str, str], ...]
 
   def states(self, shapes: methods.Shapes) -> tuple[methods.State, ...]:
     """Declares the wrapper's states, then those of the wrapped method."""
     outer = tuple(
-      methods.State(self.state, methods.WORKER, index, tuple(shape))
+      methods.State(name, owner, index, tuple(shape))
+      for name, owner in self.kinds
       for index, shape in enumerate(shapes)
     )
     return (*outer, *self.method.states(shapes))
@@ -33,7 +35,7 @@ class StateWrapper(wrapper.Wrapper):
     self, states: methods.Tensors, context: methods.Context
   ) -> tuple[methods.Tensors, methods.Tensors]:
     """Splits states into the wrapper's and the wrapped method's."""
-    count = len(context.shapes)
+    count = len(self.kinds) * len(context.shapes)
     return states[:count], states[count:]
 
   def send(

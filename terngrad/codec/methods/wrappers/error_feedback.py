@@ -31,7 +31,7 @@ class ErrorFeedback(around.StateWrapper):
   also send the residuals and set them to zero.
   """
 
-  state = RESIDUAL
+  kinds = ((RESIDUAL, methods.WORKER),)
 
   def __init__(self, method: methods.Method, decay: float = 1.0) -> None:
     """Wraps a method.
@@ -55,15 +55,16 @@ class ErrorFeedback(around.StateWrapper):
         'error_feedback: expected a codec that encodes after the workers agree '
         f'on the probe, received {method.name}. Remove sharing=requantize.'
       )
-    if _has_residuals(method):
+    if method.keeps_the_rest:
       raise ValueError(
-        'error_feedback: expected a codec without error feedback, received '
-        f'{method.name}. Remove one error_feedback.'
+        'error_feedback: expected a codec that does not keep what it does not '
+        f'send, received {method.name}. Leave out error_feedback, or momentum.'
       )
     super().__init__(method)
     decays = '' if decay == 1 else f'({decay:g})'
     self.name = f'error feedback{decays} > {method.name}'
     self.traits = method.traits._replace(unbiased=False)
+    self.keeps_the_rest = True
     self.finishes = method.finishes or not method.estimates
     self.decay = decay
 
@@ -120,14 +121,6 @@ class ErrorFeedback(around.StateWrapper):
     if self.method.finishes:
       inner = self.method.finish(gradients, inner, means, context)
     return [*residuals, *inner]
-
-
-def _has_residuals(method: methods.Method | None) -> bool:
-  """Returns whether a method is, or wraps, error feedback."""
-  if isinstance(method, ErrorFeedback):
-    return True
-  inner = getattr(method, 'method', None)
-  return inner is not None and _has_residuals(inner)
 
 
 def _new_residuals(

@@ -52,19 +52,19 @@ def momentum_correction(
       f'clip_norm >= 0, received momentum={momentum}, masking={masking} and '
       f'clip_norm={clip_norm}. Use momentum:momentum=0.9.'
     )
+  corrected = error_feedback.ErrorFeedback(method)
   if masking and not method.estimates:
     raise ValueError(
       'momentum: expected a method that can decode the words of one worker, '
       f'received {method.name}. Use momentum:masking=0.'
     )
-  corrected = error_feedback.ErrorFeedback(method)
   return MomentumCorrection(corrected, momentum, masking, clip_norm)
 
 
 class MomentumCorrection(around.StateWrapper):
   """Adds momentum to the gradients before error feedback."""
 
-  state = VELOCITY
+  kinds = ((VELOCITY, methods.WORKER),)
 
   def __init__(
     self,

@@ -6,7 +6,6 @@ import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.codec import resharding
-from terngrad.codec import wrapper
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.wrappers import bidirectional
 from terngrad.exchange import algorithms
@@ -27,17 +26,7 @@ def some_gradients(step):
 
 
 def codec_of(text, workers=WORKERS, shapes=SHAPES):
-  return rounds.codec_of(Traced(registry.method(text, workers)), shapes)
-
-
-class Traced(wrapper.Wrapper):
-  """A method as graphs: one by one its operations take a second a step."""
-
-  def __init__(self, method):
-    super().__init__(method)
-    self.begin = tf.function(method.begin)
-    self.send = tf.function(method.send)
-    self.decode = tf.function(method.decode)
+  return rounds.codec_of(rounds.Traced(registry.method(text, workers)), shapes)
 
 
 def states(workers, codec, name):
