@@ -23,7 +23,7 @@ FORMATS = {'e4m3': (3, 7, 0x7E), 'e5m2': (2, 15, 0x7B)}
 class Fp8(grouped.Grouped):
   """8-bit floats, rounded to nearest, ties to even."""
 
-  traits = by_variable.DETERMINISTIC._replace(rounds=True)
+  traits = by_variable.DETERMINISTIC._replace(rounds=True, dense=True)
 
   def __init__(self, kind: str = 'e4m3', group_size: int = 512) -> None:
     """Creates the code.

@@ -26,7 +26,7 @@ class Natural(by_variable.ByVariable):
   """
 
   name = 'natural'
-  traits = by_variable.RANDOM
+  traits = by_variable.RANDOM._replace(dense=True)
 
   def num_words(self, num_elements: int) -> int:
     """Returns the number of words of exponents and signs."""
