@@ -22,8 +22,9 @@ _TABLE = re.compile(r'\[([^\]]+)\]\(sweep\.md\)')
 
 
 def folders() -> list[pathlib.Path]:
-  """Returns the folders of experiments that have a README."""
-  return sorted(path.parent for path in ROOT.glob('experiments/*/README.md'))
+  """Returns the folders that have a README; the first is that of the list."""
+  found = ROOT.glob('experiments/**/README.md')
+  return sorted(path.parent for path in found)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

@@ -8,6 +8,7 @@ the pages of sweeps from their tables.
 import ast
 import html
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,6 +17,8 @@ from terngrad.cli import commands
 from terngrad.cli import sweep
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+# Of `experiments/write_tables.py`.
+_TABLE_MARK = re.compile(r'<!-- (table: .*?|end of table) -->\n')
 _WIDTH, _FLOOR, _GAP = 1000, 74, 8
 _STYLE = (
   '<style>.house rect{fill:none;stroke:currentColor}.house text{fill:'
@@ -31,7 +34,9 @@ def on_page_markdown(markdown, **known):
     text = f'<!-- {mark} -->'
     if text in markdown:
       markdown = markdown.replace(text, make())
-  return markdown
+  # On the site the experiments are beside the documents.
+  markdown = markdown.replace('](../experiments/', '](experiments/')
+  return _TABLE_MARK.sub('', markdown)
 
 
 def on_post_build(config: Mapping[str, Any], **known: Any) -> None:

@@ -104,7 +104,7 @@ def test_every_experiment_is_a_page_of_the_navigation(experiments):
   assert first == 'index.md'
   assert added['Experiments'] == [
     path.relative_to(ROOT).as_posix()
-    for path in sorted(ROOT.glob('experiments/*/README.md'))
+    for path in sorted(ROOT.glob('experiments/**/README.md'))
   ]
   assert len(added['Experiments']) > 20
 
@@ -117,8 +117,9 @@ def test_links_of_experiments_lead_to_pages_and_files_of_the_site(experiments):
     for target in re.findall(r'\]\(([^):#]+)(?:#[^)]*)?\)', text):
       if target.startswith('../../'):
         assert (ROOT / 'docs' / target.removeprefix('../../')).is_file()
-      elif target.startswith('../'):
-        assert target.removesuffix('/README.md')[3:] in folders
+      elif target.endswith('/README.md'):
+        found = target.removeprefix('../').removesuffix('/README.md')
+        assert found in folders
       else:
         assert target in files, (folder, target)
 

@@ -14,8 +14,9 @@ communication, 2025, https://arxiv.org/abs/2501.18512. Each step exchanges one
 fragment of the parameters, in turn. A worker goes on with local steps during
 the exchange and then mixes the result into its local parameters. No dependency
 connects these steps with the exchange. Departures from the paper: all turns
-have the same number of steps; moving statistics are averaged after each turn,
-without those of the overlapping steps.
+have the same number of steps, and all workers overlap the same number of them;
+moving statistics are averaged after each turn, without those of the overlapping
+steps; a fragment travels in the code of the run, not always as 4-bit floats.
 """
 
 from typing import Any

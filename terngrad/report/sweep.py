@@ -16,10 +16,12 @@ from matplotlib import figure
 from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.measure import tables
+from terngrad.report import sweep_markdown
 from terngrad.report import sweep_page
 from terngrad.report import sweep_plot
 from terngrad.report.statistics import intervals
 from terngrad.report.statistics import paired
+from terngrad.report.statistics import rankings
 
 # A table beside results.csv: one row per scored epoch of a run.
 CURVES = 'curves.csv'
@@ -52,11 +54,6 @@ _MEANS = {
   'seconds': 'seconds',
   sweep_plot.MODELLED: sweep_plot.MODELLED,
 }
-# Below the table of sweep.md.
-_EQUAL = (
-  '\\* All values are equal, so the interval has no width. With few seeds this '
-  'is chance, and no sign of certainty.'
-)
 
 
 def read_exactly(
@@ -185,7 +182,7 @@ def summary(
   baselines: Mapping[str, str] | None = None,
   failures: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
-  """Computes one row per variant, the most accurate first.
+  """Computes one row per variant; in each ranking the most accurate first.
 
   Args:
     runs: from `read`.
@@ -200,9 +197,12 @@ def summary(
     its half width, alone and pooled, Dunnett's p-value, and the baseline's name
     if there are several (see `statistics.paired`); means of
     further scores in %, of bits per element, of seconds, and of modelled
-    seconds if runs have them; NaN or no seconds for virtual nodes; steps if
-    they differ between runs. If any run failed, the number of failed runs; a
-    variant with failures only is last, with accuracy NaN.
+    seconds if runs have them; NaN or no seconds for virtual nodes, and none if
+    the machines differ or are not known; steps if they differ between runs.
+    Local steps count as steps, and bits are per element and such a step. If
+    there are several rankings, their names (see `rankings.labels`). If any
+    run failed, the number of failed runs; a variant with failures only is last,
+    with accuracy NaN.
 
   Raises:
     errors.ConfigError: a baseline has no runs.
@@ -219,10 +219,12 @@ def summary(
   )
   used = {v: baselines[v] for v in known if v in baselines}
   compared = paired.compare(100 * accuracy, used)
+  runs = rankings.per_step(runs)
   differ = runs['steps'].nunique() > 1
-  runs = runs.assign(
-    seconds=runs['seconds'].mask(sweep_page.virtual_runs(runs))
-  )
+  incomparable = sweep_page.virtual_runs(runs)
+  if not rankings.is_one_machine(runs):
+    incomparable = [True] * len(runs)
+  runs = runs.assign(seconds=runs['seconds'].mask(incomparable))
   rows = []
   for variant, variant_runs in runs.groupby('variant', sort=False):
     row = _spread(str(variant), accuracy[variant])
@@ -233,7 +235,7 @@ def summary(
     table = table.drop(columns='seconds')
   if failures is not None and not failures.empty:
     table = _add_failures(table, failures['variant'].value_counts(sort=False))
-  return table.sort_values('accuracy %', ascending=False, kind='stable')
+  return rankings.sort(table, rankings.labels(runs, used))
 
 
 def _spread(variant: str, accuracy: pd.Series) -> dict[str, Any]:
@@ -269,15 +271,6 @@ def _add_failures(table: pd.DataFrame, counts: pd.Series) -> pd.DataFrame:
   return table
 
 
-def markdown(table: pd.DataFrame) -> str:
-  """Formats a summary as Markdown, with a note on intervals without width."""
-  marks = sweep_page.marked(table)
-  rows = sweep_page.texts(table, marks)
-  lines = [list(table.columns), ['---'] * len(table.columns), *rows]
-  text = ''.join(f'| {" | ".join(line)} |\n' for line in lines)
-  return f'{text}\n{_EQUAL}\n' if marks.to_numpy().any() else text
-
-
 def _chart(table: pd.DataFrame, by_step: pd.DataFrame) -> figure.Figure:
   """Plots the variants that have an accuracy."""
   return sweep_plot.chart(table.dropna(subset='accuracy %'), by_step)
@@ -309,7 +302,7 @@ def write(
   by_step = read_curves(source)
   tables.write(folder, 'sweep', found, _chart(found, by_step))
   page_path = os.path.join(folder, 'sweep.html')
-  disk.write_text(os.path.join(folder, 'sweep.md'), markdown(found))
+  disk.write_text(os.path.join(folder, 'sweep.md'), sweep_markdown.text(found))
   text = sweep_page.page(title, found, runs, by_step, failures)
   disk.write_text(page_path, text)
   shown = found.to_string(index=False, float_format='{:.4g}'.format)

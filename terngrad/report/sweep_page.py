@@ -6,15 +6,26 @@ from typing import Any
 import pandas as pd
 
 from terngrad.report import curves
-from terngrad.report import sweep_flags
 from terngrad.report import sweep_plot
 from terngrad.report.pages import html_page
 from terngrad.report.pages import interval_plot
 from terngrad.report.pages import scatter_plot
 from terngrad.report.statistics import intervals
+from terngrad.report.statistics import rankings
+from terngrad.report.statistics import sweep_flags
 
 _TEST_SET = 'test set 95 %'
 _MOST_POINTS = 1600
+# Columns of a run's versions and machine, from `terngrad.sweep.results`.
+PROVENANCE = (
+  'commit',
+  'versions',
+  'machine',
+  'processor',
+  'instructions',
+  'switches',
+  'tensorflow_build',
+)
 
 _PAGE = """\
 {% extends 'base' %}
@@ -58,6 +69,17 @@ error than this, but seeds do not make it smaller.</li>
 {% if virtual %}
 <li>Virtual nodes have no seconds: they share one machine, so their seconds
 are not those of as many workers. results.csv has them.</li>
+{% elif not equal_machines %}
+<li>There are no seconds: the runs are of several machines, or it is not known
+that they are of one. results.csv has them.</li>
+{% endif %}
+{% if several %}
+<li>Runs with other numbers of steps or other learning rates are in separate
+rankings.</li>
+{% endif %}
+{% if opened %}
+<li>Circles are variants with one seed
+{%- if failures %}, or of which some runs failed{% endif %}.</li>
 {% endif %}
 </ul>
 <details><summary>All runs and their flags</summary>
@@ -140,6 +162,9 @@ def page(
     test_set=_TEST_SET,
     examples=examples,
     virtual=any(virtual),
+    equal_machines=rankings.is_one_machine(runs),
+    several=rankings.COLUMN in table,
+    opened=any(sweep_plot.is_open(table)),
     common=common,
     runs=(others.columns, texts(others)),
     failures=() if failures.empty else (failures.columns, texts(failures)),
@@ -195,7 +220,7 @@ def _divide(runs: pd.DataFrame) -> tuple[dict[str, str], pd.DataFrame]:
   if 'flags' in runs:
     common['flags'], flags = sweep_flags.divide(list(runs['flags'].map(str)))
     others['flags'] = flags
-  for column in ('commit', 'versions', 'machine'):
+  for column in PROVENANCE:
     if column in runs and runs[column].nunique(dropna=False) == 1:
       common[column] = _format(runs[column].iloc[0])
       others = others.drop(columns=column)
@@ -224,37 +249,46 @@ def _plots(
     drawn = curves.Plot('accuracy after an epoch, mean over seeds, %', found)
     most = max(16, _MOST_POINTS // len(found))
     plots.append(curves.svg(drawn, most, by_run=True, whole=True))
-  if len(table):
-    plots.append(_by_variant(table))
-  for column, logarithmic in sweep_plot.OVER.items():
-    if column in table and len(known := table.dropna(subset=column)):
-      columns = 'variant', column, 'accuracy %', '95 %'
-      points = [
-        scatter_plot.Named(*row)
-        for row in zip(*(known[name] for name in columns), strict=True)
-      ]
-      plots.append(
-        scatter_plot.draw('accuracy, %', column, points, logarithmic)
+  for name, part in rankings.split(table).items():
+    if len(part):
+      plots.append(_by_variant(name, part))
+  for panel in sweep_plot.panels(table):
+    columns = panel.column, 'accuracy %', '95 %'
+    points = [
+      scatter_plot.Named(*row)
+      for row in zip(
+        sweep_plot.names(panel.rows),
+        *(panel.rows[name] for name in columns),
+        sweep_plot.is_open(panel.rows),
+        strict=True,
       )
+    ]
+    title = ', '.join(filter(None, ['accuracy, %', panel.ranking]))
+    logarithmic = sweep_plot.OVER[panel.column]
+    plots.append(scatter_plot.draw(title, panel.column, points, logarithmic))
   return plots
 
 
-def _by_variant(table: pd.DataFrame) -> html_page.Markup:
+def _by_variant(ranking: str, table: pd.DataFrame) -> html_page.Markup:
+  """Draws the means of a ranking, and the differences to its baseline."""
   marks = marked(table)
+  opened = pd.Series(sweep_plot.is_open(table), index=table.index)
   panels = [
     interval_plot.Panel(
-      'accuracy, %', table['accuracy %'], table['95 %'], marks['95 %']
+      'accuracy, %', table['accuracy %'], table['95 %'], marks['95 %'] | opened
     )
   ]
-  if column := difference_column(table):
+  column = difference_column(table)
+  if column and table[column].notna().any():
     panels.append(
       interval_plot.Panel(
         f'{column}, points',
         table[column],
         table['its 95 %'],
-        marks['its 95 %'],
+        marks['its 95 %'] | opened,
         with_zero=True,
       )
     )
   title = 'means over seeds with 95 % intervals'
-  return interval_plot.draw(title, list(table['variant']), panels)
+  title = ', '.join(filter(None, [title, ranking]))
+  return interval_plot.draw(title, sweep_plot.names(table), panels)

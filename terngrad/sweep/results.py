@@ -13,7 +13,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from terngrad import errors
+from terngrad.cluster import onednn
+from terngrad.cluster import processor
 from terngrad.report import sweep as report
 from terngrad.sweep import definition
 from terngrad.training import metrics
@@ -32,6 +36,13 @@ _CURVE_SCORES = {
 }
 # Scores of a finished run, by the column of the table.
 _ROW_SCORES = {'accuracy': _ACCURACY, _BITS_PER_BYTE.name: _BITS_PER_BYTE}
+# Variables by which libraries leave out instructions of the processor.
+_LIMITS = (
+  'ONEDNN_MAX_CPU_ISA',
+  'ONEDNN_DEFAULT_FPMATH_MODE',
+  'XLA_FLAGS',
+  'TERNGRAD_NATIVE',
+)
 _PACKAGES = ('terngrad', 'tensorflow', 'keras', 'numpy')
 
 # A row of a table, by column.
@@ -121,7 +132,11 @@ def read(path: pathlib.Path, columns: Collection[str] = ()) -> list[Row]:
 
 
 def provenance() -> dict[str, str]:
-  """Returns the columns for commit, package versions and machine."""
+  """Returns the columns for commit, package versions, machine and TensorFlow.
+
+  Equal runs repeat to the last digit only where all of them are equal, except
+  for the number of cores.
+  """
   commit = subprocess.run(
     ['git', 'describe', '--always', '--dirty', '--exclude=*'],
     cwd=pathlib.Path(__file__).parent,
@@ -136,14 +151,22 @@ def provenance() -> dict[str, str]:
   return {
     'commit': commit.stdout.strip() or 'unknown',
     'versions': ', '.join(versions),
-    'machine': f'{_processor()}, {os.cpu_count()} cores',
+    'machine': f'{processor.name()}, {os.cpu_count()} cores',
+    'processor': processor.model(),
+    'instructions': processor.instructions(),
+    'switches': _switches(),
+    'tensorflow_build': _build(),
   }
 
 
-def _processor() -> str:
-  """Returns the processor's name, or its architecture."""
-  with contextlib.suppress(OSError):
-    for line in pathlib.Path('/proc/cpuinfo').read_text().splitlines():
-      if line.startswith('model name'):
-        return line.partition(':')[2].strip()
-  return platform.machine()
+def _switches() -> str:
+  """Returns whether oneDNN is on, and the variables that limit kernels."""
+  named = [f'{k}={os.environ[k]}' for k in _LIMITS if os.environ.get(k)]
+  return ' '.join([f'oneDNN {"on" if onednn.is_on() else "off"}', *named])
+
+
+def _build() -> str:
+  """Returns TensorFlow's source version, compiler and kind of devices."""
+  kind = 'GPU' if tf.test.is_built_with_gpu_support() else 'CPU'
+  version = tf.version
+  return f'{version.GIT_VERSION}, gcc {version.COMPILER_VERSION}, {kind}'

@@ -50,6 +50,8 @@ def test_the_interface_sends_little_more_than_the_payload(tmp_path, passes):
   # LeNet's 1,256,080 parameters; 20 digits a word, and a row of probes.
   assert float(coded['payload_bytes']) < float(plain['payload_bytes']) / 19
   assert float(plain['interface_bytes']) < 1.1 * float(plain['payload_bytes'])
+  assert (plain['threads'], plain['peer']) == ('1', '')
+  assert coded['processor'] and coded['oneDNN'] in ('on', 'off')
 
 
 @needs_network

@@ -9,6 +9,9 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+import tensorflow as tf
+
+from terngrad.codec.methods import registry
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -63,3 +66,24 @@ def test_shared_scalers_match_those_by_hand(tmp_path):
   assert [*map(float, figures)] == pytest.approx(
     [1.5, 0.125, 0, 0, 1.64], abs=0.006
   )
+
+
+@pytest.fixture
+def clipping_codes(monkeypatch):
+  monkeypatch.syspath_prepend(ROOT / 'experiments/lenet_clipping')
+  return registry.method
+
+
+def test_rescaled_gradients_keep_their_length_and_stay_clipped(clipping_codes):
+  gradient = tf.constant(np.r_[np.ones(99), 50].astype(np.float32))
+  rescaled = clipping_codes('rescaled').rescale(gradient).numpy()
+  assert np.linalg.norm(rescaled) == pytest.approx(np.linalg.norm(gradient))
+  # 2.5 deviations about the mean of 1.49 are 12.2.
+  limit = 2.5 * np.std(gradient)
+  assert rescaled[-1] / rescaled[0] == pytest.approx(limit, rel=1e-4)
+  assert not clipping_codes('rescaled').rescale(tf.zeros(3)).numpy().any()
+
+
+def test_clipped_gradients_are_sent_as_float32(clipping_codes):
+  name = clipping_codes('clipped:clip_factor=1').name
+  assert name == 'clip_by_stddev(1) > float32_words'

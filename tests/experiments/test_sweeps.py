@@ -16,7 +16,10 @@ FOLDERS = sorted(path.parent for path in ROOT.glob('experiments/*/sweep.ini'))
 
 
 @pytest.fixture(params=FOLDERS, ids=lambda folder: folder.name)
-def folder(request):
+def folder(request, monkeypatch):
+  # Codes of the experiment, registered as those of another package.
+  if [*request.param.glob('*.dist-info')]:
+    monkeypatch.syspath_prepend(request.param)
   return request.param
 
 

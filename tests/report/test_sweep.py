@@ -15,6 +15,7 @@ import pytest
 
 from terngrad import errors
 from terngrad.report import sweep
+from terngrad.report import sweep_markdown
 from terngrad.report import sweep_page
 from terngrad.report import sweep_plot
 from terngrad.report.statistics import intervals
@@ -25,6 +26,7 @@ ACCURACY = {
   'ternary': {1: 0.980, 2: 0.983, 3: 0.981},
   'once <b>': {2: 0.5},
 }
+MACHINE = {'machine': '2 cores', 'processor': 'one', 'switches': 'none'}
 NO_CURVES = NO_FAILURES = pd.DataFrame()
 FAILURES = """\
 variant,seed,code,error,flags
@@ -44,6 +46,7 @@ def runs(tmp_path):
       'accuracy': accuracy,
       'bits_per_element': 32.0 if variant == 'float32' else 1.6,
       'seconds': 10.0 * seed,
+      **MACHINE,
     }
     for variant, seeds in ACCURACY.items()
     for seed, accuracy in seeds.items()
@@ -94,7 +97,7 @@ def test_variants_are_compared_with_their_baselines(runs):
   assert found['once <b>'] == pytest.approx(50 - 98.3)
   assert math.isnan(found['float32'])
   assert list(table['baseline'])[1:] == ['float32', 'ternary']
-  first = sweep.markdown(table.reset_index()).splitlines()[2]
+  first = sweep_markdown.text(table.reset_index()).splitlines()[2]
   assert 'nan' not in first
 
 
@@ -179,7 +182,8 @@ def test_page_is_self_contained_and_complete(runs):
   body = re.search(r'<table class=.*?</table>', page, re.DOTALL)[0]
   rows = xml.etree.ElementTree.fromstring(body).findall('.//tr')
   assert len(rows) == 1 + len(ACCURACY)
-  assert page.count('<tr>') == 2 + len(ACCURACY) + len(runs)
+  heads = 2 + len(MACHINE)
+  assert page.count('<tr>') == heads + len(ACCURACY) + len(runs)
   assert page.count('<svg') == 3
 
 
@@ -198,6 +202,22 @@ def test_failures_are_counted_and_shown_and_change_no_mean(runs, tmp_path):
   assert '| never | 0 | 1 |  |' in (tmp_path / 'sweep.md').read_text()
   page = (tmp_path / 'sweep.html').read_text()
   assert 'Failed runs' in page and 'numbers, &lt;b&gt;' in page
+
+
+def test_variants_with_failed_runs_have_open_marks_and_their_number(
+  runs, tmp_path
+):
+  (tmp_path / sweep.FAILURES).write_text(FAILURES, encoding='utf-8')
+  failures = sweep.read_failures(tmp_path)
+  table = sweep.summary(runs, failures=failures)
+  first = table.dropna(subset='accuracy %').set_index('variant', drop=False)
+  assert sweep_plot.is_open(first.loc[['float32', 'ternary']]) == [False, True]
+  axes = sweep_plot.chart(first, NO_CURVES).axes
+  shown = [label.get_text() for label in axes[0].get_yticklabels()]
+  assert shown == ['float32', 'ternary (2 failed)', 'once <b>']
+  page = sweep_page.page('', table, runs, NO_CURVES, failures)
+  # In three plots.
+  assert page.count('>ternary (2 failed)</text>') == 3
 
 
 def test_failures_are_omitted_if_no_run_failed(runs, tmp_path):
@@ -232,7 +252,7 @@ def test_a_damaged_table_beside_the_results_is_one_error(
 
 
 def test_markdown_is_a_table(runs):
-  lines = sweep.markdown(sweep.summary(runs)).splitlines()
+  lines = sweep_markdown.text(sweep.summary(runs)).splitlines()
   assert lines[0].startswith('| variant | seeds | accuracy % |')
   assert set(lines[1]) == set('| -')
   assert lines[2].startswith('| float32 | 3 | 99.1 |')
@@ -292,8 +312,10 @@ def test_first_plot_has_a_line_for_each_variant_the_best_on_top(runs):
   assert names == sorted(ACCURACY, key=lambda name: -max(ACCURACY[name]))
   low, high = axes.get_ylim()
   assert low > len(names) - 1 > 0 > high
-  (means,) = axes.containers[0].lines[:1]
-  assert list(means.get_xdata()) == list(table['accuracy %'])
+  means = [drawn.lines[0] for drawn in axes.containers]
+  assert [line.get_xdata()[0] for line in means] == list(table['accuracy %'])
+  # One seed is no mean.
+  assert [line.get_fillstyle() for line in means] == ['full', 'full', 'none']
 
 
 def seconds_of(runs, flags):
@@ -323,20 +345,21 @@ def test_equal_differences_are_marked_and_explained(runs):
   assert marks.loc['ternary', 'its 95 %'] and not marks.loc['ternary', '95 %']
   # The difference of the baseline to itself is 0 whatever the seeds.
   assert not marks.loc['float32', 'its 95 %']
-  text = sweep.markdown(table)
+  text = sweep_markdown.text(table)
   (line,) = [line for line in text.splitlines() if '| ternary |' in line]
   assert '| -0.5 | 0 * |' in line
   assert text.splitlines()[-1].startswith('\\* All values are equal')
   page = sweep_page.page('', table, runs, NO_CURVES, NO_FAILURES)
   assert '<td>0 *</td>' in page and 'no sign of' in page
-  assert page.count('class="hollow"') == 1
+  # In each of three plots the variant with one seed, in two panels of one.
+  assert page.count('class="hollow"') == 4 + 1
 
 
 def test_without_equal_differences_nothing_is_marked(runs):
   table = sweep.summary(runs, against(runs, 'float32'))
-  assert '*' not in sweep.markdown(table)
+  assert '*' not in sweep_markdown.text(table)
   page = sweep_page.page('', table, runs, NO_CURVES, NO_FAILURES)
-  assert '<b>*</b>' not in page and 'class="hollow"' not in page
+  assert '<b>*</b>' not in page and page.count('class="hollow"') == 4
 
 
 def test_several_baselines_are_not_marked_against_themselves(runs):
@@ -419,3 +442,54 @@ def test_a_page_of_hostile_names_has_our_script_only(runs):
   page = sweep_page.page(bad, table, runs, by_step, failures)
   markup.check_self_contained(page)
   assert page == sweep_page.page(bad, table, runs, by_step, failures)
+
+
+def test_unequal_steps_and_rates_are_not_in_one_ranking(runs):
+  flags = {
+    'float32': '--codec=identity --learning_rate=1 --learning_rate=2',
+    'ternary': '--learning_rate=2',
+    'once <b>': '--learning_rate=0.5',
+  }
+  runs['flags'] = [flags[name] for name in runs['variant']]
+  table = sweep.summary(runs)
+  assert list(table['ranking']) == ['--learning_rate=2'] * 2 + [
+    '--learning_rate=0.5'
+  ]
+  text = sweep_markdown.text(table)
+  assert text.startswith('--learning_rate=2:\n\n| variant | seeds |')
+  assert '\n\n--learning_rate=0.5:\n\n| variant |' in text
+  runs.loc[runs['variant'] == 'ternary', 'steps'] = 200
+  names = list(sweep.summary(runs)['ranking'])
+  assert names[:2] == [
+    '100 steps, --learning_rate=2',
+    '200 steps, --learning_rate=2',
+  ]
+  page = sweep_page.page('', sweep.summary(runs), runs, NO_CURVES, NO_FAILURES)
+  assert 'are in separate' in page
+  title = '95 % intervals, 200 steps, --learning_rate=2<'
+  assert title in page
+
+
+def test_local_steps_count_as_steps_and_divide_the_bits(runs):
+  local = runs['variant'] == 'ternary'
+  runs['flags'] = ['--local_steps=20' if is_local else '' for is_local in local]
+  runs.loc[local, 'steps'] = 5
+  table = sweep.summary(runs).set_index('variant')
+  assert 'steps' not in table and 'ranking' not in table
+  assert table.loc['ternary', 'bits/element'] == pytest.approx(1.6 / 20)
+  # Two fragments take turns, so a row's step has ten local steps.
+  runs.loc[local, 'flags'] = '--local_steps=20 --fragments=2'
+  runs.loc[local, 'steps'] = 10
+  assert 'steps' not in sweep.summary(runs)
+
+
+@pytest.mark.parametrize('column', [*MACHINE])
+@pytest.mark.parametrize('value', ['another', math.nan])
+def test_there_are_no_seconds_unless_machines_are_equal(runs, column, value):
+  assert 'seconds' in sweep.summary(runs)
+  runs.loc[0, column] = value
+  table = sweep.summary(runs)
+  assert 'seconds' not in table
+  page = sweep_page.page('', table, runs, NO_CURVES, NO_FAILURES)
+  assert 'runs are of several machines' in page
+  assert ', over seconds' not in page

@@ -189,7 +189,8 @@ def _report(values: MeasureExchangeFlags, table: 'pd.DataFrame') -> None:
     f'{values.net}, {passes}, {values.threads} threads per process, medians of '
     f'{values.rounds} rounds'
   )
-  command.say(table.round(4).to_string(index=False))
+  shown = table.drop(columns=[*exchange_table.CONDITIONS])
+  command.say(shown.round(4).to_string(index=False))
   if values.output:
     title = f'{values.net}, {table["processes"][0]} processes'
     chart = exchange_table.chart(table, title)

@@ -75,6 +75,8 @@ class Traits(NamedTuple):
       feedback.
     preserves_scale: False for codes that compare magnitudes with constants, as
       `fp16` and `threshold` do.
+    dense: nearly every element decodes to a value that is not zero, so momentum
+      correction with masking would reset nearly every velocity in each step.
   """
 
   unbiased: bool
@@ -83,6 +85,7 @@ class Traits(NamedTuple):
   randomness: Literal['none', 'private', 'shared']
   rounds: bool = False
   preserves_scale: bool = True
+  dense: bool = False
 
 
 class Stage(deprecated.AcceptsFunctions):

@@ -41,7 +41,11 @@ class Float32Words(wire.Packing):
   elements_per_word = 1
   domain = (contract.FLOAT, contract.WORDS)
   traits = contract.Traits(
-    unbiased=True, lossless=True, additive=False, randomness='none'
+    unbiased=True,
+    lossless=True,
+    additive=False,
+    randomness='none',
+    dense=True,
   )
 
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
@@ -64,6 +68,7 @@ class _TwoPerWord(wire.Packing):
     additive=False,
     randomness='none',
     rounds=True,
+    dense=True,
   )
 
   @abc.abstractmethod

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import pathlib
-import platform
 from collections.abc import Mapping
 
 import numpy as np
@@ -15,6 +14,7 @@ from terngrad import native
 from terngrad import user_cache
 from terngrad import version
 from terngrad.cluster import onednn
+from terngrad.cluster import processor
 from terngrad.measure.planning import model
 from terngrad.measure.planning import parameters
 
@@ -25,7 +25,7 @@ _FORMAT = 2
 def machine() -> dict[str, str]:
   """Returns what coding costs depend on: the machine and the versions."""
   return {
-    'processor': _processor(),
+    'processor': processor.name(),
     'cores': str(len(os.sched_getaffinity(0))),
     'kernels': native.instruction_set() or 'none',
     'oneDNN': 'on' if onednn.is_on() else 'off',
@@ -34,16 +34,6 @@ def machine() -> dict[str, str]:
     'tensorflow': tf.__version__,
     'numpy': np.__version__,
   }
-
-
-def _processor(path: str = '/proc/cpuinfo') -> str:
-  """Returns the name of the processor."""
-  try:
-    lines = pathlib.Path(path).read_text(encoding='utf-8').splitlines()
-  except (OSError, ValueError):
-    lines = []
-  names = [line.partition(':')[2] for line in lines if 'model name' in line]
-  return (names or [platform.processor()])[0].strip() or platform.machine()
 
 
 def path() -> pathlib.Path:

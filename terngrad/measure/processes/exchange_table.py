@@ -11,6 +11,8 @@ import tensorflow as tf
 from matplotlib import figure
 
 from terngrad import errors
+from terngrad.cluster import onednn
+from terngrad.cluster import processor
 from terngrad.cluster import spec
 from terngrad.cluster import tasks
 from terngrad.cluster import watchdog
@@ -22,6 +24,8 @@ from terngrad.measure.processes import peer_client
 from terngrad.measure.processes import peers
 from terngrad.measure.processes import servers
 
+# Columns of what a comparison depends on, in every row.
+CONDITIONS = ('processor', 'oneDNN', 'threads', 'peer')
 # Seconds to wait for a task to start, and for its heartbeat.
 _TIMEOUT = 300
 # Seconds that a task serves a chief that never ends.
@@ -203,6 +207,11 @@ def _measure(
   )
   first = next(iter(built))
   elements = sum(tf.TensorShape(s).num_elements() for s in what.shapes)
+  machine = (
+    processor.model(),
+    'on' if onednn.is_on() else 'off',
+    tf.config.threading.get_intra_op_parallelism_threads(),
+  )
   quartiles = 1e3 * pd.DataFrame(seconds).quantile([0.25, 0.5, 0.75])
   return pd.DataFrame(
     {
@@ -218,6 +227,7 @@ def _measure(
       # A single process sends nothing.
       'overhead': sent[text] / one.payload - 1 if one.payload else math.nan,
       'bits_per_element': 8 * one.payload / elements,
+      **dict(zip(CONDITIONS, (*machine, peers.describe(text)), strict=True)),
     }
     for text, one in built.items()
   )

@@ -89,9 +89,7 @@ class Steps:
     nets = _load('peer_nets')
     model, loss = _load('peer_models')['make'](nets, **request['model'])
     parallel = torch.nn.parallel.DistributedDataParallel(
-      model,
-      # With several buckets gloo mixes up PowerSGD's collectives.
-      bucket_cap_mb=2**11 if hook == 'powersgd' else 25,
+      model, bucket_cap_mb=request['bucket_mb']
     )
     try:
       _register(parallel, hook, request['hook_rank'])

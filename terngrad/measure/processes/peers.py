@@ -27,6 +27,8 @@ _PLAIN, _POWERSGD = 'none', 'powersgd'
 # Bytes per element, for hooks that send every element.
 _WIDTHS = {_PLAIN: 4, 'fp16': 2, 'bf16': 2}
 _HOOKS = (*_WIDTHS, _POWERSGD)
+# MB. With several buckets gloo mixes up PowerSGD's collectives.
+_DEFAULT_BUCKET, _ONE_BUCKET = 25, 2**11
 # Functions of `peer_nets`, by the names of the nets.
 NETS = {exchanges.RACE: 'alexnet', 'resnet_v1_50': 'resnet_v1_50'}
 
@@ -137,6 +139,7 @@ def case(
     },
     hook=hook,
     hook_rank=rank,
+    bucket_mb=_bucket_size(hook),
   )
   if 'refused' in answer:
     raise errors.ConfigError(
@@ -152,6 +155,20 @@ def case(
   return exchanges.MeasuredStep(
     step, share * _WIDTHS.get(hook, 4) * elements, ['all_reduce']
   )
+
+
+def describe(text: str) -> str:
+  """Describes how PyTorch runs a case, for its row; '' for other cases."""
+  if not is_peer(text):
+    return ''
+  hook, _ = parse(text)
+  size = _bucket_size(hook)
+  buckets = '1 bucket' if size == _ONE_BUCKET else f'buckets of {size} MB'
+  return f'separate process; {buckets}; zero_grad(set_to_none=False)'
+
+
+def _bucket_size(hook: str) -> int:
+  return _ONE_BUCKET if hook == _POWERSGD else _DEFAULT_BUCKET
 
 
 def _validate(hook: str = _PLAIN, rank: int = 1) -> tuple[str, int]:

@@ -28,7 +28,9 @@ _PLOT = """\
 {% for point in points %}
 <g class="c{{ point.color }}"><title>{{ point.text }}</title>
 <path class="error thin" d="{{ point.error }}"/>
-<circle cx="{{ point.x }}" cy="{{ point.y }}" r="3.5" fill="currentColor"/>
+<circle cx="{{ point.x }}" cy="{{ point.y }}" r="3.5"
+ {{- ' class="hollow"' | safe if point.hollow else ' fill="currentColor"' | safe
+ }}/>
 <text class="name{{ '' if point.label.right else ' end' }}" x="{{
  point.label.x | round(1) }}" y="{{ (4 - point.label.y) | round(1) }}">
 {{- point.name }}</text></g>
@@ -45,12 +47,14 @@ class Named(NamedTuple):
     x: horizontal value, finite.
     y: vertical value, finite.
     half: half width of the vertical interval; NaN for none.
+    hollow: True for an open mark.
   """
 
   name: str
   x: float
   y: float
   half: float
+  hollow: bool = False
 
 
 def draw(
@@ -97,6 +101,7 @@ def draw(
         'color': number % _COLORS,
         'x': round(px, 1),
         'y': round(-py, 1),
+        'hollow': point.hollow,
         'label': label,
         'error': _error(point, px, -py, y, label),
       }

@@ -5,6 +5,7 @@ import pathlib
 
 import pytest
 
+from terngrad.cluster import processor
 from terngrad.measure.planning import cache
 from terngrad.measure.planning import model
 
@@ -90,9 +91,6 @@ def test_a_damaged_file_is_refused(file, old, new):
     cache.read(file)
 
 
-def test_the_machine_names_its_processor(tmp_path):
-  info = tmp_path / 'cpuinfo'
-  info.write_text('processor\t: 0\nmodel name\t: Made up 5 GHz\nflags\t: a b\n')
-  assert cache._processor(str(info)) == 'Made up 5 GHz'
-  assert cache._processor(str(tmp_path / 'missing'))
+def test_the_machine_names_its_processor():
+  assert cache.machine()['processor'] == processor.name()
   assert json.dumps(cache.machine())

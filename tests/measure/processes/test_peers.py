@@ -286,3 +286,9 @@ def test_peer_nets_have_the_parameters_of_our_nets(net):
   sizes = sorted(p.numel() for p in model.parameters())
   assert sizes == sorted(math.prod(shape) for shape in what.shapes)
   assert math.isfinite(loss(model).item())
+
+
+def test_a_row_says_how_pytorch_runs():
+  assert peers.describe('ternary') == ''
+  assert 'process; buckets of 25 MB; zero' in peers.describe('ddp:hook=fp16')
+  assert 'process; 1 bucket; ' in peers.describe('ddp:hook=powersgd,rank=2')

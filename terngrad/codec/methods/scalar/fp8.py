@@ -20,7 +20,7 @@ FORMATS = {
 class Fp8(small_floats.SmallFloats):
   """8-bit floats, rounded to nearest, ties to even."""
 
-  traits = by_variable.DETERMINISTIC._replace(rounds=True)
+  traits = by_variable.DETERMINISTIC._replace(rounds=True, dense=True)
 
   def __init__(self, kind: str = 'e4m3', group_size: int = 512) -> None:
     """Creates the code.

@@ -22,7 +22,7 @@ class Minmax(grouped.Grouped):
   Unbiased for magnitudes up to 2**126.
   """
 
-  traits = by_variable.RANDOM
+  traits = by_variable.RANDOM._replace(dense=True)
   num_scales = 2
   signed = True
 

@@ -26,7 +26,7 @@ class Natural(by_variable.ByVariable):
   """
 
   name = 'natural'
-  traits = by_variable.RANDOM
+  traits = by_variable.RANDOM._replace(dense=True)
 
   def omega(self, num_elements: int) -> float:
     """Returns 1/8, theorem 2.1 of the paper."""

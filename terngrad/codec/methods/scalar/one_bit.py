@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import packing
 
@@ -21,6 +22,7 @@ class OneBit(grouped.Grouped):
   Use it with error feedback. Elements below 2**-126 (1.2e-38) count as zeros.
   """
 
+  traits = by_variable.DETERMINISTIC._replace(dense=True)
   num_scales = 2
 
   def __init__(self, group_size: int = 0) -> None:

@@ -56,6 +56,7 @@ class Sign(by_variable.ByVariable):
   """A float32 mean magnitude, and the signs, 32 per word."""
 
   name = 'sign'
+  traits = by_variable.DETERMINISTIC._replace(dense=True)
   kernels = grouped_ops.GroupedCode(
     grouped_ops.SIGNS, levels=1, base=2, places=32
   )
@@ -94,7 +95,7 @@ class Majority(method.Method):
   """The sign that most workers have, times the mean of their scales."""
 
   name = 'sign by majority'
-  traits = by_variable.DETERMINISTIC
+  traits = by_variable.DETERMINISTIC._replace(dense=True)
   scope = contract.VARIABLE
   agrees = False
   estimates = True

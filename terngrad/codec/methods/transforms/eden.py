@@ -151,7 +151,11 @@ class Eden(coded.Code):
 
   scope = contract.BUCKET
   traits = contract.Traits(
-    unbiased=False, lossless=False, additive=False, randomness='private'
+    unbiased=False,
+    lossless=False,
+    additive=False,
+    randomness='private',
+    dense=True,
   )
   norms = staticmethod(statistics.norms)
 

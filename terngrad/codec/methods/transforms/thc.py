@@ -97,7 +97,11 @@ class Thc(method.Method):
   """
 
   traits = contract.Traits(
-    unbiased=False, lossless=False, additive=True, randomness='private'
+    unbiased=False,
+    lossless=False,
+    additive=True,
+    randomness='private',
+    dense=True,
   )
   scope = contract.VARIABLE
   estimates = True

@@ -44,7 +44,8 @@ def momentum_correction(
 
   Raises:
     ValueError: an option is out of its range; or the method carries words; or
-      masking is 1 and the method has no estimate of what a worker sent.
+      masking is 1 and the method has no estimate of what a worker sent, or
+      sends nearly every element, so that no velocity would last.
   """
   if not 0 <= momentum < 1 or masking not in (0, 1) or not clip_norm >= 0:
     raise ValueError(
@@ -57,6 +58,12 @@ def momentum_correction(
     raise ValueError(
       'momentum: expected a method that can decode the words of one worker, '
       f'received {method.name}. Use momentum:masking=0.'
+    )
+  if masking and method.traits.dense:
+    raise ValueError(
+      'momentum: expected a method that leaves elements out in each step, '
+      f'received {method.name}, with which masking resets every velocity and '
+      'there is no momentum. Use momentum:masking=0.'
     )
   return MomentumCorrection(corrected, momentum, masking, clip_norm)
 

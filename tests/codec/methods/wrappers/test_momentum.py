@@ -116,3 +116,31 @@ def test_decay_multiplies_the_residuals():
     there = values + np.float32(0.5) * left
     left = np.where(mean != 0, 0, there)
     np.testing.assert_array_equal(mean + left, there)
+
+
+DENSE = (
+  'eden3',
+  'fp16',
+  'int8',
+  'natural',
+  'one_bit',
+  'sign',
+  'signsgd',
+  'thc',
+)
+
+
+@pytest.mark.parametrize('text', DENSE)
+def test_masking_with_a_dense_code_is_refused(text):
+  with pytest.raises(ValueError, match='leaves elements out .*:masking=0'):
+    registry.method(f'momentum+{text}')
+  assert registry.method(f'momentum:masking=0+{text}')
+
+
+@pytest.mark.parametrize('text', ['identity', 'qsgd', 'ternary', *DENSE])
+def test_dense_codes_decode_few_elements_to_zero(text):
+  method = registry.method(text, workers=1)
+  codec = rounds.codec_of(method, [(512,)])
+  values = conformance.rng().normal(size=512).astype(np.float32)
+  (mean,) = rounds.Workers(codec, 1).step(codec, [[values]], 0)
+  assert (np.mean(mean == 0) < 0.01) == method.traits.dense

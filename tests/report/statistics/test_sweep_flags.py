@@ -2,7 +2,7 @@
 
 import pytest
 
-from terngrad.report import sweep_flags
+from terngrad.report.statistics import sweep_flags
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,29 @@
+"""The summary of a sweep as Markdown: a table for each ranking."""
+
+import pandas as pd
+
+from terngrad.report import sweep_page
+from terngrad.report.statistics import rankings
+
+# Below the tables.
+_EQUAL = (
+  '\\* All values are equal, so the interval has no width. With few seeds this '
+  'is chance, and no sign of certainty.'
+)
+
+
+def text(table: pd.DataFrame) -> str:
+  """Formats a summary, with a note on intervals without width.
+
+  Args:
+    table: from `sweep.summary`.
+  """
+  texts, is_marked = [], False
+  for name, part in rankings.split(table).items():
+    marks = sweep_page.marked(part)
+    rows = sweep_page.texts(part, marks)
+    lines = [list(part.columns), ['---'] * len(part.columns), *rows]
+    rows_text = ''.join(f'| {" | ".join(line)} |\n' for line in lines)
+    texts.append(f'{name}:\n\n{rows_text}' if name else rows_text)
+    is_marked |= bool(marks.to_numpy().any())
+  return '\n'.join([*texts, f'{_EQUAL}\n'] if is_marked else texts)

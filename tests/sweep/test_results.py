@@ -1,0 +1,18 @@
+"""What a row says about the machine, and what a page says about all rows."""
+
+from terngrad.cluster import onednn
+from terngrad.cluster import processor
+from terngrad.report import sweep_page
+from terngrad.sweep import results
+
+
+def test_a_row_names_what_results_depend_on(monkeypatch):
+  monkeypatch.setenv('ONEDNN_MAX_CPU_ISA', 'AVX2')
+  monkeypatch.delenv('XLA_FLAGS', raising=False)
+  row = results.provenance()
+  assert tuple(row) == sweep_page.PROVENANCE
+  assert row['processor'] == processor.model()
+  assert row['instructions'] == processor.instructions()
+  state = 'on' if onednn.is_on() else 'off'
+  assert row['switches'].startswith(f'oneDNN {state} ONEDNN_MAX_CPU_ISA=AVX2')
+  assert row['tensorflow_build'].endswith((', CPU', ', GPU'))
