@@ -5,10 +5,12 @@ together. A product of two float32 is exact in float64, so that both are the
 same there, and only the sum and its conversion to float32 are rounded.
 """
 
+from typing import TypeAlias
+
 import numpy as np
 import tensorflow as tf
 
-Weight = float | tf.Tensor
+Weight: TypeAlias = float | tf.Tensor
 
 
 def add(

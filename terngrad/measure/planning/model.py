@@ -238,9 +238,7 @@ def table(
   return found.sort_values(STEP, kind='stable')
 
 
-def _row(
-  text: str, plans: Mapping[str, Plan], cost: Coding
-) -> dict[str, Any]:
+def _row(text: str, plans: Mapping[str, Plan], cost: Coding) -> dict[str, Any]:
   """Returns what a row of `table` takes from the plans."""
   planned = plans[text]
   return {
