@@ -71,11 +71,11 @@ def parallelize(
     devices: device names, or numbers: of GPUs, or of logical CPU devices on a
       machine without GPU. Every process needs the same count.
     devices_per_worker: K, which divides the devices: each K are one worker.
-    codec: a method, or a text as for `--codec`; `codec_rules` is as the flag.
+    codec: a method, or a text as for `--codec`.
+    codec_rules: codecs for some variables, as for `--codec_rules`.
     rendezvous: None for one process; else a dict of cluster options by name, or
       a `config.cluster.ClusterOptions`. Call before TensorFlow is in use.
-    broadcast_computed_params: False keeps moving statistics local to each
-      device; True averages them in each step.
+    broadcast_computed_params: False keeps moving statistics on each device.
     optimize_gradient_memory: True recomputes activations in the backward pass,
       with equal bits. The model must be a graph of layers with one input.
     seed: seed of the random codes, and for `keras.utils.set_random_seed`.
