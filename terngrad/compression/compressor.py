@@ -362,11 +362,11 @@ class Compressor:
 
 
 def _average(
-  exchange: protocol.Exchange, rows: list[list[tf.Tensor]]
+  exchange: protocol.Exchange, rows: Sequence[Sequence[tf.Tensor]]
 ) -> list[list[tf.Tensor]]:
   """Averages the gradients of each worker's devices; `rows` has all devices."""
   if device_groups.devices_per_worker(exchange) == 1:
-    return rows
+    return list(map(list, rows))
   found = []
   for index in device_groups.leading_devices(exchange):
     group = device_groups.group_of(exchange, index)

@@ -1,5 +1,8 @@
 """The wrapper where the replicas of a process are one worker."""
 
+import functools
+
+import keras
 import numpy as np
 import pytest
 
@@ -67,3 +70,21 @@ def test_virtual_workers_are_saved_without_devices():
   again = type(optimizer).from_config(optimizer.get_config())
   assert again.compressor.num_workers == 2
   assert again.compressor.devices_per_worker == 1
+
+
+@pytest.mark.slow
+def test_local_steps_of_two_replicas_are_those_of_one():
+  made = []
+  for replicas in (2, 1):
+    model = small.compiled(
+      None, replicas, functools.partial(keras.optimizers.SGD, 0.1)
+    )
+    steps = terngrad.keras.LocalSteps(every=2, outer='nesterov')
+    small.fit(model, callbacks=[steps])
+    made.append(model)
+  ours, others = (model.trainable_variables for model in made)
+  for here, there in zip(ours, others, strict=True):
+    first, second = test_mirrored.of_replicas(here)
+    np.testing.assert_array_equal(first, second)
+    # Sums of float32 in another order.
+    np.testing.assert_allclose(first, there.numpy(), atol=1e-5)
