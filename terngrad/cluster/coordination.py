@@ -26,6 +26,7 @@ from terngrad.cluster import spec as cluster_lib
 from terngrad.cluster import watchdog
 from terngrad.exchange import algorithms
 from terngrad.exchange import collective
+from terngrad.exchange import device_groups
 from terngrad.exchange import group as groups
 from terngrad.exchange import protocol
 from terngrad.exchange import towers
@@ -78,7 +79,8 @@ def join(
   num_gpus: int,
   num_workers: int,
   names: tuple[str, ...] = (),
-) -> towers.Towers | collective.Collective:
+  devices_per_worker: int = 1,
+) -> protocol.Exchange:
   """Creates the exchange; blocks until all processes have joined.
 
   TensorFlow must not be in use before.
@@ -90,6 +92,8 @@ def join(
       out.
     names: names of this process's devices, already configured; () for GPUs, or
       logical CPU devices on a machine without GPU.
+    devices_per_worker: K, devices of a node, see `device_groups`; above 1 each
+      K devices have one node.
 
   Raises:
     errors.ConfigError: the port is in use, nccl is requested without GPU, or a
@@ -97,11 +101,13 @@ def join(
   """
   tasks = cluster.tasks
   if tasks is None:
-    names = names or devices.tower_devices(min(num_gpus, num_workers))
+    count = min(num_gpus, num_workers * devices_per_worker)
+    names = names or devices.tower_devices(count)
     devices.check_exist(names)
-    return towers.Towers(names, num_workers)
+    leaders = towers.Towers(names[::devices_per_worker], num_workers)
+    return device_groups.make(leaders, names)
   num_local = num_workers // len(tasks.jobs['worker'])
-  count = min(num_gpus, num_local)
+  count = min(num_gpus, num_local * devices_per_worker)
   check_port(tasks)
   gpus = devices.configure(count)
   if cluster.communication == groups.NCCL and not gpus:
@@ -113,9 +119,11 @@ def join(
   names = names or devices.tower_devices(count)
   devices.check_exist(names)
   network = algorithms.Link(cluster.bandwidth, cluster.latency)
-  return collective.Collective(
-    group, names, num_workers, cluster.collective, network
+  leading = names[::devices_per_worker]
+  members = collective.Collective(
+    group, leading, num_workers, cluster.collective, network
   )
+  return device_groups.make(members, names)
 
 
 def check_port(cluster: cluster_lib.Cluster) -> None:

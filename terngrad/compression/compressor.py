@@ -1,7 +1,8 @@
 """Compressed sums of gradients, independent of the training loop.
 
-Under a `tf.distribute` strategy every replica is a worker. Without a strategy
-there is one worker, whose gradients are encoded and decoded, or N virtual ones.
+Under a `tf.distribute` strategy every replica is a worker, or each K replicas
+of a process are one. Without a strategy there is one worker, whose gradients
+are encoded and decoded, or N virtual ones.
 """
 
 import functools
@@ -21,6 +22,7 @@ from terngrad.compression import float_gradients
 from terngrad.compression import passed_rows
 from terngrad.compression import reduced as reduced_lib
 from terngrad.compression import variable_codes
+from terngrad.exchange import device_groups
 from terngrad.exchange import protocol
 from terngrad.exchange import strategies
 from terngrad.reduce import bucketing
@@ -38,6 +40,7 @@ class Compressor:
     codec: the codec as given.
     seed: seed of the random codes.
     num_workers: number of virtual workers, or None.
+    devices_per_worker: replicas of a worker.
     observer: a function that each traced step calls with an `Observed`, and
       with a `PassedRows` if there are sparse gradients; or None.
   """
@@ -47,6 +50,7 @@ class Compressor:
     codec: variable_codes.CodecOption,
     seed: int = 0,
     num_workers: int | None = None,
+    devices_per_worker: int = 1,
   ) -> None:
     """Checks the codec; everything else is created at the first gradients.
 
@@ -57,17 +61,26 @@ class Compressor:
       seed: integer, seed of the random codes.
       num_workers: N virtual workers of one replica; None if replicas are
         workers.
+      devices_per_worker: K, which divides the replicas of a process. Each K
+        replicas average their gradients in float32 and send one message.
 
     Raises:
-      ValueError: the codec is unknown.
+      ValueError: the codec is unknown, or K is less than 1.
     """
+    if devices_per_worker < 1:
+      raise ValueError(
+        'devices_per_worker: expected 1 or more, received '
+        f'{devices_per_worker}. Use the number of devices of a process.'
+      )
     self.codec = codec
     self.seed = seed
     self.num_workers = num_workers
+    self.devices_per_worker = devices_per_worker
     self.observer: reduced_lib.Observer | None = None
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
+    workers = num_workers or max(1, replicas // devices_per_worker)
     for _, text in variable_codes.rules(codec):
-      variable_codes.parse(text, num_workers or replicas)
+      variable_codes.parse(text, workers)
     self._strategy: tf.distribute.Strategy | None = None
     # None before the first gradients.
     self._states: codec_states.CodecStates | None = None
@@ -139,7 +152,7 @@ class Compressor:
       )
       number = tf.get_static_value(context.replica_id_in_sync_group)
       exchange = self._get_states(context.strategy).exchange
-      sums = reduced[number - exchange.first]
+      sums = reduced[number - exchange.first * self.devices_per_worker]
       summed |= zip(dense, sums.values, strict=True)
       finite |= zip(dense, tf.unstack(sums.finite), strict=True)
     values = [
@@ -172,7 +185,8 @@ class Compressor:
     Returns:
       The `Sums` of each replica of this process.
     """
-    count = 1 if mean else self._get_states(strategy).exchange.num_workers
+    exchange = self._get_states(strategy).exchange
+    count = 1 if mean else exchange.num_workers * self.devices_per_worker
     values_of_replicas = map(strategy.experimental_local_results, gradients)
     gradients_of_replicas = list(zip(*values_of_replicas, strict=True))
     scaled = [
@@ -181,12 +195,13 @@ class Compressor:
     ]
     if others_finite is not None:
       others_finite = strategy.experimental_local_results(others_finite)
+    of_workers = _average(exchange, scaled)
     reduced = self.reduce_workers(
-      [lambda worker, local=local: list(local) for local in scaled],
+      [lambda worker, local=local: list(local) for local in of_workers],
       variables,
       strategy.experimental_local_results(step),
       others_finite,
-      scaled,
+      of_workers,
     )
     return list(map(reduced_lib.Sums, reduced.means, reduced.finite))
 
@@ -204,8 +219,8 @@ class Compressor:
     If a gradient is not finite, no state changes.
 
     Args:
-      gradients_of: for each device a function from a worker's number, int32 [],
-        to its float32 gradients.
+      gradients_of: for each device that has workers a function from a worker's
+        number, int32 [], to its float32 gradients.
       variables: the variables of the gradients.
       steps: for each device integer [], steps taken before.
       others_finite: for each device bool [], whether the gradients that this
@@ -297,7 +312,9 @@ class Compressor:
     if states is None:
       kind = 'GPU' if tf.config.list_logical_devices('GPU') else 'CPU'
       states = self.connect(
-        strategies.find_exchange(strategy, f'/{kind}:0', self.num_workers)
+        strategies.find_exchange(
+          *(strategy, f'/{kind}:0', self.num_workers, self.devices_per_worker)
+        )
       )
       self._strategy = strategy
     if strategy is not self._strategy:
@@ -344,6 +361,20 @@ class Compressor:
     if self.observer:
       exchange = self._get_states(strategy).exchange
       self.observer(passed_rows.PassedRows(bits, elements, exchange))
+
+
+def _average(
+  exchange: protocol.Exchange, rows: Sequence[Sequence[tf.Tensor]]
+) -> list[list[tf.Tensor]]:
+  """Averages the gradients of each worker's devices; `rows` has all devices."""
+  if device_groups.devices_per_worker(exchange) == 1:
+    return list(map(list, rows))
+  found = []
+  for index in device_groups.leading_devices(exchange):
+    group = device_groups.group_of(exchange, index)
+    with tf.device(exchange.devices[index]):
+      found.append(device_groups.average([rows[i] for i in group]))
+  return found
 
 
 def _worker_gradients(

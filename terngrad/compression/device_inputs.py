@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.cluster import equality
+from terngrad.exchange import device_groups
 from terngrad.exchange import protocol
 from terngrad.training import shares
 
@@ -44,7 +45,7 @@ class DeviceInputs:
 
     Args:
       input_fn: returns a `tf.data.Dataset` or another iterable.
-      exchange: has one worker per device.
+      exchange: has one worker per device or per group of devices.
       images: shape and dtype of the model's input, with the batch axis.
 
     Raises:
@@ -53,12 +54,13 @@ class DeviceInputs:
     """
     self._exchange = exchange
     self._images = images
-    self._numbers = range(
-      exchange.first, exchange.first + exchange.num_local_workers
+    size, count = (
+      device_groups.devices_per_worker(exchange),
+      exchange.num_workers,
     )
-    self._sources = [
-      input_fn(number, exchange.num_workers) for number in self._numbers
-    ]
+    first = exchange.first * size
+    self._numbers = range(first, first + exchange.num_local_workers * size)
+    self._sources = [input_fn(n, count * size) for n in self._numbers]
     # An iterator at its end is replaced by a new one.
     self._iterators: list[Iterator[Any]] = [iter(()) for _ in self._sources]
     self._are_compared = False

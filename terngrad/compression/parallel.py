@@ -10,7 +10,8 @@
 
 Each device has a replica and reads different examples. In each step the devices
 exchange compressed gradients, and all apply the same mean. So the replicas stay
-bit-identical.
+bit-identical. With `devices_per_worker=K` each K devices are one worker: they
+average their gradients in float32, and one of them sends the mean.
 
 The loss is the mean over the examples of one device. Do not divide it by the
 number of devices, as for frameworks that sum gradients: here gradients are
@@ -45,6 +46,7 @@ def parallelize(
   learning_rate: float | Callable[[int], float] = 0.1,
   *,
   devices: Sequence[int | str] = ('/CPU:0',),
+  devices_per_worker: int = 1,
   codec: str | method.Method = 'identity',
   codec_rules: str = '',
   rendezvous: dict[str, Any] | cluster.ClusterOptions | None = None,
@@ -68,23 +70,22 @@ def parallelize(
     learning_rate: a number, or a function of the steps taken before.
     devices: device names, or numbers: of GPUs, or of logical CPU devices on a
       machine without GPU. Every process needs the same count.
+    devices_per_worker: K, which divides the devices: each K are one worker.
     codec: a method, or a text as for `--codec`.
     codec_rules: codecs for some variables, as for `--codec_rules`.
     rendezvous: None for one process; else a dict of cluster options by name, or
       a `config.cluster.ClusterOptions`. Call before TensorFlow is in use.
-    broadcast_computed_params: False keeps moving statistics local to each
-      device; True averages them in each step.
+    broadcast_computed_params: False keeps moving statistics on each device.
     optimize_gradient_memory: True recomputes activations in the backward pass,
       with equal bits. The model must be a graph of layers with one input.
     seed: seed of the random codes, and for `keras.utils.set_random_seed`.
     jit_compile: of the forward and backward pass, as `keras.Model.compile` has.
 
   Raises:
-    ValueError: an argument names something unknown.
+    ValueError: an argument names something unknown, or two contradict.
   """
   choices = building.Choices(
-    codec=codec,
-    codec_rules=codec_rules,
+    *(codec, codec_rules),
     optimizer=optimizer,
     loss=loss,
     local_statistics=not broadcast_computed_params,
@@ -92,7 +93,7 @@ def parallelize(
     seed=seed,
     jit_compile=jit_compile,
   )
-  exchange = placement.join(devices, rendezvous)
+  exchange = placement.join(devices, rendezvous, devices_per_worker)
   keras.utils.set_random_seed(seed % 2**31)
   return parallel_model.ParallelModel(
     input_fn, model_fn, learning_rate, exchange, choices

@@ -15,6 +15,7 @@ from terngrad.codec.stages import tracing
 from terngrad.compression import building
 from terngrad.compression import device_inputs
 from terngrad.compression import scoring
+from terngrad.exchange import device_groups
 from terngrad.exchange import protocol
 from terngrad.step import passes
 from terngrad.step import replicas
@@ -66,8 +67,8 @@ class ParallelModel(building.BuiltModel):
   ) -> None:
     """Creates the model, its replicas and its step.
 
-    The exchange has one worker per device. The other arguments are those of
-    `parallel.parallelize`.
+    The exchange has one worker per device or per group of devices. The other
+    arguments are those of `parallel.parallelize`.
 
     Raises:
       ValueError: `model_fn` returns no built model, or an input is not valid.
@@ -79,6 +80,13 @@ class ParallelModel(building.BuiltModel):
     with tf.device(exchange.devices[0]):
       self.model = _check_model(model_fn())
     self._exchange = exchange
+    size = device_groups.devices_per_worker(exchange)
+    if size > 1 and choices.local_statistics:
+      raise ValueError(
+        'broadcast_computed_params: expected True with devices_per_worker='
+        f'{size}, received False: a worker has one set of moving statistics. '
+        'Leave one of the two out.'
+      )
     self._images = _images(self.model)
     self._inputs = self._open(input_fn)
     super().__init__(
@@ -90,7 +98,9 @@ class ParallelModel(building.BuiltModel):
     )
     self._synchronize_processes(choices)
     self.devices = exchange.devices
-    self.num_devices = exchange.num_workers
+    self.num_devices = exchange.num_workers * size
+    if size > 1:
+      self._workers_label = 'workers'
     self._names = replicas.variable_names(self._plan, self.replicas[0])
     self._score = scoring.make_scorer(
       self.model, self._plan, self.replicas, minimized

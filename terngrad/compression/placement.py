@@ -1,5 +1,6 @@
 """Devices and processes that a `ParallelModel` runs on."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,24 +8,28 @@ from terngrad.cluster import coordination
 from terngrad.cluster import devices as devices_lib
 from terngrad.config import cluster as clusters
 from terngrad.config import options
-from terngrad.exchange import collective
-from terngrad.exchange import towers
+from terngrad.exchange import device_groups
+from terngrad.exchange import protocol
 
 
 def join(
   devices: Sequence[int | str],
   rendezvous: dict[str, Any] | clusters.ClusterOptions | None = None,
-) -> towers.Towers | collective.Collective:
-  """Creates the exchange, one worker per device; blocks until all join.
+  devices_per_worker: int = 1,
+) -> protocol.Exchange:
+  """Creates the exchange, whose batches have a row per device.
+
+  Blocks until all processes have joined.
 
   Args:
     devices: numbers of GPUs, or of logical CPU devices on a machine without
       GPU; or names such as '/GPU:0'. A device that is listed twice has two
       workers.
     rendezvous: None for this process alone; else a cluster, or its options.
+    devices_per_worker: K; each K devices of the list are one worker.
 
   Raises:
-    ValueError: an option is unknown.
+    ValueError: an option is unknown, or K does not divide the devices.
     errors.ConfigError: a device does not exist, or the processes cannot connect
       to each other.
   """
@@ -42,6 +47,10 @@ def join(
       f"{rendezvous!r}. Use {{'cluster': 'tf_config'}}, for example."
     )
   names = devices_lib.device_names(devices)
-  num_devices = len(names)
-  num_workers = num_devices * cluster.num_processes
-  return coordination.join(cluster, num_devices, num_workers, names)
+  count, size = len(names), devices_per_worker
+  device_groups.check_size(count, size)
+  num_workers = count // size * cluster.num_processes
+  exchange = coordination.join(cluster, count, num_workers, names, size)
+  if isinstance(exchange, device_groups.DeviceGroups):
+    return dataclasses.replace(exchange, rows_are_devices=True)
+  return exchange

@@ -34,8 +34,9 @@ class Reduced(NamedTuple):
     """Words that each worker of this process sent, int32 [workers]."""
     counts = []
     for one in self.pending:
-      with tf.device(one.device):
-        counts.append(tf.add_n(one.sent))
+      if one.workers:
+        with tf.device(one.device):
+          counts.append(tf.add_n(one.sent))
     return towers.order_by_worker(counts)
 
 

@@ -30,7 +30,7 @@ class Result(NamedTuple):
     loss: mean over the devices.
     accuracy: over the examples of all devices, before the update, in [0, 1].
     num_examples: examples of all devices.
-    bits_per_element: bits that a device sent per gradient element.
+    bits_per_element: bits that a worker sent per gradient element.
   """
 
   loss: float

@@ -9,6 +9,12 @@ from terngrad.config import options
 AUTO = 'auto'
 STATISTICS = ('averaged', 'per_device', 'synchronized')
 JIT_COMPILE = (AUTO, 'true', 'false')
+# Why workers of several devices do not allow other options.
+_WHY_NOT = {
+  'num_nodes': 'the number of devices sets the number of nodes',
+  'device_weights': 'the devices of a node get equal parts',
+  'bn_statistics': 'moving statistics are averaged over all devices',
+}
 
 __getattr__ = aliases.renamed_names(__name__, Devices='DeviceOptions')
 
@@ -116,10 +122,21 @@ class DeviceOptions(options.ConfigPart):
     on_resume=options.LOGGED,
     least=0,
   )
+  devices_per_worker: int = options.option(
+    1,
+    'Devices of a node: each consecutive K devices of a process are one node. '
+    'They compute equal parts of its share of the batch, average their '
+    'gradients in float32, and send one encoded message. Must divide the '
+    'number of devices.',
+    shared=options.WORKERS,
+    on_resume=options.LOGGED,
+    least=1,
+  )
   num_nodes: int = options.option(
     -1,
     'Nodes (virtual workers) of all processes, or with parameter servers of '
-    'each worker process, spread over the devices; -1: one per device.',
+    'each worker process, spread over the devices; -1: one per '
+    '--devices_per_worker devices.',
   )
   save_tower: int = options.option(
     -1,
@@ -131,6 +148,11 @@ class DeviceOptions(options.ConfigPart):
   def count(self) -> int:
     """Number of devices of a process."""
     return len(self.devices) or self.num_gpus
+
+  @property
+  def num_leading(self) -> int:
+    """Number of devices of a process that have nodes, at most."""
+    return self.count // self.devices_per_worker
 
   @property
   def steps_per_exchange(self) -> int:
@@ -172,6 +194,7 @@ class DeviceOptions(options.ConfigPart):
     self._check_compiled()
     self._check_shares()
     self._check_fragments()
+    self._check_groups()
     options.refuse(
       self.bn_statistics == 'per_device' and self.save_tower >= 0,
       'save_tower: expected -1 beside --bn_statistics=per_device, received '
@@ -228,6 +251,25 @@ class DeviceOptions(options.ConfigPart):
       f'--bn_statistics=synchronized, received {parts}: parts run one after '
       'the other, so no layer sees all examples. Use --bn_statistics=averaged.',
     )
+
+  def _check_groups(self) -> None:
+    """Refuses groups of devices that other options do not allow."""
+    size, count = self.devices_per_worker, self.count
+    options.refuse(
+      count % size != 0,
+      f'devices_per_worker: expected a divisor of the {count} devices of a '
+      f'process, received {size}. Use --num_gpus={-(-count // size) * size}, '
+      'or leave it out.',
+    )
+    for name in ('num_nodes', 'device_weights', 'bn_statistics'):
+      value = getattr(self, name)
+      text = ','.join(map(str, value)) if isinstance(value, tuple) else value
+      options.refuse(
+        size > 1 and not options.is_default(self, name),
+        f'{name}: expected it to be left out beside '
+        f'--devices_per_worker={size}, received {text}: {_WHY_NOT[name]}. '
+        'Leave one of the two out.',
+      )
 
   def _check_fragments(self) -> None:
     more = self.local_steps + self.fragments

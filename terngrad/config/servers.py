@@ -244,6 +244,13 @@ class ServerConfig(configs.TrainConfig):
       'run.',
     )
     options.refuse(
+      self.devices.devices_per_worker > 1,
+      'devices_per_worker: expected 1 if a step does not wait for all workers, '
+      f'received {self.devices.devices_per_worker}: there the nodes of a '
+      'process already share one update. Leave it out, or use a synchronous '
+      'run.',
+    )
+    options.refuse(
       self.model.dtype == 'float16',
       'dtype: expected float32 or bfloat16 if a step does not wait for '
       'all workers, received float16: loss scaling needs all workers in the '

@@ -41,10 +41,10 @@ class TrainConfig:
 
   @property
   def num_workers(self) -> int:
-    """Workers of all processes: `num_nodes`, or one per device."""
+    """Workers of all processes: `num_nodes`, or `num_leading` of each."""
     if self.devices.num_nodes > 0:
       return self.devices.num_nodes
-    return self.devices.count * self.cluster.num_processes
+    return self.devices.num_leading * self.cluster.num_processes
 
   def validate(self) -> None:
     """Raises `errors.ConfigError` for the first invalid option."""
@@ -143,12 +143,14 @@ class TrainConfig:
   def _check_batch(self) -> None:
     devices, batch_size = self.devices, self.data.batch_size
     each = ''
+    if devices.devices_per_worker > 1:
+      each = f' times {devices.devices_per_worker} devices per worker'
     if devices.gradient_accumulation_steps > 1:
-      each = f' times {devices.gradient_accumulation_steps} accumulation steps'
+      each += f' times {devices.gradient_accumulation_steps} accumulation steps'
     if devices.local_steps > 1:
-      each = f' times {devices.steps_per_exchange} local steps'
+      each += f' times {devices.steps_per_exchange} local steps'
     parts = devices.gradient_accumulation_steps * devices.steps_per_exchange
-    parts *= self.num_workers
+    parts *= self.num_workers * devices.devices_per_worker
     more = -(-batch_size // parts) * parts
     options.refuse(
       batch_size != more,

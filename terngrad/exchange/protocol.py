@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import Any
 from typing import Protocol
 from typing import TypeVar
 
@@ -9,7 +10,6 @@ import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.exchange import group as groups
-from terngrad.exchange import towers
 
 _T = TypeVar('_T')
 
@@ -17,13 +17,24 @@ _T = TypeVar('_T')
 Received = methods.Payloads | methods.Sum | methods.Scattered
 
 
+class DeviceExamples(Protocol):
+  """The examples of one step in the process of a device."""
+
+  def for_worker(self, worker: tf.Tensor) -> tuple[Any, Any]:
+    """Returns (images, labels) of a worker of the process, int32 [].
+
+    They are tensors [b, ...], or lists with a tensor per device of the worker.
+    """
+
+
 class Exchange(Protocol):
   """Maps workers to devices and moves their messages.
 
-  Worker r of N runs on one device of one process. A Keras process or a
-  collective process sees only its local devices. The chief of parameter servers
-  sees all devices. All devices receive bit-identical results, whatever the
-  exchange; `tests/exchange/conformance.py` tests this.
+  Worker r of N runs on one device of one process, or has several devices there;
+  see `device_groups`. A Keras process or a collective process sees only its
+  local devices. The chief of parameter servers sees all devices. All devices
+  receive bit-identical results, whatever the exchange;
+  `tests/exchange/conformance.py` tests this.
   """
 
   @property
@@ -51,13 +62,15 @@ class Exchange(Protocol):
     """The group of equal processes, or None."""
 
   def workers_of(self, device_index: int) -> range:
-    """Returns the workers on a device."""
+    """Returns the workers on a device; none if it only helps another one."""
 
   def device_of(self, worker: int) -> int:
     """Returns the index in `devices` of a worker's device."""
 
-  def batches(self, images: tf.Tensor, labels: tf.Tensor) -> list[towers.Batch]:
-    """Returns the examples of each device's process.
+  def batches(
+    self, images: tf.Tensor, labels: tf.Tensor
+  ) -> Sequence[DeviceExamples]:
+    """Returns the examples of each device that has workers.
 
     Args:
       images: [workers of this process, b, ...].
@@ -70,7 +83,7 @@ class Exchange(Protocol):
     """Gathers one row of numbers per worker on all devices.
 
     Args:
-      rows: for each device float32 [its workers, n].
+      rows: for each device that has workers float32 [its workers, n].
       conclude: a pure function of all rows, float32 [workers, n] in the order
         of the workers.
 
@@ -86,7 +99,8 @@ class Exchange(Protocol):
 
     Args:
       messages: of the round.
-      payloads: for each device int32 [its workers, words of all messages].
+      payloads: for each device that has workers int32 [its workers, words of
+        all messages].
 
     Returns:
       For each device a list with one entry per message.
@@ -97,5 +111,5 @@ class Exchange(Protocol):
 
     Args:
       step: int64 [], steps taken before this one.
-      losses: for each device float32 [its workers].
+      losses: for each device that has workers float32 [its workers].
     """

@@ -12,11 +12,14 @@ from terngrad.compression import variable_codes
 _warned: set[str] = set()
 
 
-def warn(codec: variable_codes.CodecOption) -> None:
+def warn(
+  codec: variable_codes.CodecOption, devices_per_worker: int = 1
+) -> None:
   """Logs once which codes of a codec are biased and have no error feedback."""
   replicas = tf.distribute.get_strategy().num_replicas_in_sync
+  workers = max(1, replicas // devices_per_worker)
   for text in dict.fromkeys(text for _, text in variable_codes.rules(codec)):
-    if text not in _warned and is_biased(registry.method(text, replicas)):
+    if text not in _warned and is_biased(registry.method(text, workers)):
       _warned.add(text)
       logging.warning(
         '%s is biased: it loses the same part of similar gradients in every '

@@ -97,6 +97,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     seed: int = 0,
     name: str | None = None,
     on_not_finite: str = not_finite.SKIP,
+    devices_per_worker: int = 1,
   ) -> None:
     """Wraps an optimizer.
 
@@ -116,10 +117,14 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
         codec's state do not change, and a warning is logged once. 'raise':
         nothing changes, and `tf.errors.InvalidArgumentError` is raised. 'pass':
         the update of that variable is NaN, as without compression.
+      devices_per_worker: K. Each K replicas of a process are one worker: they
+        average their gradients in float32, and one of them encodes and sends
+        the mean. K divides the replicas of a process, which is checked at the
+        first step.
 
     Raises:
-      ValueError: the codec or the action is unknown, or the optimizer cannot be
-        wrapped.
+      ValueError: the codec or the action is unknown, K is less than 1, or the
+        optimizer cannot be wrapped.
     """
     optimizer = keras.optimizers.get(optimizer)
     wrapping.check(optimizer, CompressedOptimizer)
@@ -131,8 +136,10 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     # the optimizer's variables once, in the same location as without wrapper.
     self._wrapped = tf.Module()
     self._wrapped.optimizer = optimizer
-    self._compressor = compressors.Compressor(codec, seed)
-    biased_codes.warn(codec)
+    self._compressor = compressors.Compressor(
+      codec, seed, devices_per_worker=devices_per_worker
+    )
+    biased_codes.warn(codec, devices_per_worker)
     self._warned = False
     self._guard = not_finite.UpdateGuard(on_not_finite)
     self._waiting = waiting_sums.WaitingSums()
@@ -293,6 +300,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       'codec': self._compressor.codec,
       'seed': self._compressor.seed,
       'on_not_finite': self.on_not_finite,
+      'devices_per_worker': self._compressor.devices_per_worker,
     }
 
   @classmethod

@@ -125,7 +125,10 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
 
   def get_config(self) -> dict[str, Any]:
     """Returns the arguments of the constructor, for serialization."""
-    return super().get_config() | {'num_workers': self._compressor.num_workers}
+    fields = super().get_config()
+    # One replica has all virtual workers.
+    del fields['devices_per_worker']
+    return fields | {'num_workers': self._compressor.num_workers}
 
   def apply(
     self,

@@ -108,7 +108,8 @@ class WorkerProcess:
       sent = towers_lib.order_by_worker([one.sent[0] for one in pending])
       self.servers.put(self._buffers, words, shared, metadata.statistics[0])
     if feed:
-      feed.report(num_batches, [local.scores[:, 0] for local in start.local])
+      local = start.local.values()
+      feed.report(num_batches, [one.scores[:, 0] for one in local])
     return steps.StepResult(
       entropy=metadata.scores[:, 0],
       accuracy=metadata.scores[:, 1],

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from terngrad.checkpoint import digests
 from terngrad.config import servers
+from terngrad.exchange import device_groups
 from terngrad.exchange import server as exchange
 from terngrad.parameter_server import server_feeds
 from terngrad.parameter_server import server_hooks
@@ -30,15 +31,18 @@ class ServerContext(execution.ExecutionContext):
     data: batches.Data,
     layout: exchange.Servers,
     feeds: server_feeds.Feeds,
+    devices: tuple[str, ...],
   ) -> None:
     """Prepares a run from the options and the data of the chief's process.
 
-    `batches` starts the workers.
+    `batches` starts the workers. `layout` has the devices with workers,
+    `devices` are all.
     """
     # `batches` fills the list before the first step is traced.
     self._open_feeds: list[exchange.Feed] = []
     layout = layout._replace(feeds=self._open_feeds)
-    super().__init__(layout, data, server_hooks.ServerHooks(cluster, run))
+    members = device_groups.make(layout, devices)
+    super().__init__(members, data, server_hooks.ServerHooks(cluster, run))
     self._feeds = feeds
     self._replicas: Sequence[replicas.Replica] = ()
 

@@ -125,9 +125,12 @@ def _train(
   feeds = functools.partial(
     server_feeds.begin, cluster.tasks, [*share, size, size, data.channels]
   )
-  layout = _layout(config)
+  devices = _device_names(config)
+  layout = _layout(config, devices)
   context = (
-    server_context.ServerContext(cluster, config.run, data, layout, feeds)
+    server_context.ServerContext(
+      cluster, config.run, data, layout, feeds, devices
+    )
     if cluster.waits_for_all
     else async_run.Asynchronous(
       cluster, config.run, config.model.seed, data, layout, feeds
@@ -144,22 +147,32 @@ def _train(
   return outcome
 
 
-def _layout(config: servers.ServerConfig) -> exchange.Servers:
-  """Maps workers and servers to full device names."""
-  cluster = config.cluster.tasks
-  workers = tasks.all_tasks(cluster, 'worker')
+def _device_names(config: servers.ServerConfig) -> tuple[str, ...]:
+  """Returns full names of all workers' devices, in round-robin order."""
+  workers = tasks.all_tasks(config.cluster.tasks, 'worker')
   gpus = [device.name for device in tf.config.list_logical_devices('GPU')]
+  most = config.num_workers * config.devices.devices_per_worker
   names = []
-  for number in range(min(config.devices.num_gpus, config.num_workers)):
+  for number in range(min(config.devices.num_gpus, most)):
     for task in workers:
       local = [name for name in gpus if name.startswith(task.device('GPU:'))]
       names.append(
         local[number % len(local)] if local else task.device(f'CPU:{number}')
       )
+  return tuple(names)
+
+
+def _layout(
+  config: servers.ServerConfig, devices: tuple[str, ...]
+) -> exchange.Servers:
+  """Maps workers and servers to full device names."""
+  cluster, size = config.cluster.tasks, config.devices.devices_per_worker
+  count = len(cluster.jobs['worker'])
+  leading = [name for i, name in enumerate(devices) if i // count % size == 0]
   return exchange.Servers(
-    towers=tower_lib.Towers(tuple(names), config.num_workers * len(workers)),
+    towers=tower_lib.Towers(tuple(leading), config.num_workers * count),
     servers=tuple(task.device() for task in tasks.all_tasks(cluster, 'ps')),
-    num_processes=len(workers),
+    num_processes=count,
   )
 
 

@@ -24,7 +24,7 @@ from typing import Any
 import tensorflow as tf
 
 from terngrad.codec.stages import random_bits
-from terngrad.exchange import towers
+from terngrad.exchange import protocol
 from terngrad.passes import accumulation
 from terngrad.passes import local_memory
 from terngrad.reduce import worker_map
@@ -105,7 +105,7 @@ class LocalPass(passes.WrappedPass):
   def compute_during_exchange(
     self,
     devices: device_passes.DevicePasses,
-    batch: towers.Batch,
+    batch: protocol.DeviceExamples,
     seed: tf.Tensor,
     step: tf.Tensor,
   ) -> None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.exchange import device_groups
 from terngrad.exchange import protocol
 from terngrad.reduce import gradients
 from terngrad.reduce import worker_map
@@ -77,7 +78,7 @@ def gather(
   Args:
     exchange: connects the workers.
     row: the columns beside the probe.
-    local: the results of each device.
+    local: the results of each device that has workers.
     stop: float32 [], number of the signal that asks this process to stop; 0
       for none.
   """
@@ -97,11 +98,11 @@ def gather(
     return gradients.agree(probes), tf.reduce_max(stops), statistics
 
   rows = []
-  for index, (device, one) in enumerate(
-    zip(exchange.devices, local, strict=True)
+  for index, one in zip(
+    device_groups.leading_devices(exchange), local, strict=True
   ):
     count = len(exchange.workers_of(index))
-    with tf.device(device):
+    with tf.device(exchange.devices[index]):
       columns = [one.probes[0], one.scores, tf.fill([count], stop)]
       columns += one.statistics if moving else []
       rows.append(tf.concat([tf.reshape(c, [count, -1]) for c in columns], 1))

@@ -20,12 +20,12 @@ class StepStart(NamedTuple):
   """A step whose workers have computed gradients and agreed on the probe.
 
   Attributes:
-    local: the results of each device.
+    local: the results of each device that has workers, by its index.
     metadata: of all workers.
     steps: for each device the step, without a worker and probes.
   """
 
-  local: list[metadata_lib.Local]
+  local: dict[int, metadata_lib.Local]
   metadata: metadata_lib.Metadata
   steps: list[gradients_lib.WorkerStep]
 
@@ -35,13 +35,13 @@ class PendingMean:
 
   Attributes:
     device: name of the device.
-    workers: indices of the workers on the device.
+    workers: indices of the workers on the device; empty if it only receives.
     received: for each round the result of the exchange, as
       `GradientCodec.send` takes it.
     words: for each round float32 [workers of the device, words], the bits of
-      the messages that they sent; see `transport`.
+      the messages that they sent; see `transport`. Empty without workers.
     sent: for each round int32 [workers of the device], how many of these words
-      must be sent.
+      must be sent. Empty without workers.
     step: without a worker, with the agreed probe.
   """
 
@@ -66,9 +66,11 @@ class PendingMean:
     self.sent: list[tf.Tensor] = []
     self._part = part
     self._states = states
-    local, number = start.local[device_index], part.number
-    self._carried = local.carried[number]
-    self._probes = local.probes[number]
+    number = part.number
+    if self.workers:
+      local = start.local[device_index]
+      self._carried = local.carried[number]
+      self._probes = local.probes[number]
     self._apply = apply_states
     self.step = start.steps[device_index]._replace(
       shared_probe=start.metadata.shared[number][device_index]
@@ -91,17 +93,21 @@ class PendingMean:
 
     return send
 
-  def add(self, words: tf.Tensor, received: Sequence[methods.Received]) -> None:
+  def add(
+    self, words: tf.Tensor | None, received: Sequence[methods.Received]
+  ) -> None:
     """Appends the messages of one round.
 
     Args:
-      words: float32 [workers of the device, words], sent.
+      words: float32 [workers of the device, words], sent; None without workers.
       received: the device's result of `exchange.protocol.Exchange.combine`.
     """
+    self.received.append(received)
+    if words is None:
+      return
     with tf.device(self.device):
       sent = self._part.codec.sent_words(words, len(self.sent))
     self.words.append(words)
-    self.received.append(received)
     self.sent.append(sent)
 
   def means(self) -> list[tf.Tensor]:
@@ -117,7 +123,7 @@ class PendingMean:
       self._states.write(index, states, self._apply)
       return []
 
-    if self._part.codec.finishes:
+    if self._part.codec.finishes and self.workers:
       with tf.device(self.device):
         worker_map.worker_map(self.device, self.workers, [], finish)
     return means

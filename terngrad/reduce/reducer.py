@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad.exchange import device_groups
 from terngrad.exchange import protocol
 from terngrad.reduce import gradients as gradients_lib
 from terngrad.reduce import metadata as metadata_lib
@@ -121,7 +122,8 @@ class Reducer:
     `tf.function`.
 
     Args:
-      gradients_of: for each device a function of a worker's index, int32 [].
+      gradients_of: for each device that has workers a function of a worker's
+        index, int32 [].
       steps: for each device int64 [], number of steps taken before.
       stop: float32 [], number of the signal that asks this process to stop; 0
         for none.
@@ -129,11 +131,14 @@ class Reducer:
     seed = tf.constant(self._seed, tf.int64)
     count = self._exchange.num_workers
     all_steps = [gradients_lib.WorkerStep(seed, step, count) for step in steps]
-    local = [
-      self._begin_device(index, *one)
-      for index, one in enumerate(zip(gradients_of, all_steps, strict=True))
-    ]
-    metadata = metadata_lib.gather(self._exchange, self._row, local, stop)
+    leading = device_groups.leading_devices(self._exchange)
+    local = {
+      index: self._begin_device(index, one, all_steps[index])
+      for index, one in zip(leading, gradients_of, strict=True)
+    }
+    metadata = metadata_lib.gather(
+      self._exchange, self._row, list(local.values()), stop
+    )
     return pending_lib.StepStart(local, metadata, all_steps)
 
   def _begin_device(
@@ -237,14 +242,15 @@ class Reducer:
       for number in range(part.codec.num_rounds):
         payloads = []
         for one in pending:
+          if not one.workers:
+            continue
           with tf.device(one.device):
             (words,) = worker_map.worker_map(
               one.device, one.workers, [(tf.float32, None)], one.sender(number)
             )
             payloads.append(words.stack())
         combined = exchange.combine(part.codec.messages(number), payloads)
-        for one, words, received in zip(
-          pending, payloads, combined, strict=True
-        ):
-          one.add(words, received)
+        sent = iter(payloads)
+        for one, received in zip(pending, combined, strict=True):
+          one.add(next(sent) if one.workers else None, received)
     return part_means

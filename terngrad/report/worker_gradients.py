@@ -67,7 +67,7 @@ def _take(
     tf.constant(0.0),
   )
   payloads = towers.order_by_worker(
-    [result.payloads(device) for device in range(len(result.words))]
+    [result.payloads(i) for i, words in enumerate(result.words) if words]
   )
   # Float payloads are the exact bits of the gradients.
   workers = [

@@ -12,18 +12,18 @@ import tensorflow as tf
 
 from terngrad.codec.stages import random_bits
 from terngrad.exchange import protocol
-from terngrad.exchange import towers
 from terngrad.reduce import gradients as gradients_lib
 from terngrad.reduce import metadata as metadata_lib
 from terngrad.reduce import reducer as reducers
 from terngrad.reduce import states as states_lib
 from terngrad.reduce import worker_map
+from terngrad.step import device_average
 from terngrad.step import passes
 from terngrad.step import replicas
 
 
 class DevicePasses(NamedTuple):
-  """The passes on one device: its replica, workers and states.
+  """The passes of one device's workers: its replica, workers and states.
 
   Attributes:
     replica: of the device.
@@ -31,17 +31,34 @@ class DevicePasses(NamedTuple):
     memory: states of the pass, such as those of `local_steps`; empty if it has
       none.
     context: makes the context in which a pass is traced; see `synchronized`.
+    helpers: the replicas of the other devices of a worker of several.
   """
 
   replica: replicas.Replica
   workers: range
   memory: states_lib.NodeStates = states_lib.NodeStates([])
   context: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
+  helpers: tuple[replicas.Replica, ...] = ()
+
+  def on_all_devices(
+    self, node_pass: passes.Pass, is_local: bool
+  ) -> passes.Pass:
+    """Makes the pass that all devices of a worker compute.
+
+    Args:
+      node_pass: of the examples of one device.
+      is_local: True if the worker has other parameters than the replicas.
+    """
+    if not self.helpers:
+      return node_pass
+    return device_average.DeviceAverage(
+      node_pass, (self.replica, *self.helpers), is_local
+    )
 
   def gradients_of(
     self,
     node_pass: passes.Pass,
-    batch: towers.Batch,
+    batch: protocol.DeviceExamples,
     seed: tf.Tensor,
     step: tf.Tensor,
   ) -> Callable[[tf.Tensor], reducers.WorkerGradients]:

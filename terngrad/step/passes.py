@@ -13,7 +13,7 @@ import keras
 import tensorflow as tf
 
 from terngrad.codec.stages import random_bits
-from terngrad.exchange import towers
+from terngrad.exchange import protocol
 from terngrad.reduce import weight_decay
 from terngrad.step import model_variables
 
@@ -125,7 +125,7 @@ class Pass(abc.ABC):
   def compute_during_exchange(
     self,
     devices: 'device_passes.DevicePasses',
-    batch: towers.Batch,
+    batch: protocol.DeviceExamples,
     seed: tf.Tensor,
     step: tf.Tensor,
   ) -> None:

@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from terngrad.codec.stages import tracing
 from terngrad.codec.stages import transport
+from terngrad.exchange import device_groups
 from terngrad.exchange import protocol
 from terngrad.exchange import towers
 from terngrad.reduce import gradients as gradients_lib
@@ -43,7 +44,8 @@ class StepResult(NamedTuple):
     probes: float32 [workers, probes]; not finite where a gradient is not.
     shared: float32 [probes], the agreed probe.
     words: for each device of this process its messages, float32 [workers of
-      the device, words] for each part and round; see `transport`.
+      the device, words] for each part and round; see `transport`. [] for a
+      device that helps another one; see `device_groups`.
     sent: int32 [workers of this process], how many words each sent.
     stop: float32 [], the largest signal number of all processes; see
       `Step.take`.
@@ -95,6 +97,11 @@ class Training(NamedTuple):
   synchronization: synchronized.Synchronization | None = None
   local: device_passes.LocalTraining | None = None
   skips_not_finite: bool = False
+
+  def helpers_of(self, device_index: int) -> tuple[replicas_lib.Replica, ...]:
+    """Returns the replicas of the other devices of a device's worker."""
+    group = device_groups.group_of(self.exchange, device_index)
+    return tuple(self.replicas[index] for index in group[1:])
 
   def context(
     self, device_index: int
@@ -155,12 +162,12 @@ class TrainStep(Step):
     )
     self._passes = [
       device_passes.DevicePasses(
-        one,
-        training.exchange.workers_of(index),
+        *(training.replicas[index], training.exchange.workers_of(index)),
         training.states.pass_states(index),
         functools.partial(training.context, index),
+        training.helpers_of(index),
       )
-      for index, one in enumerate(training.replicas)
+      for index in device_groups.leading_devices(training.exchange)
     ]
     self._ends = [
       step_end.StepEnd(
@@ -184,20 +191,21 @@ class TrainStep(Step):
   ) -> StepResult:
     """Takes one step and updates the replicas; see `Step.take`."""
     training, exchange = self._training, self._training.exchange
-    node_pass, update_rate, updates = self._local(step, learning_rate)
+    update_rate, updates = self._update_numbers(step, learning_rate)
     seed = tf.constant(training.seed, tf.int64)
     batches = exchange.batches(images, labels)
+    passes_of = self._worker_passes(learning_rate)
+    each = list(zip(self._passes, passes_of, batches, strict=True))
     start = self._reducer.begin(
       [
-        one.gradients_of(node_pass, batch, seed, step)
-        for one, batch in zip(self._passes, batches, strict=True)
+        one.gradients_of(found, batch, seed, step) for one, found, batch in each
       ],
-      [step] * len(batches),
+      [step] * len(exchange.devices),
       stop,
     )
     # Neither the exchange nor the update waits for this.
-    for one, batch in zip(self._passes, batches, strict=True):
-      node_pass.compute_during_exchange(one, batch, seed, step)
+    for one, found, batch in each:
+      found.compute_during_exchange(one, batch, seed, step)
     apply_states = self._apply_states(start.metadata)
     part_means = self._reducer.exchange(start, apply_states)
     numbers = updates, update_rate, averaging_decay
@@ -209,20 +217,27 @@ class TrainStep(Step):
         tf.cond(apply_states[index], update, lambda: None)
       else:
         end(pending, statistics, numbers)
-    exchange.report(step, [local.scores[:, 0] for local in start.local])
+    exchange.report(step, [one.scores[:, 0] for one in start.local.values()])
     return self._result(start.metadata, part_means, apply_states[0])
 
-  def _local(
+  def _update_numbers(
     self, step: tf.Tensor, learning_rate: tf.Tensor
-  ) -> tuple[passes.Pass, tf.Tensor, tf.Tensor]:
-    """(The pass, learning rate of the update, number of updates before)."""
-    node_pass, local = self._training.node_pass, self._training.local
+  ) -> tuple[tf.Tensor, tf.Tensor]:
+    """(Learning rate of the update, number of updates before)."""
+    local = self._training.local
     if not local:
-      return node_pass, learning_rate, step
-    made = local.pass_at(node_pass, learning_rate)
+      return learning_rate, step
     # Each variable is updated once in as many steps as there are fragments.
     updates = step // max(1, len(local.fragments))
-    return made, tf.constant(local.outer_rate), updates
+    return tf.constant(local.outer_rate), updates
+
+  def _worker_passes(self, learning_rate: tf.Tensor) -> list[passes.Pass]:
+    """Makes the pass of the workers of each device that has workers."""
+    node_pass, local = self._training.node_pass, self._training.local
+    found = [one.on_all_devices(node_pass, bool(local)) for one in self._passes]
+    return (
+      [local.pass_at(one, learning_rate) for one in found] if local else found
+    )
 
   def _apply_states(
     self, metadata: metadata_lib.Metadata
@@ -254,6 +269,8 @@ class TrainStep(Step):
     exchange, parts = self._training.exchange, self._reducer.parts
     totals = []
     for pending in zip(*part_means, strict=True):
+      if not pending[0].workers:
+        continue
       with tf.device(pending[0].device):
         totals.append(tf.add_n([sent for one in pending for sent in one.sent]))
     return StepResult(

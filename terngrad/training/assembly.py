@@ -154,7 +154,10 @@ def process_context(
   workers, chosen = config.num_workers, config.cluster
   listed = config.devices.devices
   names = devices_lib.device_names(listed) if listed else ()
-  exchange = coordination.join(chosen, config.devices.count, workers, names)
+  exchange = coordination.join(
+    *(chosen, config.devices.count, workers, names),
+    config.devices.devices_per_worker,
+  )
   local = range(exchange.first, exchange.first + exchange.num_local_workers)
   benchmark = config.run.benchmark_mode
   return execution.ExecutionContext(

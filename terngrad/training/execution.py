@@ -15,6 +15,7 @@ from terngrad.cluster import devices as devices_lib
 from terngrad.cluster import onednn
 from terngrad.cluster import spec
 from terngrad.exchange import collective
+from terngrad.exchange import device_groups
 from terngrad.exchange import protocol
 from terngrad.reduce import fragments
 from terngrad.reduce import gradients
@@ -179,11 +180,18 @@ def remarks(
   if len(step_codecs) > 1:
     sizes = ', '.join(f'{one.num_elements:,}' for one in step_codecs)
     lines.append(f'fragments: {sizes} elements, exchanged in turn')
-  if isinstance(exchange, collective.Collective) and exchange.group.size > 1:
+  size = device_groups.devices_per_worker(exchange)
+  if size > 1:
+    lines.append(
+      f'workers: {exchange.num_workers} of {size} devices each, which average '
+      'their gradients in float32'
+    )
+  members = getattr(exchange, 'leaders', exchange)
+  if isinstance(members, collective.Collective) and members.group.size > 1:
     codec = max(step_codecs, key=lambda one: one.num_words)
     rounds = range(codec.num_rounds)
     messages = [m for number in rounds for m in codec.messages(number)]
-    lines.append(exchange.describe_plan(messages))
+    lines.append(members.describe_plan(messages))
   return lines
 
 

@@ -227,7 +227,9 @@ def _histograms(
     # With several rounds, one payload cannot be decoded alone.
     and run.codec.num_rounds == 1
   )
-  for index in range(len(run.replicas) if coded else 0):
+  for index, words in enumerate(result.words if coded else ()):
+    if not words:
+      continue
     # Shows the first node of each device.
     sent = run.codec.decode_words([result.payloads(index)[:1]], result.shared)
     for name, gradient in zip(run.parameters, sent, strict=True):

@@ -126,9 +126,7 @@ def towers(
     batch_size=batch_size,
     max_steps=steps,
     **({'codec': codec} if codec else {'grad_bits': 1, 'clip_factor': 2.5}),
-    num_gpus=2,
-    num_nodes=nodes,
-    **options,
+    **{'num_gpus': 2, 'num_nodes': nodes} | options,
   )
 
   whole = options_lib.replace(

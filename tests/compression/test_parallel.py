@@ -157,6 +157,64 @@ def test_devices_with_unequal_batches_take_the_step_of_the_whole_batch(sizes):
     np.testing.assert_allclose(value, one.params(0)[name], atol=1e-6)
 
 
+def of_group(**options):
+  """Two workers of two devices each, whose names repeat."""
+  return made(devices=[*TWO, *TWO], devices_per_worker=2, **options)
+
+
+@pytest.mark.slow
+def test_devices_of_a_worker_send_one_message():
+  ours, others = of_group(), made(devices=[*TWO, *TWO])
+  first, second = ours.run(2), others.run(2)
+  assert first.num_examples == second.num_examples
+  assert ours.num_devices == 4 and len(ours.replicas) == 4
+  # Bits of a worker; there are half as many.
+  assert first.bits_per_element == second.bits_per_element
+  np.testing.assert_allclose(first.loss, second.loss, rtol=1e-5)
+  ours.check_equal()
+  for name, value in ours.params(3).items():
+    # Sums of float32 in another order.
+    np.testing.assert_allclose(value, others.params(0)[name], atol=1e-6)
+  assert ours.evaluate(small_inputs.of_device).num_examples == 48
+
+
+def test_devices_of_a_worker_may_have_unequal_batches():
+  sizes = (2, 1)
+
+  def split(index, count):
+    images, labels = small_inputs.of_device(0, 1)[0]
+    begin = sum(sizes[:index])
+    rows = slice(begin, begin + sizes[index])
+    return [(images[rows], labels[rows])]
+
+  def whole(index, count):
+    images, labels = small_inputs.of_device(0, 1)[0]
+    return [(images[:3], labels[:3])]
+
+  ours = made(devices=TWO, devices_per_worker=2, input_fn=split)
+  others = made(devices=ONE, input_fn=whole)
+  assert ours.run(2).num_examples == others.run(2).num_examples
+  ours.check_equal()
+  for name, value in ours.params(1).items():
+    np.testing.assert_allclose(value, others.params(0)[name], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    ({'devices_per_worker': 3}, 'a divisor of the 2 devices .*, received 3'),
+    ({'devices_per_worker': 0}, 'a divisor of the 2 devices .*, received 0'),
+    (
+      {'devices_per_worker': 2, 'broadcast_computed_params': False},
+      'expected True with devices_per_worker=2, received False',
+    ),
+  ],
+)
+def test_groups_that_do_not_fit_are_refused(options, message):
+  with pytest.raises(ValueError, match=message):
+    made(**options)
+
+
 def test_a_result_is_measured_before_the_update():
   parallel = made(codec='ternary')
   reports = []

@@ -315,3 +315,14 @@ def test_a_chief_that_does_not_wait_for_all_workers_logs_it(pace, expected):
   assert lines[-1].endswith('two runs are not bit-identical')
   others = list(servers.banner(make(task_id=1, **pace).cluster))
   assert others[1:] == [*lines[1:3], 'Server target: grpc://localhost:2224']
+
+
+def test_workers_of_several_devices_wait_for_all_others():
+  devices = {'num_gpus': 4, 'devices_per_worker': 2, 'batch_size': 8}
+  config = make(**devices)
+  config.validate()
+  assert config.num_workers == 2
+  assert config.per_update().num_workers == 4
+  for pace in ({'sync': False}, {'num_replicas_to_aggregate': 1}):
+    message = refused(**devices, **pace)
+    assert message.startswith('devices_per_worker: expected 1 if a step does')

@@ -167,6 +167,39 @@ def test_flags_choose_the_code(options, expected):
       'exponential, fixed, linear, polynomial',
     ),
     ({'num_gpus': 0}, 'num_gpus: expected a number >= 1'),
+    (
+      {'devices_per_worker': 2},
+      'a divisor of the 1 devices of a process, received 2. Use --num_gpus=2',
+    ),
+    (
+      {'num_gpus': 4, 'devices_per_worker': 3},
+      'a divisor of the 4 devices of a process, received 3. Use --num_gpus=6',
+    ),
+    ({'devices_per_worker': 0}, 'devices_per_worker: expected a number >= 1'),
+    (
+      {'num_gpus': 4, 'devices_per_worker': 2, 'num_nodes': 2},
+      'num_nodes: expected it to be left out beside --devices_per_worker=2, '
+      'received 2: the number of devices',
+    ),
+    (
+      {'num_gpus': 2, 'devices_per_worker': 2, 'device_weights': ('1', '2')},
+      'device_weights: expected it to be left out .*, received 1,2: the '
+      'devices of a node get equal parts',
+    ),
+    (
+      {'num_gpus': 2, 'devices_per_worker': 2, 'bn_statistics': 'per_device'},
+      'bn_statistics: expected it to be left out .*, received per_device',
+    ),
+    (
+      {
+        'num_gpus': 4,
+        'devices_per_worker': 2,
+        'local_steps': 3,
+        'batch_size': 16,
+      },
+      'of the 2 nodes times 2 devices per worker times 3 local steps, received '
+      '16. Use --batch_size=24',
+    ),
     ({'batch_size': 30, 'num_nodes': 4}, 'multiple of the 4 nodes.*=32'),
     ({'num_nodes': 2, 'save_tower': 2}, 'node from 0 to 1'),
     ({'dropout_keep_prob': 1.5}, 'from 0 to 1'),
@@ -349,3 +382,14 @@ def test_momentum_is_checked_even_if_it_is_not_used():
   )
   with pytest.raises(errors.ConfigError, match='local_momentum'):
     made.validate()
+
+
+def test_devices_of_a_worker_are_one_node():
+  made = config(num_gpus=4, devices_per_worker=2, batch_size=16)
+  made.validate()
+  assert made.num_workers == 2
+  hosts = 'localhost:2222,localhost:2223'
+  made = config(
+    num_gpus=4, devices_per_worker=4, exchange='collective', worker_hosts=hosts
+  )
+  assert made.num_workers == 2

@@ -21,6 +21,7 @@ from terngrad.codec.stages import huffman
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import transport
 from terngrad.codec.stages import wire
+from terngrad.exchange import device_groups
 from terngrad.exchange import server
 
 # Of codes that are not 0, step after step: lengths change.
@@ -255,11 +256,12 @@ def _read(message, received, is_first):
 
 
 def of_devices(exchange, rows):
-  """For each device the rows of its workers, there."""
+  """For each device that has workers their rows, there."""
   found = []
   for index, device in enumerate(exchange.devices):
-    with tf.device(device):
-      found.append(tf.constant(rows[list(exchange.workers_of(index))]))
+    if exchange.workers_of(index):
+      with tf.device(device):
+        found.append(tf.constant(rows[list(exchange.workers_of(index))]))
   return found
 
 
@@ -307,7 +309,9 @@ def examples(exchange):
   else:
     numbers = range(exchange.first, exchange.first + exchange.num_local_workers)
   found = []
-  for index, batch in enumerate(exchange.batches(*_numbered(numbers))):
+  leading = device_groups.leading_devices(exchange)
+  batches = exchange.batches(*_numbered(numbers))
+  for index, batch in zip(leading, batches, strict=True):
     for worker in exchange.workers_of(index):
       image, label = batch.for_worker(tf.constant(worker))
       found.append((worker, int(image[0]), int(label[0])))

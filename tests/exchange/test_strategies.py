@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad.exchange import collective
+from terngrad.exchange import device_groups
 from terngrad.exchange import strategies
 from terngrad.exchange import towers
 
@@ -38,6 +39,21 @@ def test_replicas_of_one_process_are_towers():
   assert [name[-5:] for name in found.devices] == ['CPU:0', 'CPU:1']
   with pytest.raises(ValueError, match='whose 2 replicas are the workers'):
     exchange_of(strategy, 4)
+
+
+def test_replicas_of_a_process_may_be_one_worker():
+  strategy = tf.distribute.MirroredStrategy(DEVICES)
+  with strategy.scope():
+    found = strategies.find_exchange(strategy, '/CPU:2', devices_per_worker=2)
+    with pytest.raises(ValueError, match='divisor of the 2 devices .* 3'):
+      strategies.find_exchange(strategy, '/CPU:2', devices_per_worker=3)
+  assert isinstance(found, device_groups.DeviceGroups)
+  assert found.num_workers == 1
+  assert [name[-5:] for name in found.devices] == ['CPU:0', 'CPU:1']
+  with pytest.raises(ValueError, match='divisor of the 1 devices'):
+    strategies.find_exchange(
+      tf.distribute.get_strategy(), '/CPU:2', devices_per_worker=2
+    )
 
 
 def test_a_strategy_of_another_kind_is_refused():
@@ -96,3 +112,12 @@ def test_replicas_of_several_processes_share_one_group():
   assert (one.group.size, one.group.rank) == (2, 1)
   # Collectives are told apart by their number in it.
   assert other.group is one.group
+
+
+def test_processes_of_several_devices_are_one_worker_each():
+  strategy = _OfTwoProcesses()
+  with tf.distribute.MirroredStrategy(DEVICES).scope():
+    found = strategies.find_exchange(strategy, '/CPU:2', devices_per_worker=2)
+  assert isinstance(found.leaders, collective.Collective)
+  assert (found.num_workers, found.first, found.size) == (2, 1, 2)
+  assert list(found.workers_of(0)) == [1] and not found.workers_of(1)

@@ -43,14 +43,18 @@ def model():
   )
 
 
-def compiled(codec, replicas=1, optimizer=None, **compiling):
+def compiled(
+  codec, replicas=1, optimizer=None, devices_per_worker=1, **compiling
+):
   """A model with `codec` around its optimizer, None for none."""
   keras.utils.set_random_seed(1)
   with strategy(replicas).scope():
     made = model()
     rule = (optimizer or keras.optimizers.Adam)()
     if codec:
-      rule = terngrad.keras.CompressedOptimizer(rule, codec, seed=3)
+      rule = terngrad.keras.CompressedOptimizer(
+        rule, codec, seed=3, devices_per_worker=devices_per_worker
+      )
     made.compile(
       rule,
       keras.losses.SparseCategoricalCrossentropy(from_logits=True),

@@ -14,6 +14,7 @@ from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.compression import codec_states
 from terngrad.exchange import collective
+from terngrad.exchange import device_groups
 from terngrad.exchange import group
 from terngrad.exchange import server
 from terngrad.exchange import towers
@@ -37,6 +38,9 @@ EXCHANGES = {
   'one node': lambda: towers.Towers((_GPU,), 1),
   'four nodes': lambda: towers.Towers((_GPU,), 4),
   'two GPUs': lambda: towers.Towers((_GPU, '/GPU:1'), 4),
+  'groups': lambda: device_groups.make(
+    towers.Towers((_GPU, '/GPU:2'), 2), tuple(f'/GPU:{i}' for i in range(4))
+  ),
   'collective': lambda: _collective('auto', 2),
   'NCCL': lambda: _collective(group.NCCL, 4),
   'server': lambda: server.Servers(
@@ -89,7 +93,8 @@ def _trace_reducer(codec, exchange):
     def gradients_of(worker):
       return reducers.WorkerGradients([tf.gather(g, worker) for g in gradients])
 
-    start = reducer.begin([gradients_of] * len(counts), [step] * len(counts))
+    passes = [gradients_of] * len(device_groups.leading_devices(exchange))
+    start = reducer.begin(passes, [step] * len(counts))
     pending = reducer.exchange(start, [None] * len(counts))
     return [[one.means() for one in row] for row in pending]
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.exchange import device_groups
 from terngrad.exchange import towers
 from terngrad.passes import accumulation
 from terngrad.passes import inner_optimizers
@@ -126,6 +127,7 @@ class Training:
     recompute=False,
     names=None,
     on_gpus=False,
+    per_worker=1,
   ):
     self.model = build()
     if synchronize:
@@ -133,7 +135,8 @@ class Training:
     self.plan = model_variables.variables_of(self.model, trained)
     self.optimizer = optimizer or optimizers.Momentum(0.9)
     names = names or tuple(f'/CPU:{i}' for i in range(devices))
-    self.exchange = exchange or towers.Towers(names, workers)
+    leaders = towers.Towers(names[::per_worker], workers)
+    self.exchange = exchange or device_groups.make(leaders, names)
     specs = [
       policy.VariableSpec(name, tuple(variable.shape))
       for name, variable in zip(

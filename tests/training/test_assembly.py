@@ -10,6 +10,7 @@ from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.step import replicas
 from terngrad.training import assembly
+from terngrad.training import execution
 
 RATE, DECAY, NORM = 0.5, 0.25, 0.001
 
@@ -254,3 +255,23 @@ def test_shares_are_requested_only_with_device_weights(monkeypatch):
   assert requested == [3]
   with pytest.raises(TypeError, match='shares'):
     lenet(device_weights=('3', '1')).batches(3)
+
+
+def of_groups():
+  return assembled(net='lenet', image_size=8, num_gpus=4, devices_per_worker=2)
+
+
+def test_several_devices_may_be_one_worker():
+  run = of_groups()
+  assert run.exchange.num_workers == 2 and len(run.replicas) == 4
+  lines = execution.remarks(run.codec, run.exchange)
+  assert 'workers: 2 of 2 devices each, which average' in ' '.join(lines)
+
+
+@pytest.mark.slow
+def test_devices_of_a_worker_send_one_message():
+  run = of_groups()
+  result = take_step(run, 1, RATE)
+  assert [len(words) for words in result.words] == [1, 0, 1, 0]
+  assert result.entropy.shape == result.sent.shape == [2]
+  replicas.check_equal(run.replicas, run.names)
