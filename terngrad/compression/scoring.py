@@ -9,7 +9,6 @@ from typing import TypeAlias
 import keras
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.autograph.impl import api
 
 from slim.nets import factory as nets
 from terngrad import aliases
@@ -113,8 +112,9 @@ def loss_function(loss: passes.LossFunction | None) -> passes.LossFunction:
   """
   if loss is None or isinstance(loss, passes.Loss):
     return loss or passes.PLAIN
-  # It may have `if` and `for` on tensors, unlike what this project traces.
-  converted = api.convert(recursive=True)(loss)
+  # With AutoGraph, unlike what this project traces: it may have `if` and `for`
+  # on tensors.
+  converted = tf.function(loss)
 
   def minimized(outputs: passes.Outputs, labels: tf.Tensor) -> tf.Tensor:
     value = tf.cast(converted(outputs, labels), tf.float32)
