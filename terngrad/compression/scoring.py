@@ -112,9 +112,8 @@ def loss_function(loss: passes.LossFunction | None) -> passes.LossFunction:
   """
   if loss is None or isinstance(loss, passes.Loss):
     return loss or passes.PLAIN
-  # With AutoGraph, unlike what this project traces: it may have `if` and `for`
-  # on tensors.
-  converted = tf.function(loss)
+  # It may have `if` and `for` on tensors.
+  converted = tracing.rewritten(loss)
 
   def minimized(outputs: passes.Outputs, labels: tf.Tensor) -> tf.Tensor:
     value = tf.cast(converted(outputs, labels), tf.float32)
