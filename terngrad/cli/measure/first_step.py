@@ -70,8 +70,8 @@ def act(values: MeasureFirstStepFlags) -> None:
     ]
     for kind in kinds
   }
-  found = first_step.measure(commands, values.rounds)
   command.say(f'{values.net}, {values.image_size} px, {values.batch_size}')
+  found = first_step.measure(commands, values.rounds, command.say)
   command.say(found.to_string())
   if values.output:
     tables.write(values.output, 'measure_first_step', found, index=True)

@@ -5,6 +5,7 @@ and include building the model, tracing and compiling. With a cold cache XLA
 compiles; with a warm one it loads what the process before compiled.
 """
 
+import itertools
 import json
 import os
 import re
@@ -16,7 +17,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import pandas as pd
-import tqdm
 
 from terngrad import errors
 from terngrad.children import captured
@@ -63,13 +63,18 @@ def read(output: str) -> FirstStep | None:
   return None
 
 
-def measure(commands: Mapping[str, Sequence[str]], rounds: int) -> pd.DataFrame:
+def measure(
+  commands: Mapping[str, Sequence[str]],
+  rounds: int,
+  say: Callable[[str], None],
+) -> pd.DataFrame:
   """Runs all kinds of steps, each with a cold cache and then with a warm one.
 
   Args:
     commands: for each kind the arguments of `terngrad`; the process prints
       `FirstStep.line`.
     rounds: how often each kind is measured; the kinds take turns.
+    say: takes a line for each process as soon as it has ended.
 
   Returns:
     For each kind and cache the medians, and the ratios to plain Keras with and
@@ -79,12 +84,12 @@ def measure(commands: Mapping[str, Sequence[str]], rounds: int) -> pd.DataFrame:
     errors.TrainingError: a process failed.
   """
   rows = []
-  turns = [(r, kind) for r in range(rounds) for kind in commands]
-  for number, kind in tqdm.tqdm(turns, unit='kind', disable=None):
+  for number, kind in itertools.product(range(rounds), commands):
     with tempfile.TemporaryDirectory() as folder:
       for cache in (COLD, WARM):
         found = _run(kind, commands[kind], folder)
         rows.append((number, kind, cache, *found))
+        say(f'{kind}, {cache}: {found.total:.1f} s')
   return table(rows)
 
 

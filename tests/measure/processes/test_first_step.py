@@ -33,7 +33,7 @@ def test_each_kind_runs_with_an_empty_cache_and_then_with_the_same(
 ):
   own = f'--tf_xla_auto_jit=2 {xla_cache.FLAG}_directory=/x'
   monkeypatch.setenv(xla_cache.VARIABLE, own)
-  first_step.measure(COMMANDS, rounds=2)
+  first_step.measure(COMMANDS, 2, print)
   words, flags = zip(*processes, strict=True)
   assert [w[0] for w in words] == ['a', 'a', 'b', 'b', 'c', 'c'] * 2
   assert all(f.startswith('--tf_xla_auto_jit=2 ') for f in flags)
@@ -43,7 +43,9 @@ def test_each_kind_runs_with_an_empty_cache_and_then_with_the_same(
 
 
 def test_ratios_are_to_keras_with_the_same_cache(processes):
-  found = first_step.measure(COMMANDS, rounds=1)
+  lines = []
+  found = first_step.measure(COMMANDS, 1, lines.append)
+  assert lines[:2] == [f'{KERAS}, cold: 4.0 s', f'{KERAS}, warm: 2.0 s']
   coded = found.loc['ternary, 1 nodes']
   seconds = coded['until the first step ends, s']
   assert seconds.to_dict() == {'cold': 6.0, 'warm': 3.0}
@@ -65,7 +67,7 @@ def test_a_process_that_fails_is_named_with_its_lines(monkeypatch):
   ended = captured.Captured(-9, 'the last line\n')
   monkeypatch.setattr(captured, 'run', lambda *_: ended)
   with pytest.raises(errors.TrainingError, match='SIGKILL') as raised:
-    first_step.measure(COMMANDS, rounds=1)
+    first_step.measure(COMMANDS, 1, print)
   assert str(raised.value).startswith(f'{KERAS}: expected exit code 0')
   assert '  the last line\n' in str(raised.value)
 
