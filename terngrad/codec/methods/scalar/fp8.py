@@ -15,6 +15,7 @@ from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import division
 from terngrad.codec.stages import packing
+from terngrad.native import grouped_ops
 
 # Mantissa bits, exponent bias and largest finite code.
 FORMATS = {'e4m3': (3, 7, 0x7E), 'e5m2': (2, 15, 0x7B)}
@@ -45,6 +46,9 @@ class Fp8(grouped.Grouped):
     self.mantissa, self.bias, largest = FORMATS[kind]
     self.table = _values(self.mantissa, self.bias, largest)
     self.largest = float(self.table[largest])
+    self.kernels = grouped_ops.GroupedCode(
+      grouped_ops.FLOATS, largest, 256, 4, group_size
+    )
 
   def encode_groups(
     self, rows: tf.Tensor, bits: tf.Tensor | None
@@ -62,6 +66,12 @@ class Fp8(grouped.Grouped):
   ) -> tf.Tensor:
     """Multiplies the values of the 8-bit floats by the scales."""
     return tf.gather(tf.constant(self.table), codes) * scales[0]
+
+
+class _Fp8OnGpus(grouped.GroupedOnKernels, Fp8, twin_of=Fp8):
+  """`Fp8` with GPU kernels."""
+
+  _is_for_cpus = False
 
 
 def _codes(values: tf.Tensor, mantissa: int, bias: int) -> tf.Tensor:
