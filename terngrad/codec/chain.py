@@ -316,3 +316,16 @@ class _Ternary(_Encoded):
   @property
   def decode_sum(self) -> Callable[..., list[tf.Tensor]]:
     return self.digits.decode_sum
+
+  def _requantized(
+    self,
+    words: tf.Tensor,
+    local_probe: tf.Tensor,
+    shared_probe: tf.Tensor,
+    shapes: method.Shapes,
+    key: tf.Tensor,
+  ) -> tf.Tensor:
+    probes = local_probe, shared_probe
+    if not self._uses_gpus:
+      return super()._requantized(words, *probes, shapes, key)
+    return self.options.requantize(words, method.sizes_of(shapes), *probes, key)

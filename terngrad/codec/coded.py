@@ -46,6 +46,8 @@ class Code(method.Method):
 
   # Whether the kernels are those for GPUs; None for codes without any.
   _uses_gpus: bool | None = None
+  # Whether there are kernels for CPUs too.
+  _is_for_cpus: bool = True
   estimates = True
   any_origin = True
   stages: Sequence[contract.Stage] = ()
@@ -235,6 +237,17 @@ class Code(method.Method):
     Returns:
       int32 [w].
     """
+    return self._requantized(words, local_probe, shared_probe, shapes, key)
+
+  def _requantized(
+    self,
+    words: tf.Tensor,
+    local_probe: tf.Tensor,
+    shared_probe: tf.Tensor,
+    shapes: method.Shapes,
+    key: tf.Tensor,
+  ) -> tf.Tensor:
+    """Does what `requantize` promises."""
     decoded = self.decode_sum([words[tf.newaxis]], local_probe, shapes)
     return self.encode(decoded, local_probe, shared_probe, key)
 
@@ -262,6 +275,11 @@ class Code(method.Method):
 
   def twin(self) -> 'Code | None':
     """Returns the variant with native kernels for CPUs, or None."""
+    twin = self._with_kernels()
+    return twin if twin and twin._is_for_cpus else None
+
+  def _with_kernels(self) -> 'Code | None':
+    """Returns the variant with native kernels, or None."""
     # The twin of a base class may compute something else than the subclass.
     kind = vars(type(self)).get('_twin')
     return kind.from_code(self) if kind else None
@@ -277,7 +295,7 @@ class Code(method.Method):
 
   def on_gpus(self) -> method.Method:
     """Returns the twin if it has GPU kernels that can be used here."""
-    twin = self.twin()
+    twin = self._with_kernels()
     if twin is None or twin._uses_gpus is None or not gpu.available():
       return self
     twin._uses_gpus = True

@@ -10,8 +10,9 @@ import tensorflow as tf
 
 from terngrad import native
 
-# The order of the enumeration in kernels.h.
-STEPS, SPANS, SIGNS = range(3)
+# The order of the enumerations in kernels.h and gpu/tables.h. Only GPU kernels
+# have floats.
+STEPS, SPANS, SIGNS, FLOATS = range(4)
 
 
 class GroupedCode(NamedTuple):
@@ -19,8 +20,10 @@ class GroupedCode(NamedTuple):
 
   Attributes:
     kind: STEPS: signed multiples of a step (qsgd); SPANS: multiples of a step
-      above the minimum (minmax); SIGNS: signs and the mean magnitude (sign).
-    levels: the largest multiple, from 1 to 255.
+      above the minimum (minmax); SIGNS: signs and the mean magnitude (sign);
+      FLOATS: 8-bit floats and a power of two (fp8).
+    levels: the largest multiple, from 1 to 255; of FLOATS the largest finite
+      code, 0x7E for e4m3 or 0x7B for e5m2.
     base: of a word's digits, >= 2.
     places: digits per word; they must fit in 32 bits.
     group_size: elements of a group; 0 for one group per variable.
@@ -88,4 +91,32 @@ def decode_sum(
   """
   return native.operation('decode_groups', on_gpus)(
     parts=parts, V=len(shapes), shapes=shapes, scale=scale, **code._asdict()
+  )
+
+
+def encode_natural(
+  pieces: Sequence[tf.Tensor],
+  sizes: Sequence[int],
+  key: tf.Tensor,
+  num_words: int,
+) -> tf.Tensor:
+  """Rounds to signs and exponents at random and packs, on a GPU.
+
+  The arguments are those of `encode`. Returns int32 [num_words]: for each
+  variable the exponents, then the signs.
+  """
+  return native.operation('encode_natural', True)(
+    gradients=pieces, key=key, sizes=sizes, num_words=num_words
+  )
+
+
+def decode_natural(
+  parts: Sequence[tf.Tensor], shapes: Sequence[Sequence[int]], scale: float
+) -> list[tf.Tensor]:
+  """Unpacks signs and exponents and adds their values, on a GPU.
+
+  The arguments and the result are those of `decode_sum`.
+  """
+  return native.operation('decode_natural', True)(
+    parts=parts, V=len(shapes), shapes=shapes, scale=scale
   )

@@ -78,6 +78,39 @@ class EncodeOptions(NamedTuple):
       stratified=self.stratified,
     )
 
+  def requantize(
+    self,
+    words: tf.Tensor,
+    sizes: Sequence[int],
+    own: tf.Tensor,
+    scalers: tf.Tensor,
+    key: tf.Tensor,
+  ) -> tf.Tensor:
+    """Decodes words and encodes them with other scalers, on a GPU.
+
+    Args:
+      words: int32 or float32 of the same bits [words]; digits (3, 20) or
+        (4, 16).
+      sizes: elements of each of the v variables.
+      own: float32 [v], the scalers of the words, and the limits if `clips`.
+      scalers: float32 [v].
+      key: as for `encode`.
+
+    Returns:
+      The type and shape of `words`.
+    """
+    return native.operation('requantize', on_gpus=True)(
+      words=words,
+      own=own,
+      scalers=scalers,
+      key=key,
+      sizes=sizes,
+      radix=self.radix,
+      places=self.places,
+      clips=self.clips,
+      stratified=self.stratified,
+    )
+
 
 class Digits(NamedTuple):
   """The digits of words; kernels decode (3, 20) and (4, 16).
@@ -241,7 +274,7 @@ def fused_update(
   see `step.fused_updates`.
 
   Args:
-    digits: (3, 20) or (4, 16).
+    digits: (3, 20) or (4, 16); `GpuDigits` for variables on a GPU.
     piece: words of all workers.
     scalers: float32 [v].
     scale: factor, applied after the scaler.
@@ -252,7 +285,8 @@ def fused_update(
   Returns:
     The operation, in graphs; None in eager code.
   """
-  return native.library().terngrad_fused_update(
+  on_gpus = isinstance(digits, GpuDigits)
+  return native.operation('fused_update', on_gpus)(
     parts=piece.parts,
     first=piece.first,
     count=piece.parts[0].shape[1],
@@ -271,16 +305,18 @@ def fused_update_of_sums(
   scale: float,
   tensors: UpdateTensors,
   rates: tuple[tf.Tensor, tf.Tensor],
+  on_gpus: bool = False,
 ) -> tf.Operation | None:
   """Updates variables by sums that were unpacked and added before.
 
   `sums` are int8, int32 or float32 [n], for the elements from `first` on,
-  counted through all variables. Values past the last element are ignored. The
-  other arguments and the result are those of `fused_update`.
+  counted through all variables. Values past the last element are ignored.
+  `on_gpus` is True for variables on a GPU. The other arguments and the result
+  are those of `fused_update`.
   """
   arguments = _update_arguments(tensors, rates)
   total = sum(shape.num_elements() for shape in arguments['shapes'])
-  return native.library().terngrad_fused_update_of_sums(
+  return native.operation('fused_update_of_sums', on_gpus)(
     sums=sums,
     first=first,
     count=min(sums.shape[0], total - first),

@@ -34,6 +34,7 @@ def encode(
   borders: Sequence[float],
   num_words: int,
   code: RotatedCode,
+  on_gpus: bool = False,
 ) -> tf.Tensor:
   """Rotates, chooses the nearest levels, scales and packs.
 
@@ -47,11 +48,12 @@ def encode(
       one fewer than levels.
     num_words: of the payload.
     code: the parameters.
+    on_gpus: whether tensors are on a GPU; see `gpu.available`.
 
   Returns:
     int32 [num_words]: the key, the scales of the blocks, the codes.
   """
-  return native.library().terngrad_encode_rotated(
+  return native.operation('encode_rotated', on_gpus)(
     gradients=pieces,
     factors=factors,
     borders=tf.constant(borders, tf.float64, [len(borders)]),
@@ -68,6 +70,7 @@ def decode_sum(
   shapes: Sequence[Sequence[int]],
   scale: float,
   code: RotatedCode,
+  on_gpus: bool = False,
 ) -> list[tf.Tensor]:
   """Unpacks payloads, rotates back, and adds in the order of the workers.
 
@@ -77,11 +80,12 @@ def decode_sum(
     shapes: the v static shapes.
     scale: factor, applied after `factors`.
     code: the parameters.
+    on_gpus: as for `encode`.
 
   Returns:
     v float32 of `shapes`.
   """
-  return native.library().terngrad_decode_rotated(
+  return native.operation('decode_rotated', on_gpus)(
     parts=parts,
     factors=factors,
     V=len(shapes),
@@ -98,6 +102,7 @@ def encode_table(
   keys: tuple[tf.Tensor, tf.Tensor],
   num_words: int,
   table: Sequence[int],
+  on_gpus: bool = False,
 ) -> tf.Tensor:
   """Rotates variables, rounds at random to entries of a table, and packs.
 
@@ -110,13 +115,14 @@ def encode_table(
     keys: two uint32 [v, 2]: for the rotation's signs and for the draws.
     num_words: of the payload.
     table: 16 increasing integers from -15 to 15.
+    on_gpus: as for `encode`.
 
   Returns:
     int32 [num_words]: the indices of entries, 8 per word.
   """
   factors, inverses = scales
   signs, draws = keys
-  return native.library().terngrad_encode_table(
+  return native.operation('encode_table', on_gpus)(
     gradients=pieces,
     factors=factors,
     inverses=inverses,
@@ -133,18 +139,21 @@ def decode_table(
   factors: tf.Tensor,
   signs: tf.Tensor,
   shapes: Sequence[Sequence[int]],
+  on_gpus: bool = False,
 ) -> list[tf.Tensor]:
   """Rotates sums of table entries back.
 
   Args:
-    sums: int32 [n or more], of the blocks of all variables.
+    sums: int32 [n or more], of the blocks of all variables; on GPUs also
+      float32 of the same bits.
     factors: float32 [blocks], factors of the rotated sums.
     signs: uint32 [v, 2], keys of the rotation's signs.
     shapes: the v static shapes.
+    on_gpus: as for `encode`.
 
   Returns:
     v float32 of `shapes`.
   """
-  return native.library().terngrad_decode_table(
+  return native.operation('decode_table', on_gpus)(
     sums=sums, factors=factors, signs=signs, V=len(shapes), shapes=shapes
   )

@@ -1,4 +1,4 @@
-"""Fused updates: CPU kernels that decode messages and update parameters.
+"""Fused updates: kernels that decode messages and update parameters.
 
 Decoding gradients to memory before the update takes three times as long
 (docs/speed.md).
@@ -6,7 +6,7 @@ Decoding gradients to memory before the update takes three times as long
 The kernels must give the bits of `updates.Update`, which towers, parameter
 servers and collectives share. They do if XLA fuses products and sums into one
 rounding, as it does on every processor with such an instruction. Each process
-checks this once before it uses the kernels.
+checks this once for each kind of device before it uses the kernels.
 """
 
 import dataclasses
@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.codec.stages import contract
+from terngrad.native import gpu
 from terngrad.native import ops
 from terngrad.reduce import gradients as gradients_lib
 from terngrad.reduce import weight_decay
@@ -27,7 +28,7 @@ from terngrad.step import updates
 
 # Words of the trial: more than one block, and no multiple of a vector.
 _TRIAL_WORDS = 517
-_DIGITS = ops.Digits(3, 20)
+_DIGITS = {'CPU': ops.Digits(3, 20), 'GPU': ops.GpuDigits(3, 20)}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -41,6 +42,11 @@ class FusedUpdate:
   replica: replicas.Replica
   optimizer: optimizers.Optimizer
   codec: gradients_lib.GradientCodec
+
+  @property
+  def on_gpus(self) -> bool:
+    """Whether the replica is on a GPU."""
+    return _type_of(self.replica) == 'GPU'
 
   def __call__(
     self,
@@ -79,7 +85,9 @@ class FusedUpdate:
       first = 0
       # Methods with a unit send no scattered messages.
       for sums in cast(methods.Sum, messages).pieces:
-        ops.fused_update_of_sums(sums, first, scalers, scale, tensors, rates)
+        ops.fused_update_of_sums(
+          sums, first, scalers, scale, tensors, rates, self.on_gpus
+        )
         first += sums.shape[0]
     if others:
       means = codec.means(received, step, others)
@@ -117,9 +125,9 @@ def make(
 ) -> FusedUpdate | None:
   """Makes a fused update; returns None if the kernels cannot do it.
 
-  The kernels need a CPU of this process, plain descent or momentum, and methods
-  without `finish` and shared states. They compute no clipping, decoupled decay,
-  loss scaling or statistics.
+  The kernels need a device of this process, plain descent or momentum, and
+  methods without `finish` and shared states. They compute no clipping,
+  decoupled decay, loss scaling or statistics.
   """
   # Clipping, decay and loss scaling need the gradients.
   if optimizer.kernel_momentum is None or any(
@@ -129,16 +137,27 @@ def make(
   owners = {state.owner for states in codec.states() for state in states}
   if codec.finishes or methods.SHARED in owners:
     return None
-  device = tf.DeviceSpec.from_string(replica.device)
+  kind = _type_of(replica)
   # The trial does not cover the processors of other tasks.
-  is_local_cpu = device.device_type == 'CPU' and not device.job
-  if not is_local_cpu or not any(
-    bucket.method.digits or bucket.method.unit for bucket in codec.buckets
+  is_remote = bool(tf.DeviceSpec.from_string(replica.device).job)
+  if (
+    kind not in _DIGITS
+    or is_remote
+    or not any(
+      bucket.method.digits or bucket.method.unit for bucket in codec.buckets
+    )
   ):
     return None
-  if not kernels_agree(bool(optimizer.slots), bool(replica.averages)):
+  if kind == 'GPU' and not gpu.available():
+    return None
+  if not kernels_agree(bool(optimizer.slots), bool(replica.averages), kind):
     return None
   return FusedUpdate(replica, optimizer, codec)
+
+
+def _type_of(replica: replicas.Replica) -> str | None:
+  """Returns the type of a replica's device, such as 'CPU'."""
+  return tf.DeviceSpec.from_string(replica.device).device_type
 
 
 def update_tensors(
@@ -158,33 +177,45 @@ def update_tensors(
 
 
 @functools.cache
-def kernels_agree(has_momentum: bool, has_averages: bool) -> bool:
+def kernels_agree(
+  has_momentum: bool, has_averages: bool, kind: str = 'CPU'
+) -> bool:
   """Checks whether the kernels give the bits of `updates.Update` here.
 
-  It tries `optimizers.Momentum`, or plain descent without `has_momentum`.
+  It tries `optimizers.Momentum`, or plain descent without `has_momentum`, on
+  the first device of a kind: 'CPU' or 'GPU'.
   """
+  digits, device = _DIGITS[kind], f'/{kind}:0'
   optimizer = (
     optimizers.Momentum() if has_momentum else optimizers.GradientDescent()
   )
-  with tf.init_scope(), tf.device('/CPU:0'):
-    fused, xla = (_trial_replica(optimizer, has_averages) for _ in range(2))
+  with tf.init_scope(), tf.device(device):
+    fused, xla = (
+      _trial_replica(optimizer, has_averages, device) for _ in range(2)
+    )
     words = np.random.default_rng(0).integers(0, 3**20, [2, _TRIAL_WORDS])
     words = tf.constant(words.astype(np.uint32).view(np.int32))
     scalers = tf.constant([0.0123, 1e-20])
     rates = tf.constant(0.0371), tf.constant(0.9876)
     shapes = [variable.shape for variable in fused.trainable]
-    means = _DIGITS.decode_sum([words], scalers, shapes, 0.5)
+    means = digits.decode_sum([words], scalers, shapes, 0.5)
     update = updates.Update(xla, optimizer, None)
     update(means, [], (tf.constant(0, tf.int64), *rates))
     piece = methods.Piece(0, [words])
     ops.fused_update(
-      _DIGITS, piece, scalers, 0.5, update_tensors(fused, optimizer), rates
+      digits, piece, scalers, 0.5, update_tensors(fused, optimizer), rates
     )
     sums = tf.concat([tf.reshape(mean, [-1]) for mean in means], axis=0)
     update(means, [], (tf.constant(1, tf.int64), *rates))
     ones = tf.ones([2])
     ops.fused_update_of_sums(
-      sums, 0, ones, 1.0, update_tensors(fused, optimizer), rates
+      sums,
+      0,
+      ones,
+      1.0,
+      update_tensors(fused, optimizer),
+      rates,
+      kind == 'GPU',
     )
     pairs = zip(fused.variables(), xla.variables(), strict=True)
     return all(
@@ -194,7 +225,7 @@ def kernels_agree(has_momentum: bool, has_averages: bool) -> bool:
 
 
 def _trial_replica(
-  optimizer: optimizers.Optimizer, has_averages: bool
+  optimizer: optimizers.Optimizer, has_averages: bool, device: str
 ) -> replicas.Replica:
   """Makes a replica of two parameters; one has small values and zeros.
 
@@ -205,7 +236,7 @@ def _trial_replica(
   small = 77
 
   def variables() -> tuple[tf.Variable, ...]:
-    large = rng.standard_normal(_TRIAL_WORDS * _DIGITS[1] - small - 3)
+    large = rng.standard_normal(20 * _TRIAL_WORDS - small - 3)
     values = large, rng.choice([0.0, -0.0, 1e-20, -3e-20, 1.0], small)
     return tuple(
       tf.Variable(v.astype(np.float32), trainable=False) for v in values
@@ -213,4 +244,4 @@ def _trial_replica(
 
   slots = tuple(dict.fromkeys(optimizer.slots, v) for v in variables())
   averages = variables() if has_averages else ()
-  return replicas.Replica('/CPU:0', variables(), (), slots, averages)
+  return replicas.Replica(device, variables(), (), slots, averages)

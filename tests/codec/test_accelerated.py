@@ -98,3 +98,11 @@ def test_kernels_of_floats_change_only_the_unit():
   fast = codec.on_kernels()
   assert changes(codec, fast) == {'unit'}
   assert fast.unit == contract.ONE
+
+
+@pytest.mark.parametrize('text', ['fp8', 'natural'])
+def test_codes_with_kernels_for_gpus_alone_are_unchanged_on_cpus(text):
+  codec = registry.parse(text)
+  assert codec.twin() is None
+  assert codec.on_kernels() is codec
+  assert codec.on_gpus() is codec

@@ -7,8 +7,14 @@
 //
 #include "gpu/groups_code.cu"
 #include "gpu/groups_measure.cu"
+#include "gpu/natural.cu"
+#include "gpu/rotated_decode.cu"
+#include "gpu/rotated_encode.cu"
+#include "gpu/rotated_table.cu"
 #include "gpu/statistics.cu"
 #include "gpu/ternary.cu"
+#include "gpu/ternary_requantize.cu"
+#include "gpu/ternary_update.cu"
 //
 #include <map>
 #include <mutex>
@@ -55,6 +61,13 @@ std::map<std::string, Run> kernels = {
     KERNEL(terngrad_ternary_encode),
     KERNEL(terngrad_ternary_decode_base3),
     KERNEL(terngrad_ternary_decode_two_bit),
+    KERNEL(terngrad_ternary_requantize_base3),
+    KERNEL(terngrad_ternary_requantize_two_bit),
+    KERNEL(terngrad_update_base3),
+    KERNEL(terngrad_update_two_bit),
+    KERNEL(terngrad_update_int8),
+    KERNEL(terngrad_update_int32),
+    KERNEL(terngrad_update_float),
     KERNEL(terngrad_scale_int8),
     KERNEL(terngrad_scale_int32),
     KERNEL(terngrad_scale_float),
@@ -62,6 +75,13 @@ std::map<std::string, Run> kernels = {
     KERNEL(terngrad_groups_finish),
     KERNEL(terngrad_groups_encode),
     KERNEL(terngrad_groups_decode),
+    KERNEL(terngrad_natural_encode),
+    KERNEL(terngrad_natural_decode),
+    KERNEL(terngrad_rotated_encode),
+    KERNEL(terngrad_digits_pack),
+    KERNEL(terngrad_rotated_decode),
+    KERNEL(terngrad_table_encode),
+    KERNEL(terngrad_table_decode),
 };
 
 }  // namespace
@@ -124,6 +144,13 @@ EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes,
                                 void*) {
   std::memcpy(reinterpret_cast<void*>(to), from, bytes);
   return Record("cuMemcpyHtoDAsync");
+}
+
+EXPORT int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes,
+                                void*) {
+  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from),
+              bytes);
+  return Record("cuMemcpyDtoDAsync");
 }
 
 EXPORT int cuGetErrorString(int error, const char** text) {

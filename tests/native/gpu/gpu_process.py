@@ -2,7 +2,7 @@
 
   python -m tests.native.gpu.gpu_process LIBRARY CASE
 
-CASE is `load`, `few` codes, or `all`. TensorFlow looks for GPUs before the
+CASE is `load`, a `few` codes, or `all`. TensorFlow looks for GPUs before the
 library is there and so finds none; its answers are replaced here.
 """
 
@@ -14,13 +14,20 @@ from unittest import mock
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import method
 from terngrad.codec.methods import registry
+from terngrad.codec.stages import transport
 from terngrad.native import cubins
 from terngrad.native import gpu
+from terngrad.native import ops
 
+# The first ones are the few.
 CODECS = (
   'ternary',
   'minmax:group_size=100',
+  'fp8',
+  'natural',
+  'eden3',
   'ternary:packing=two_bit',
   'ternary:scaler_rule=stddev',
   'ternary:clip_factor=0',
@@ -31,12 +38,24 @@ CODECS = (
   'int8',
   'qsgd',
   'qsgd:levels=3,norm=l2,group_size=0',
+  'fp8:kind=e5m2,group_size=0',
+  'drive',
+  'eden:bits=2',
+  'eden:bits=3',
+  'eden:bits=4',
 )
+FEW = 5
+# TensorFlow takes minutes to compile other codes for hundreds of variables.
+OF_MANY = ('ternary', 'minmax', 'sign', 'int8', 'qsgd')
 # One variable; a few, one of them empty and one of two statistics blocks; more
 # than travel with a launch.
 SIZES = ([1], [7, 0, 16390, 1, 300], [i % 5 for i in range(300)])
 GPU_OPERATIONS = ('Statistics', 'Encode', 'DecodeSum', 'ScaleSums')
 GPU_OPERATIONS += ('EncodeGroups', 'DecodeGroups')
+GPU_OPERATIONS += ('EncodeNatural', 'DecodeNatural', 'Requantize')
+GPU_OPERATIONS += ('EncodeRotated', 'DecodeRotated')
+GPU_OPERATIONS += ('EncodeTable', 'DecodeTable')
+GPU_OPERATIONS += ('FusedUpdate', 'FusedUpdateOfSums')
 
 
 def load(library):
@@ -55,28 +74,83 @@ def load(library):
     return gpu.unavailable_reason()
 
 
-@tf.function
+def emulated(function):
+  """Returns a function whose graph runs the kernels with the test's label."""
+
+  def traced(*arguments):
+    labels = {
+      f'TerngradGpu{name}': 'terngrad_emulated' for name in GPU_OPERATIONS
+    }
+    graph = tf.compat.v1.get_default_graph()
+    with graph._kernel_label_map(labels):
+      return function(*arguments)
+
+  return tf.function(traced)
+
+
+@emulated
 def coded(code, gradients, key, workers):
   """Returns probe, words, and the means of words and of sums."""
-  graph = tf.compat.v1.get_default_graph()
-  labels = {
-    f'TerngradGpu{name}': 'terngrad_emulated' for name in GPU_OPERATIONS
-  }
-  with graph._kernel_label_map(labels):
-    sizes = [gradient.shape.num_elements() for gradient in gradients]
-    shapes = [gradient.shape for gradient in gradients]
-    probe = code.probe(gradients)
-    # Some elements are above the scaler of the others.
-    shared = 0.75 * probe
-    words = code.encode_pieces(gradients, sizes, probe, shared, key)
-    rows = tf.stack([tf.roll(words, i, 0) for i in range(workers)])
-    means = [code.decode_sum([rows], shared, shapes, 1 / workers)]
-    if code.summable:
-      totals = tf.range(sum(sizes)) % 7 - 3
-      for kind in (tf.int8, tf.int32, tf.float32):
-        sums = tf.cast(totals, kind)
-        means.append(code.decode_sums(sums, shared, shapes, 1 / workers))
+  sizes = [gradient.shape.num_elements() for gradient in gradients]
+  shapes = [gradient.shape for gradient in gradients]
+  probe = code.probe(gradients)
+  # Some elements are above the scaler of the others.
+  shared = 0.75 * probe
+  words = code.encode_pieces(gradients, sizes, probe, shared, key)
+  rows = tf.stack([tf.roll(words, i, 0) for i in range(workers)])
+  means = [code.decode_sum([rows], shared, shapes, 1 / workers)]
+  if code.summable:
+    totals = tf.range(sum(sizes)) % 7 - 3
+    for kind in (tf.int8, tf.int32, tf.float32):
+      sums = tf.cast(totals, kind)
+      means.append(code.decode_sums(sums, shared, shapes, 1 / workers))
+    means.append(code.requantize(words, shared, probe, shapes, key + 1))
   return probe, words, means
+
+
+@emulated
+def sent(thc, gradients, context):
+  """Returns the words, the mean of three workers, and the estimate of `thc`."""
+  carried, probe = thc.begin(gradients, (), context)
+  context = context._replace(local_probe=probe, shared_probe=probe)
+  (words,), _ = thc.send(0, carried, (), [], context)
+  rows = transport.to_float32(tf.stack([words, tf.roll(words, 1, 0), words]))
+  messages = thc.messages(context.shapes)[0]
+  received = [method.payloads(messages, [method.Piece(0, [rows])])]
+  means, _ = thc.decode(received, (), context)
+  return words, means, thc.estimate([words], context)
+
+
+def updated(on_gpus):
+  """Returns the variables after updates by words and by sums."""
+  random = np.random.default_rng(3)
+  sizes = (7, 0, 4099, 300)
+
+  def variables():
+    return [
+      tf.Variable(random.normal(size=n).astype(np.float32), trainable=False)
+      for n in sizes
+    ]
+
+  tensors = ops.UpdateTensors(variables(), variables(), variables(), 0.9)
+  digits = (ops.GpuDigits if on_gpus else ops.Digits)(3, 20)
+  num_words = -(-sum(sizes) // 20)
+  words = tf.constant(random.integers(0, 2**31, [3, num_words]), tf.int32)
+  sums = tf.constant(random.integers(-3, 3, sum(sizes)), tf.int8)
+  scalers = tf.constant(random.random(len(sizes)), tf.float32)
+
+  def update():
+    rates = tf.constant(0.03), tf.constant(0.99)
+    piece = method.Piece(3, [words[:, 3:-2]])
+    # A value that is read later, so that the update copies the variable.
+    before = tensors.parameters[2].read_value()
+    with tf.control_dependencies([before]):
+      ops.fused_update(digits, piece, scalers, 0.5, tensors, rates)
+    ops.fused_update_of_sums(sums, 0, scalers, 0.5, tensors, rates, on_gpus)
+    return before + 0.0
+
+  before = emulated(update)()
+  return [before, *tensors.parameters, *tensors.velocities, *tensors.averages]
 
 
 def differences(codecs):
@@ -85,17 +159,14 @@ def differences(codecs):
   found = []
   for text in codecs:
     code = registry.parse(text)
-    for sizes in SIZES:
+    for sizes in SIZES if text.startswith(OF_MANY) else SIZES[:2]:
       gradients = [
         tf.constant(random.normal(0.1, 1, n), tf.float32) for n in sizes
       ]
       key = tf.constant(random.integers(0, 2**32, 2), tf.uint32)
       workers = 70 if len(sizes) == 1 else 3
       results = [
-        tf.nest.map_structure(
-          lambda tensor: tensor.numpy().tobytes(),
-          coded(one, gradients, key, workers),
-        )
+        bits_of(coded(one, gradients, key, workers))
         for one in (code.on_kernels(), code.on_gpus())
       ]
       if results[0] != results[1]:
@@ -103,11 +174,40 @@ def differences(codecs):
   return found
 
 
+def bits_of(tensors):
+  return tf.nest.map_structure(lambda tensor: tensor.numpy().tobytes(), tensors)
+
+
+def other_differences():
+  """Returns the other cases: `thc`, and updates of variables."""
+  random = np.random.default_rng(2)
+  found, thc = [], registry.method('thc')
+  for sizes in SIZES[:2]:
+    gradients = [tf.constant(random.normal(size=n), tf.float32) for n in sizes]
+    zero = tf.constant(0, tf.int64)
+    context = method.Context(
+      tuple((n,) for n in sizes), 3, 0, sum(sizes), zero, zero, zero
+    )
+    context = context._replace(key=tf.constant([5, 6, 0], tf.uint32))
+    results = [
+      bits_of(sent(one, gradients, context))
+      for one in (thc.on_kernels(), thc.on_gpus())
+    ]
+    if results[0] != results[1]:
+      found.append(('thc', len(sizes)))
+  if bits_of(updated(False)) != bits_of(updated(True)):
+    found.append(('updates', 4))
+  return found
+
+
 def main():
   library, case = sys.argv[1:]
   result = {'reason': load(library)}
   if case != 'load':
-    result['differences'] = differences(CODECS[: 2 if case == 'few' else None])
+    result['differences'] = differences(
+      CODECS[: FEW if case == 'few' else None]
+    )
+    result['differences'] += other_differences()
   calls = ctypes.CDLL(library).fake_cuda_calls
   calls.restype = ctypes.c_char_p
   result['calls'] = calls().decode().split('\n')[:-1]

@@ -6,10 +6,19 @@
 //
 #include "gpu/groups_code.cu"
 #include "gpu/groups_measure.cu"
+#include "gpu/natural.cu"
+#include "gpu/rotated_decode.cu"
+#include "gpu/rotated_encode.cu"
+#include "gpu/rotated_table.cu"
 #include "gpu/statistics.cu"
 #include "gpu/ternary.cu"
+#include "gpu/ternary_requantize.cu"
+#include "gpu/ternary_update.cu"
 //
+#include "float_problems.h"
 #include "problems.h"
+#include "rotated_problems.h"
+#include "ternary_problems.h"
 
 namespace {
 
@@ -434,7 +443,15 @@ int main(int argc, char** argv) {
   for (int64_t trial = 0; trial < trials; ++trial) {
     if (!StatisticsAgree(trial) || !FinishAgrees(trial) ||
         !EncodeAgrees(trial) || !DecodeAgrees(trial) || !AnySumsAgree(trial) ||
-        !GroupsAgree(trial)) {
+        !GroupsAgree(trial) || !problems::Fp8Agrees(trial) ||
+        !problems::NaturalAgrees(trial) ||
+        !problems::RequantizeAgrees(trial, cpu) ||
+        !problems::UpdateAgrees(trial, cpu) ||
+        !problems::AnyUpdateOfSumsAgrees(trial, cpu) ||
+        !problems::RotatedEncodeAgrees(trial, cpu) ||
+        !problems::RotatedDecodeAgrees(trial, cpu) ||
+        !problems::TableEncodeAgrees(trial, cpu) ||
+        !problems::TableDecodeAgrees(trial, cpu)) {
       std::printf("in trial %lld\n", static_cast<long long>(trial));
       return 1;
     }

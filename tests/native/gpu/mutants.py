@@ -1,9 +1,10 @@
 """Runs the emulated kernels with random changes; not part of the gate.
 
-  python -m tests.native.gpu.mutants FOLDER [COUNT] [SEED]
+  python -m tests.native.gpu.mutants FOLDER [COUNT] [SEED] [FILES]
 
 Changes one operator, constant or barrier of the GPU kernels in a copy, and
 prints the changes after which the bits still equal those of the CPU's kernels.
+FILES is a regular expression that names of files match.
 """
 
 import pathlib
@@ -79,14 +80,15 @@ def is_caught(sources, folder):
 def main():
   """Prints every survivor, and the counts for each file."""
   folder = pathlib.Path(sys.argv[1]).resolve()
-  count, seed = (int(value) for value in [*sys.argv[2:], '100', '1'][:2])
+  count, seed = (int(value) for value in [*sys.argv[2:4], '100', '1'][:2])
+  files = re.compile(sys.argv[4] if len(sys.argv) > 4 else '')
   sources = folder / 'src'
   shutil.rmtree(sources, ignore_errors=True)
   shutil.copytree(emulated.SOURCES, sources)
   changes = [
     (path, change)
     for path in sorted((sources / 'gpu').iterdir())
-    if path.name != 'tables.h'
+    if not path.name.endswith('tables.h') and files.search(path.name)
     for change in find(path.read_text(encoding='utf-8'))
   ]
   chosen = random.Random(seed).sample(changes, min(count, len(changes)))

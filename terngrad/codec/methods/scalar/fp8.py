@@ -9,7 +9,9 @@ scale, which maps its largest magnitude to the upper half of the range.
 import tensorflow as tf
 
 from terngrad.codec.methods import by_variable
+from terngrad.codec.methods import grouped
 from terngrad.codec.methods.scalar import small_floats
+from terngrad.native import grouped_ops
 
 FORMATS = {
   'e4m3': small_floats.Format(bits=8, mantissa=3, bias=7, largest=0x7E),
@@ -37,8 +39,18 @@ class Fp8(small_floats.SmallFloats):
         f'kind: expected one of {", ".join(FORMATS)}, received {kind!r}. Use '
         'e4m3, or e5m2 for gradients of very different magnitudes.'
       )
-    super().__init__(f'fp8({kind}, {group_size})', FORMATS[kind], group_size)
+    form = FORMATS[kind]
+    super().__init__(f'fp8({kind}, {group_size})', form, group_size)
+    self.kernels = grouped_ops.GroupedCode(
+      grouped_ops.FLOATS, form.largest, 256, 4, group_size
+    )
 
   def scales_of(self, span: tf.Tensor) -> tf.Tensor:
     """Returns scales of which no group exceeds the range."""
     return small_floats.power_of_two(span * (1.0 / self.largest), 0x7FFFFF)
+
+
+class _Fp8OnGpus(grouped.GroupedOnKernels, Fp8, twin_of=Fp8):
+  """`Fp8` with GPU kernels."""
+
+  _is_for_cpus = False

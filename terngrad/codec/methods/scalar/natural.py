@@ -6,13 +6,17 @@ departure; subnormal numbers are rounded to 0 or to 2**-126, also without bias.
 """
 
 from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
+from terngrad.codec import method
 from terngrad.codec.methods import by_variable
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import wire
+from terngrad.native import grouped_ops
+from terngrad.native import ops
 
 _EXPONENTS, _SIGNS = packing.unsigned(8), packing.unsigned(1)
 # The largest exponent of a finite float32.
@@ -75,3 +79,33 @@ class Natural(by_variable.ByVariable):
         'payload is corrupted. Send it again.'
       )
     return _SIGNS, words[count:], num_elements
+
+
+class _NaturalOnGpus(Natural, twin_of=Natural):
+  """`Natural` with GPU kernels."""
+
+  compiled = False
+  _is_for_cpus = False
+  _uses_gpus: bool | None = True
+
+  def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    return ops.norms(gradients, on_gpus=True)
+
+  def encode_pieces(
+    self,
+    pieces: Sequence[tf.Tensor],
+    sizes: Sequence[int],
+    local_probe: tf.Tensor,
+    shared_probe: tf.Tensor,
+    key: tf.Tensor,
+  ) -> tf.Tensor:
+    return grouped_ops.encode_natural(pieces, sizes, key, self.words_of(sizes))
+
+  def decode_sum(
+    self,
+    parts: Sequence[tf.Tensor],
+    shared_probe: tf.Tensor,
+    shapes: method.Shapes,
+    scale: float = 1.0,
+  ) -> list[tf.Tensor]:
+    return grouped_ops.decode_natural(parts, shapes, scale)

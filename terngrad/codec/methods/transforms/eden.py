@@ -157,7 +157,6 @@ class Eden(coded.Code):
     randomness='private',
     dense=True,
   )
-  norms = staticmethod(statistics.norms)
 
   def __init__(self, levels: lloyd_max.Levels) -> None:
     """Creates the code, with these levels of rotated elements."""
@@ -173,7 +172,10 @@ class Eden(coded.Code):
     contract.check_gradients(gradients)
     counts = [max(1, gradient.shape.num_elements()) for gradient in gradients]
     # Not a division: compiled code would multiply, and round differently.
-    return self.norms(gradients) * np.float32(np.power(counts, -0.5))
+    return self._norms(gradients) * np.float32(np.power(counts, -0.5))
+
+  def _norms(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    return statistics.norms(gradients)
 
   def encode_pieces(
     self,
@@ -188,8 +190,7 @@ class Eden(coded.Code):
     flat = method.flat(pieces)
     if not sum(sizes):
       return tf.zeros([0], tf.int32)
-    powers = rotation.power_of_two(shared_probe)
-    units = _repeat(division.divide_power_of_two(0, powers), sizes)
+    units = _repeat(_units(shared_probe), sizes)
     rotated = rotation.rotate(flat * units, key[:_KEY_WORDS])
     square = tf.reduce_sum(tf.square(tf.cast(rotated, tf.float64)), axis=1)
     deviation = tf.sqrt(square / rotated.shape[1])
@@ -235,7 +236,10 @@ class _EdenOnKernels(Eden, twin_of=Eden):
   """`Eden` with native kernels, each of which passes through memory once."""
 
   compiled = False
-  norms = staticmethod(ops.norms)
+  _uses_gpus: bool | None = False
+
+  def _norms(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    return ops.norms(gradients, bool(self._uses_gpus))
 
   def encode_pieces(
     self,
@@ -245,11 +249,11 @@ class _EdenOnKernels(Eden, twin_of=Eden):
     shared_probe: tf.Tensor,
     key: tf.Tensor,
   ) -> tf.Tensor:
-    powers = rotation.power_of_two(shared_probe)
-    factors = division.divide_power_of_two(0, powers)
+    on_gpus = bool(self._uses_gpus)
+    factors = (_compiled_units if on_gpus else _units)(shared_probe)
     num_words, borders = self.num_words(sum(sizes)), self.levels.borders
     return rotated_ops.encode(
-      pieces, sizes, factors, key, borders, num_words, self.kernels
+      pieces, sizes, factors, key, borders, num_words, self.kernels, on_gpus
     )
 
   def decode_sum(
@@ -261,8 +265,22 @@ class _EdenOnKernels(Eden, twin_of=Eden):
   ) -> list[tf.Tensor]:
     size = sum(method.sizes_of(shapes))
     wire.check_length(self.words.name, self.num_words(size), parts, size)
-    powers = rotation.power_of_two(shared_probe)
-    return rotated_ops.decode_sum(parts, powers, shapes, scale, self.kernels)
+    on_gpus = bool(self._uses_gpus)
+    powers = rotation.power_of_two
+    factors = (_compiled_powers if on_gpus else powers)(shared_probe)
+    return rotated_ops.decode_sum(
+      parts, factors, shapes, scale, self.kernels, on_gpus
+    )
+
+
+def _units(shared_probe: tf.Tensor) -> tf.Tensor:
+  """Returns the inverses of the probe's powers of 2, float32 [v]."""
+  return division.divide_power_of_two(0, rotation.power_of_two(shared_probe))
+
+
+# On a GPU each of the small operations would be a launch.
+_compiled_units = tf.function(_units, jit_compile=True)
+_compiled_powers = tf.function(rotation.power_of_two, jit_compile=True)
 
 
 def _repeat(values: tf.Tensor, sizes: Sequence[int]) -> tf.Tensor:

@@ -27,6 +27,7 @@ from terngrad.codec.stages import packing
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import wire
+from terngrad.native import gpu
 
 # Entries are integers from -_GRID to _GRID: the paper's granularity of 30.
 _GRID = 15
@@ -136,6 +137,12 @@ class Thc(method.Method):
     if type(self) is not Thc or not native.available():
       return wrapper.SelfCompiled(self)
     return thc_kernels.ThcOnKernels(self, table(self.span))
+
+  def on_gpus(self) -> method.Method:
+    """Returns the method with GPU kernels, if they can be used here."""
+    if type(self) is not Thc or not gpu.available():
+      return self
+    return thc_kernels.ThcOnKernels(self, table(self.span), on_gpus=True)
 
   def messages(self, shapes: method.Shapes) -> method.Rounds:
     """Declares one round with a sum of table entries."""

@@ -11,6 +11,7 @@ from terngrad.codec import method as methods
 from terngrad.codec import wrapper
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import tracing
+from terngrad.codec.stages import transport
 from terngrad.codec.stages import wire
 from terngrad.native import rotated_ops
 
@@ -24,13 +25,19 @@ class ThcOnKernels(wrapper.Wrapper):
   """A `thc.Thc` with native kernels, which give the same bits.
 
   Variables without elements have keys, but no blocks.
+
+  Attributes:
+    uses_gpus: whether the kernels are those for GPUs.
   """
 
   method: 'thc.Thc'
 
-  def __init__(self, plain: 'thc.Thc', table: np.ndarray) -> None:
+  def __init__(
+    self, plain: 'thc.Thc', table: np.ndarray, on_gpus: bool = False
+  ) -> None:
     """Wraps `plain`, whose `table` has int [16] entries."""
     super().__init__(plain)
+    self.uses_gpus = on_gpus
     wrapper.compile_separately(self, plain, ['begin'])
     self.entries = [int(entry) for entry in table]
     self.encoder_inputs = tracing.compiled(self._encoder_inputs)
@@ -52,7 +59,7 @@ class ThcOnKernels(wrapper.Wrapper):
     scales, keys = self.encoder_inputs(context)
     sizes, num_words = context.sizes, message.num_words
     words = rotated_ops.encode_table(
-      gradients, sizes, scales, keys, num_words, self.entries
+      gradients, sizes, scales, keys, num_words, self.entries, self.uses_gpus
     )
     return [words], states
 
@@ -66,8 +73,10 @@ class ThcOnKernels(wrapper.Wrapper):
     if not sum(context.sizes):
       return self.method.decode(received, states, context)
     sums, factors, signs = self.sum_inputs(received[0][0], context)
-    shapes = context.shapes
-    return rotated_ops.decode_table(sums, factors, signs, shapes), states
+    means = rotated_ops.decode_table(
+      sums, factors, signs, context.shapes, self.uses_gpus
+    )
+    return means, states
 
   def estimate(
     self, words: Sequence[tf.Tensor], context: methods.Context
@@ -77,7 +86,9 @@ class ThcOnKernels(wrapper.Wrapper):
       return self.method.estimate(words, context)
     sums, factors, signs = self.word_inputs(words[0], context)
     shapes = [[size] for size in context.sizes]
-    return rotated_ops.decode_table(sums, factors, signs, shapes)
+    return rotated_ops.decode_table(
+      sums, factors, signs, shapes, self.uses_gpus
+    )
 
   def _encoder_inputs(self, context: methods.Context) -> tuple[_Pair, _Pair]:
     """Returns the pairs of block scales and of variable keys."""
@@ -93,7 +104,7 @@ class ThcOnKernels(wrapper.Wrapper):
     """Returns sums of entries, factors of blocks and keys of variables."""
     ((message,),) = self.messages(context.shapes)
     factors = self._factors(context, context.scale)
-    return received.sum(message), factors, self._signs(context)
+    return self._moved(received.sum(message)), factors, self._signs(context)
 
   def _word_inputs(
     self, words: tf.Tensor, context: methods.Context
@@ -103,7 +114,12 @@ class ThcOnKernels(wrapper.Wrapper):
     # This packing is `thc.entries`.
     packing = cast(wire.Packing, message.packing)
     sums = packing.unpack_flat(words, message.num_elements)
-    return sums, self._factors(context, 1.0), self._signs(context)
+    factors = self._factors(context, 1.0)
+    return self._moved(sums), factors, self._signs(context)
+
+  def _moved(self, sums: tf.Tensor) -> tf.Tensor:
+    """Returns sums as they leave a compiled function."""
+    return transport.to_float32(sums) if self.uses_gpus else sums
 
   def _factors(self, context: methods.Context, scale: float) -> tf.Tensor:
     """Returns the factors of rotated sums, float32 [blocks]."""

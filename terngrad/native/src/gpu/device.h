@@ -30,8 +30,9 @@ __device__ inline const Variable* AllOf(const Variables& variables) {
 
 // The variable with the element, or block, of this number: the last one that
 // does not start after it. Numbers past the end have the last variable.
-__device__ inline int Find(const Variables& variables, int64 number) {
-  const Variable* const all = AllOf(variables);
+template <typename Table>
+__device__ inline int Find(const Table& variables, int64 number) {
+  const auto* const all = AllOf(variables);
   int from = 0, to = variables.count;
   while (to - from > 1) {
     const int middle = from + (to - from) / 2;
@@ -45,7 +46,8 @@ __device__ inline int Find(const Variables& variables, int64 number) {
 }
 
 // The variable with element `number`; `from` is that of an earlier element.
-__device__ inline int Walk(const Variable* all, int from, int64 number) {
+template <typename Entry>
+__device__ inline int Walk(const Entry* all, int from, int64 number) {
   while (number - all[from].start >= all[from].size) ++from;
   return from;
 }

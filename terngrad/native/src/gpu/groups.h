@@ -10,6 +10,9 @@ namespace terngrad_gpu {
 constexpr int kWarp = 32;
 constexpr int kWarps = kThreads / kWarp;
 
+// Digits of a word: 32 of base 2.
+constexpr int kMostDigits = 32;
+
 // Codes reduce larger magnitudes to this.
 constexpr float kLargestMagnitude = 0x1p126f;
 
@@ -47,6 +50,13 @@ __device__ inline uint32 BitsOf(float value) {
 
 __device__ inline float FloatOf(uint32 bits) {
   return __int_as_float(static_cast<int>(bits));
+}
+
+// Rounds to the nearest integer, ties to even, as x86 does: other numbers, and
+// NaN, give the smallest one.
+__device__ inline int Nearest(float value) {
+  return value >= -0x1p31f && value < 0x1p31f ? __float2int_rn(value)
+                                              : -2147483647 - 1;
 }
 
 // NaN is preserved.

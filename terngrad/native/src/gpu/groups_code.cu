@@ -2,12 +2,9 @@
 //
 // grouping_impl.h has the same for CPUs, and explains the numbers.
 
-#include "groups.h"
+#include "fp8.h"
 
 namespace terngrad_gpu {
-
-// Digits of a word: 32 of base 2.
-constexpr int kMostDigits = 32;
 
 // Fractions of a level have this many bits.
 constexpr int kFraction = 22;
@@ -45,14 +42,8 @@ struct ToDigits {
 __device__ inline ToDigits ToDigitsOf(const float* scales, int64 groups,
                                       const Grouping& code) {
   const float step = scales[(code.num_scales - 1) * groups];
+  if (code.kind == kFloats) return {1.0f / step, 0.0f};
   return {step > 0.0f ? 0x1p22f / step : 0.0f, scales[0]};
-}
-
-// Rounds to the nearest integer, ties to even, as x86 does: other numbers, and
-// NaN, give the smallest one.
-__device__ inline int Nearest(float value) {
-  return value >= -0x1p31f && value < 0x1p31f ? __float2int_rn(value)
-                                              : -2147483647 - 1;
 }
 
 __device__ inline uint32 DigitOf(float value, const ToDigits& group,
@@ -60,6 +51,7 @@ __device__ inline uint32 DigitOf(float value, const ToDigits& group,
                                  uint32 second) {
   const int bits = __float_as_int(value);
   if (code.kind == kSigns) return bits < 0 && bits != -2147483647 - 1;
+  if (code.kind == kFloats) return Fp8Code(value, group.inverse, code.levels);
   const float above = code.kind == kSteps ? __int_as_float(bits & 0x7fffffff)
                                           : Limited(value) - group.least;
   int fixed = Nearest(above * group.inverse);
@@ -144,6 +136,10 @@ __device__ inline float KnownStep(uint32 bits, const Grouping& code) {
 __device__ inline float ValueOf(uint32 digit, const uint32* scales,
                                 int64 groups, const Grouping& code) {
   if (code.kind == kSigns) return FloatOf(scales[0] ^ (digit << 31));
+  if (code.kind == kFloats) {
+    const float magnitude = Fp8Magnitude(digit & 127, code.levels);
+    return (digit > 127 ? -magnitude : magnitude) * FloatOf(scales[0]);
+  }
   if (code.kind == kSpans) {
     return static_cast<float>(static_cast<int>(digit)) *
                KnownStep(scales[groups], code) +

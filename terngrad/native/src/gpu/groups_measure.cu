@@ -1,6 +1,6 @@
 // The scales of groups of elements; grouping_impl.h has the same for CPUs.
 
-#include "groups.h"
+#include "fp8.h"
 
 namespace terngrad_gpu {
 
@@ -25,6 +25,8 @@ __device__ inline void FinishGroup(const Extent& extent, const Grouping& code,
     const float least = Limited(extent.least);
     scales[0] = least == 0.0f ? 0.0f : least;
     scales[groups] = StepOf(Limited(extent.largest) - least, code.levels);
+  } else if (code.kind == kFloats) {
+    scales[0] = Fp8Scale(extent.largest, code.levels);
   } else {
     const double norm = sqrt(extent.sum);
     const float span =
@@ -60,7 +62,7 @@ __device__ inline Extent Measure(const float* data, int64 begin, int64 end,
         const double wide = __int_as_float(bits);
         // The square is exact, so that this is one rounding, as on the CPU.
         sum = code.kind == kSigns ? sum + wide : __fma_rn(wide, wide, sum);
-      } else if (code.kind == kSteps) {
+      } else if (code.kind != kSpans) {
         magnitude = magnitude < bits ? bits : magnitude;
       } else {
         least = value < least ? value : least;
@@ -78,7 +80,7 @@ __device__ inline Extent Measure(const float* data, int64 begin, int64 end,
   }
   sums[lane] = sum;
   __syncwarp();
-  if (code.kind == kSteps) largest = __int_as_float(magnitude);
+  if (code.kind != kSpans) largest = __int_as_float(magnitude);
   Extent extent = {least, largest, 0.0};
   if (adds && lane == 0) {
     for (int i = 0; i < kWarp; ++i) extent.sum += sums[i];

@@ -86,8 +86,11 @@ struct GroupedVariables {
 
 constexpr int64 kExtentBlock = 16384;
 
-// As in kernels.h.
-enum GroupedKind { kSteps, kSpans, kSigns };
+// As in kernels.h; and 8-bit floats, whose largest code is in `levels`.
+enum GroupedKind { kSteps, kSpans, kSigns, kFloats };
+
+constexpr int kLargestE4m3 = 0x7e;
+constexpr int kLargestE5m2 = 0x7b;
 
 struct Grouping {
   int kind;

@@ -63,13 +63,9 @@ class Encode : public Kernel {
  public:
   explicit Encode(OpKernelConstruction* context) : Kernel(context) {
     OP_REQUIRES_OK(context, ReadDigits(context, &digits_));
-    OP_REQUIRES_OK(context, context->GetAttr("sizes", &sizes_));
+    OP_REQUIRES_OK(context, ReadSizes(context, &sizes_));
     OP_REQUIRES_OK(context, context->GetAttr("clips", &clips_));
     OP_REQUIRES_OK(context, context->GetAttr("stratified", &stratified_));
-    for (const int64_t size : sizes_) {
-      OP_REQUIRES(context, size >= 0,
-                  InvalidArgument("sizes: expected >= 0, received ", size));
-    }
   }
 
   void Compute(OpKernelContext* context) override {
@@ -83,12 +79,9 @@ class Encode : public Kernel {
     OP_REQUIRES_OK(context, ReadNumbers(context, "limits", count, &limits));
     OP_REQUIRES_OK(context, ReadNumbers(context, "scalers", count, &scalers));
     if (!clips_) limits = nullptr;
-    const Tensor* key;
-    OP_REQUIRES_OK(context, context->input("key", &key));
-    const int has_stratum = key->NumElements() == 3;
-    OP_REQUIRES(context, has_stratum || key->NumElements() == 2,
-                InvalidArgument("key: expected 2 or 3 numbers, received ",
-                                key->NumElements()));
+    const void* numbers;
+    int has_stratum;
+    OP_REQUIRES_OK(context, ReadKey(context, &numbers, &has_stratum));
     Launcher launcher(context);
     terngrad_gpu::Variables table;
     OP_REQUIRES_OK(
@@ -100,7 +93,6 @@ class Encode : public Kernel {
         context, context->allocate_output(0, TensorShape({num_words}), &words));
     const terngrad_gpu::Coding coding = {digits_.radix, digits_.places,
                                          stratified_, num_words};
-    const void* const numbers = key->data();
     const void* const out = words->data();
     OP_REQUIRES_OK(
         context, launcher.Launch(Function::kTernaryEncode,
@@ -108,11 +100,72 @@ class Encode : public Kernel {
                                  scalers, numbers, has_stratum, coding, out));
   }
 
- private:
+ protected:
+  static absl::Status ReadKey(OpKernelContext* context, const void** numbers,
+                              int* has_stratum) {
+    const Tensor* key;
+    TF_RETURN_IF_ERROR(context->input("key", &key));
+    *numbers = key->data();
+    *has_stratum = key->NumElements() == 3;
+    if (*has_stratum || key->NumElements() == 2) return absl::OkStatus();
+    return InvalidArgument("key: expected 2 or 3 numbers, received ",
+                           key->NumElements());
+  }
+
   Digits digits_;
   std::vector<int64_t> sizes_;
   bool clips_;
   bool stratified_;
+};
+
+class Requantize : public Encode {
+ public:
+  explicit Requantize(OpKernelConstruction* context) : Encode(context) {
+    if (!context->status().ok()) return;
+    OP_REQUIRES_OK(context, ReadDecodedDigits(context, &is_base3_));
+    for (const int64_t size : sizes_) total_ += size;
+  }
+
+  void Compute(OpKernelContext* context) override {
+    const Tensor* words;
+    OP_REQUIRES_OK(context, context->input("words", &words));
+    const int64_t num_words = NumWords(total_, digits_);
+    OP_REQUIRES(context, words->NumElements() == num_words,
+                InvalidArgument("words: expected ", num_words, ", received ",
+                                words->NumElements()));
+    const int64_t count = sizes_.size();
+    const float *own, *scalers;
+    OP_REQUIRES_OK(context, ReadNumbers(context, "own", count, &own));
+    OP_REQUIRES_OK(context, ReadNumbers(context, "scalers", count, &scalers));
+    const void* numbers;
+    int has_stratum;
+    OP_REQUIRES_OK(context, ReadKey(context, &numbers, &has_stratum));
+    Tensor* changed = nullptr;
+    OP_REQUIRES_OK(context, context->allocate_output(
+                                0, TensorShape({num_words}), &changed));
+    // Elements are not read, but the table has their sizes.
+    const std::vector<const float*> data(count, nullptr);
+    Launcher launcher(context);
+    terngrad_gpu::Variables table;
+    OP_REQUIRES_OK(
+        context, launcher.MakeTable(data, sizes_, terngrad_gpu::Unit::kElements,
+                                    &table));
+    const terngrad_gpu::Coding coding = {digits_.radix, digits_.places,
+                                         stratified_, num_words};
+    const int clips = clips_;
+    const void* const from = words->data();
+    const void* const to = changed->data();
+    OP_REQUIRES_OK(context,
+                   launcher.Launch(is_base3_ ? Function::kRequantizeBase3
+                                             : Function::kRequantizeTwoBit,
+                                   CeilDivide(num_words, kThreads), table, own,
+                                   clips, scalers, numbers, has_stratum, coding,
+                                   from, to));
+  }
+
+ private:
+  bool is_base3_;
+  int64_t total_ = 0;
 };
 
 // The base class of operations with the output shapes and the scale in
@@ -136,12 +189,7 @@ class DecodeSum : public Decoding {
   explicit DecodeSum(OpKernelConstruction* context) : Decoding(context) {
     Digits digits;
     OP_REQUIRES_OK(context, ReadDigits(context, &digits));
-    is_base3_ = digits.radix == 3 && digits.places == 20;
-    OP_REQUIRES(context,
-                is_base3_ || (digits.radix == 4 && digits.places == 16),
-                InvalidArgument("expected radix 3 with 20 places or 4 with 16, "
-                                "received radix ",
-                                digits.radix, " and places ", digits.places));
+    OP_REQUIRES_OK(context, ReadDecodedDigits(context, &is_base3_));
     num_words_ = NumWords(total_, digits);
   }
 
@@ -229,6 +277,20 @@ REGISTER_OP("TerngradGpuEncode")
     .Attr("places: int >= 1")
     .SetShapeFn(DigitsShape);
 
+REGISTER_OP("TerngradGpuRequantize")
+    .Input("words: T")
+    .Input("own: float")
+    .Input("scalers: float")
+    .Input("key: uint32")
+    .Output("changed: T")
+    .Attr("T: {int32, float}")
+    .Attr("sizes: list(int) >= 1")
+    .Attr("clips: bool")
+    .Attr("stratified: bool")
+    .Attr("radix: int")
+    .Attr("places: int >= 1")
+    .SetShapeFn(DigitsShape);
+
 REGISTER_OP("TerngradGpuDecodeSum")
     .Input("parts: M * T")
     .Input("scalers: float")
@@ -254,6 +316,7 @@ REGISTER_OP("TerngradGpuScaleSums")
 
 TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuStatistics", Statistics);
 TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuEncode", Encode);
+TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuRequantize", Requantize);
 TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuDecodeSum", DecodeSum);
 TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuScaleSums", ScaleSums);
 

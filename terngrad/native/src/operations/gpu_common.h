@@ -4,6 +4,7 @@
 #define TERNGRAD_NATIVE_GPU_COMMON_H_
 
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -67,6 +68,12 @@ class Launcher {
     return absl::OkStatus();
   }
 
+  // Copies elements in the device's memory.
+  absl::Status Copy(float* to, const float* from, int64_t count) {
+    return StatusOf(terngrad_gpu::CopyOnGpu(StreamOf(context_), to, from,
+                                            count * sizeof(float)));
+  }
+
   // The table of variables at these addresses.
   absl::Status MakeTable(const std::vector<const float*>& data,
                          const std::vector<int64_t>& sizes,
@@ -91,11 +98,11 @@ class Launcher {
     return Copy(all, terngrad_gpu::kFewPayloads, &table->many);
   }
 
-  // The table of a bucket in groups.
-  absl::Status MakeTable(const terngrad_gpu::GroupedBucket& bucket,
-                         terngrad_gpu::GroupedVariables* table) {
+  // The table of a bucket of variables with more than addresses and sizes.
+  template <typename Bucket, typename Table>
+  absl::Status MakeTable(const Bucket& bucket, Table* table) {
     *table = bucket.Table();
-    return Copy(bucket.variables, terngrad_gpu::kFewGrouped, &table->many);
+    return Copy(bucket.variables, std::size(table->few), &table->many);
   }
 
   // Allocates the outputs of a list.
@@ -140,6 +147,33 @@ class Launcher {
   OpKernelContext* const context_;
   std::vector<Tensor> memory_;
 };
+
+// Reads the attribute `sizes`.
+inline absl::Status ReadSizes(OpKernelConstruction* context,
+                              std::vector<int64_t>* sizes) {
+  TF_RETURN_IF_ERROR(context->GetAttr("sizes", sizes));
+  for (const int64_t size : *sizes) {
+    if (size < 0) {
+      return InvalidArgument("sizes: expected >= 0, received ", size);
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Whether words have 20 digits of base 3; otherwise they have 16 of base 4.
+// Other words are not decoded.
+inline absl::Status ReadDecodedDigits(OpKernelConstruction* context,
+                                      bool* is_base3) {
+  Digits digits;
+  TF_RETURN_IF_ERROR(ReadDigits(context, &digits));
+  *is_base3 = digits.radix == 3 && digits.places == 20;
+  if (*is_base3 || (digits.radix == 4 && digits.places == 16)) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("expected radix 3 with 20 places or 4 with 16, "
+                         "received radix ",
+                         digits.radix, " and places ", digits.places);
+}
 
 // The input of this name, which must have `count` numbers.
 template <typename T>

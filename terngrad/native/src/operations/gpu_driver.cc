@@ -17,6 +17,13 @@ constexpr const char* kNames[] = {
     "terngrad_ternary_encode",
     "terngrad_ternary_decode_base3",
     "terngrad_ternary_decode_two_bit",
+    "terngrad_ternary_requantize_base3",
+    "terngrad_ternary_requantize_two_bit",
+    "terngrad_update_base3",
+    "terngrad_update_two_bit",
+    "terngrad_update_int8",
+    "terngrad_update_int32",
+    "terngrad_update_float",
     "terngrad_scale_int8",
     "terngrad_scale_int32",
     "terngrad_scale_float",
@@ -24,6 +31,13 @@ constexpr const char* kNames[] = {
     "terngrad_groups_finish",
     "terngrad_groups_encode",
     "terngrad_groups_decode",
+    "terngrad_natural_encode",
+    "terngrad_natural_decode",
+    "terngrad_rotated_encode",
+    "terngrad_digits_pack",
+    "terngrad_rotated_decode",
+    "terngrad_table_encode",
+    "terngrad_table_decode",
 };
 constexpr int kFunctions = static_cast<int>(Function::kCount);
 static_assert(sizeof(kNames) / sizeof(*kNames) == kFunctions, "a name each");
@@ -46,6 +60,7 @@ struct Driver {
                 void** arguments, void** extra);
   int (*copy_to_gpu)(uint64_t to, const void* from, size_t bytes,
                      Handle stream);
+  int (*copy_on_gpu)(uint64_t to, uint64_t from, size_t bytes, Handle stream);
   int (*error_string)(int error, const char** text);
 };
 
@@ -75,6 +90,7 @@ std::string Open() {
   find(&driver.stream_context, "cuStreamGetCtx");
   find(&driver.launch, "cuLaunchKernel");
   find(&driver.copy_to_gpu, "cuMemcpyHtoDAsync_v2");
+  find(&driver.copy_on_gpu, "cuMemcpyDtoDAsync_v2");
   find(&driver.error_string, "cuGetErrorString");
   if (!missing.empty()) {
     dlclose(library);
@@ -182,6 +198,19 @@ std::string CopyToGpu(void* stream, void* to, const void* from, size_t bytes) {
   return ErrorOf(
       "cuMemcpyHtoDAsync",
       driver.copy_to_gpu(reinterpret_cast<uint64_t>(to), from, bytes, stream));
+}
+
+std::string CopyOnGpu(void* stream, void* to, const void* from, size_t bytes) {
+  Handle context;
+  const std::array<Handle, kFunctions>* functions;
+  const std::string error = Find(stream, &context, &functions);
+  if (!error.empty()) return error;
+  const Current current(context);
+  if (!current.error().empty()) return current.error();
+  return ErrorOf("cuMemcpyDtoDAsync",
+                 driver.copy_on_gpu(reinterpret_cast<uint64_t>(to),
+                                    reinterpret_cast<uint64_t>(from), bytes,
+                                    stream));
 }
 
 }  // namespace terngrad_gpu

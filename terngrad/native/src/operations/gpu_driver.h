@@ -18,6 +18,13 @@ enum class Function {
   kTernaryEncode,
   kTernaryDecodeBase3,
   kTernaryDecodeTwoBit,
+  kRequantizeBase3,
+  kRequantizeTwoBit,
+  kUpdateBase3,
+  kUpdateTwoBit,
+  kUpdateInt8,
+  kUpdateInt32,
+  kUpdateFloat,
   kScaleInt8,
   kScaleInt32,
   kScaleFloat,
@@ -25,6 +32,13 @@ enum class Function {
   kGroupsFinish,
   kGroupsEncode,
   kGroupsDecode,
+  kNaturalEncode,
+  kNaturalDecode,
+  kRotatedEncode,
+  kDigitsPack,
+  kRotatedDecode,
+  kTableEncode,
+  kTableDecode,
   kCount,
 };
 
@@ -37,6 +51,9 @@ std::string Launch(void* stream, Function function, int64_t grid,
 // Copies to the GPU's memory, in the order of the stream. `from` is read before
 // it returns.
 std::string CopyToGpu(void* stream, void* to, const void* from, size_t bytes);
+
+// Copies within the GPU's memory, in the order of the stream.
+std::string CopyOnGpu(void* stream, void* to, const void* from, size_t bytes);
 
 }  // namespace terngrad_gpu
 

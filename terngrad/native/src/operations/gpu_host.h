@@ -64,6 +64,18 @@ struct GroupedBucket {
     finishes += blocks > 1 ? groups : 0;
   }
 
+  // Adds a variable of words of exponents and of signs; see natural.cu.
+  void AddNatural(const float* data, int64_t size) {
+    if (size == 0) return;
+    const int64_t exponents = CeilDivide(size, 4), signs = CeilDivide(size, 32);
+    variables.push_back({const_cast<float*>(data), size, elements, size, words,
+                         code_blocks, extents, finishes});
+    elements += size;
+    words += exponents + signs;
+    code_blocks +=
+        CeilDivide(exponents, kThreads) + CeilDivide(signs, kThreads);
+  }
+
   // The table; its `many` is not set.
   GroupedVariables Table() const {
     GroupedVariables table = {};

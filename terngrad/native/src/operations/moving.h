@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <mutex>
 #include <utility>
@@ -17,6 +18,15 @@
 #include "tensorflow/core/framework/resource_var.h"
 
 namespace terngrad {
+
+// Copies `count` elements in the memory of a device.
+using CopyFloats =
+    std::function<absl::Status(float* to, const float* from, int64_t count)>;
+
+inline absl::Status CopyOnHost(float* to, const float* from, int64_t count) {
+  std::copy_n(from, count, to);
+  return absl::OkStatus();
+}
 
 // Variables that are locked while an operation writes them.
 class Variables {
@@ -52,7 +62,8 @@ class Variables {
 
   // Returns writable data of variable `index`; copied if it has other readers.
   absl::Status Open(OpKernelContext* context, int64_t index,
-                    const TensorShape& shape, float** data) {
+                    const TensorShape& shape, const CopyFloats& copy_floats,
+                    float** data) {
     Tensor* const now = variables_[index]->tensor();
     if (!variables_[index]->is_initialized ||
         now->dtype() != tensorflow::DT_FLOAT || now->shape() != shape) {
@@ -64,8 +75,9 @@ class Variables {
       Tensor copy;
       TF_RETURN_IF_ERROR(
           context->allocate_temp(tensorflow::DT_FLOAT, shape, &copy));
-      std::copy_n(now->flat<float>().data(), now->NumElements(),
-                  copy.flat<float>().data());
+      TF_RETURN_IF_ERROR(copy_floats(copy.flat<float>().data(),
+                                     now->flat<float>().data(),
+                                     now->NumElements()));
       *now = std::move(copy);
     }
     *data = now->flat<float>().data();
@@ -119,6 +131,17 @@ class Moving {
                              decay->shape().DebugString());
     }
     held->rates = {rate->flat<float>()(0), momentum_, decay->flat<float>()(0)};
+    TF_RETURN_IF_ERROR(OpenVariables(context, CopyOnHost, held));
+    for (size_t i = 0; i < shapes_.size(); ++i) {
+      held->updated[i].scaler = scalers[i];
+    }
+    return absl::OkStatus();
+  }
+
+  // Locks the variables; sets neither scalers nor rates.
+  absl::Status OpenVariables(OpKernelContext* context,
+                             const CopyFloats& copy_floats,
+                             Held* held) const {
     Variables& variables = held->variables;
     TF_RETURN_IF_ERROR(
         variables.Lock(context, {"parameters", "velocities", "averages"}));
@@ -128,19 +151,21 @@ class Moving {
       UpdatedVariable& d = held->updated[i];
       const TensorShape& shape = shapes_[i];
       d.size = shape.num_elements();
-      d.scaler = scalers[i];
-      TF_RETURN_IF_ERROR(variables.Open(context, i, shape, &d.parameter));
+      TF_RETURN_IF_ERROR(
+          variables.Open(context, i, shape, copy_floats, &d.parameter));
       if (velocities_) {
-        TF_RETURN_IF_ERROR(
-            variables.Open(context, count + i, shape, &d.velocity));
+        TF_RETURN_IF_ERROR(variables.Open(context, count + i, shape,
+                                          copy_floats, &d.velocity));
       }
       if (averages_) {
         TF_RETURN_IF_ERROR(variables.Open(context, count + velocities_ + i,
-                                          shape, &d.average));
+                                          shape, copy_floats, &d.average));
       }
     }
     return absl::OkStatus();
   }
+
+  float momentum() const { return momentum_; }
 
  private:
   const std::vector<TensorShape> shapes_;

@@ -69,9 +69,10 @@ inline absl::Status ReadDigits(OpKernelConstruction* context, Digits* digits) {
   return absl::OkStatus();
 }
 
-// Reads the parameters of a code of groups.
+// Reads the parameters of a code of groups, of the first `kinds` kinds.
 inline absl::Status ReadGroupCode(OpKernelConstruction* context,
-                                  GroupCode* code, int64_t* group_size) {
+                                  GroupCode* code, int64_t* group_size,
+                                  int kinds = 3) {
   int kind, base, size;
   TF_RETURN_IF_ERROR(context->GetAttr("kind", &kind));
   TF_RETURN_IF_ERROR(context->GetAttr("is_norm", &code->is_norm));
@@ -79,7 +80,7 @@ inline absl::Status ReadGroupCode(OpKernelConstruction* context,
   TF_RETURN_IF_ERROR(context->GetAttr("base", &base));
   TF_RETURN_IF_ERROR(context->GetAttr("places", &code->places));
   TF_RETURN_IF_ERROR(context->GetAttr("group_size", &size));
-  if (kind < 0 || kind > 2 || code->levels < 1 || code->levels > 255 ||
+  if (kind < 0 || kind >= kinds || code->levels < 1 || code->levels > 255 ||
       base < 2 || base > 511 || code->places < 1 ||
       code->places * std::log2(base) > 32.0 || size < 0) {
     return InvalidArgument("expected a code of groups, received kind ", kind,

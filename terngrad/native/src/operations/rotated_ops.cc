@@ -15,62 +15,6 @@ namespace {
 
 using tensorflow::OpOutputList;
 
-// The base class of operations of `RotatedCode`.
-class Rotated : public Kernel {
- public:
-  explicit Rotated(OpKernelConstruction* context) : Kernel(context) {
-    std::vector<int32_t> levels;
-    int base;
-    OP_REQUIRES_OK(context, context->GetAttr("levels", &levels));
-    OP_REQUIRES_OK(context, context->GetAttr("base", &base));
-    OP_REQUIRES_OK(context, context->GetAttr("places", &code_.places));
-    const int32_t count = levels.size();
-    bool fits = count >= 1 && count <= kMostLevels &&
-                (count & (count - 1)) == 0;
-    for (int32_t k = 0; fits && k < count; ++k) {
-      fits = levels[k] >= 0 && levels[k] < 256 &&
-             (k == 0 || levels[k - 1] < levels[k]);
-      code_.levels[k] = levels[k];
-    }
-    code_.num_levels = count;
-    code_.with_zero = fits && levels[0] == 0;
-    // With a zero level, the only other levels are -1 and 1.
-    fits = fits && (!code_.with_zero || (count == 2 && levels[1] == 1));
-    const int places = code_.places;
-    fits = fits && (base == 2    ? places == 32
-                    : base == 3  ? places == 20
-                    : base == 4  ? places == 16
-                    : base == 16 ? places == 8
-                                 : false);
-    fits = fits && base >= (code_.with_zero ? 3 : 2 * count);
-    OP_REQUIRES(context, fits,
-                InvalidArgument("expected 1, 2, 4 or 8 rising levels, a base ",
-                                "of 2, 3, 4 or 16 that encodes them and their ",
-                                "signs, and as many digits as fit in 32 ",
-                                "bits, received ", count, " levels, base ",
-                                base, " and places ", code_.places));
-    code_.base = static_cast<uint32_t>(base);
-  }
-
- protected:
-  // Sets the code for `num_elements` elements, and the sizes of its parts.
-  void SetSize(int64_t num_elements) {
-    code_.block = BlockOf(num_elements);
-    num_blocks_ = (num_elements + code_.block - 1) / code_.block;
-    num_digits_ = num_blocks_ * code_.block;
-    num_codes_ = (num_digits_ + code_.places - 1) / code_.places;
-  }
-
-  int64_t num_words() const {
-    return num_blocks_ ? kKeyWords + num_blocks_ + num_codes_ : 0;
-  }
-
-  RotatedCode code_;
-  int64_t num_blocks_;
-  int64_t num_digits_;
-  int64_t num_codes_;  // Words of digits.
-};
-
 class EncodeRotated : public Rotated {
  public:
   explicit EncodeRotated(OpKernelConstruction* context) : Rotated(context) {

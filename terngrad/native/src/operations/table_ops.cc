@@ -14,43 +14,6 @@
 namespace terngrad {
 namespace {
 
-// The blocks of variables; each variable is rotated separately.
-class Blocks {
- public:
-  Blocks() = default;
-  explicit Blocks(const std::vector<int64_t>& sizes) : sizes_(sizes) {
-    for (const int64_t size : sizes) {
-      const int64_t block = BlockOf(size);
-      const int64_t count = (size + block - 1) / block;
-      counts_.push_back(count);
-      num_blocks_ += count;
-      num_padded_ += count * block;
-    }
-  }
-
-  // Calls visit(variable, elements of it, elements of a block, number of
-  // blocks, first block, first padded element).
-  template <typename Visit>
-  void ForAll(Visit visit) const {
-    int64_t first_block = 0, first = 0;
-    for (size_t i = 0; i < sizes_.size(); ++i) {
-      const int64_t block = BlockOf(sizes_[i]);
-      visit(i, sizes_[i], block, counts_[i], first_block, first);
-      first_block += counts_[i];
-      first += counts_[i] * block;
-    }
-  }
-
-  int64_t num_blocks() const { return num_blocks_; }
-  int64_t num_padded() const { return num_padded_; }
-
- private:
-  std::vector<int64_t> sizes_;
-  std::vector<int64_t> counts_;
-  int64_t num_blocks_ = 0;
-  int64_t num_padded_ = 0;
-};
-
 Key KeyOf(const Tensor& keys, int64_t row) {
   const uint32_t* const numbers = keys.flat<uint32_t>().data() + 2 * row;
   return {numbers[0], numbers[1], false, 0};
@@ -65,18 +28,7 @@ class EncodeTable : public Kernel {
                   InvalidArgument("sizes: expected >= 0, received ", size));
     }
     blocks_ = Blocks(sizes_);
-    std::vector<int32_t> table;
-    OP_REQUIRES_OK(context, context->GetAttr("table", &table));
-    bool rises = table.size() == kTableEntries && table[0] == -kTableGrid &&
-                 table.back() == kTableGrid;
-    for (int k = 0; rises && k < kTableEntries; ++k) {
-      rises = k == 0 || table[k - 1] < table[k];
-      code_.entries[k] = table[k];
-    }
-    OP_REQUIRES(context, rises,
-                InvalidArgument("table: expected ", kTableEntries,
-                                " integers that rise from -", kTableGrid,
-                                " to ", kTableGrid));
+    OP_REQUIRES_OK(context, ReadTable(context, code_.entries));
   }
 
   void Compute(OpKernelContext* context) override {
@@ -127,11 +79,7 @@ class EncodeTable : public Kernel {
                               bytes + first);
       });
     });
-    // Positions past the end have the entry 0, or the first entry without one.
-    const int32_t* const zero =
-        std::find(code_.entries, code_.entries + kTableEntries, 0);
-    const int fill = zero - code_.entries;
-    std::memset(bytes + blocks_.num_padded(), fill < kTableEntries ? fill : 0,
+    std::memset(bytes + blocks_.num_padded(), FillOf(code_.entries),
                 num_words * kPlaces + kSpare - blocks_.num_padded());
     SpreadOver(context, num_words, kBlockWords, kPlaces,
                [&](int64_t begin, int64_t end) {

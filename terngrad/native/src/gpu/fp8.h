@@ -1,0 +1,71 @@
+// 8-bit floats; terngrad/codec/methods/scalar/fp8.py explains them.
+
+#ifndef TERNGRAD_NATIVE_GPU_FP8_H_
+#define TERNGRAD_NATIVE_GPU_FP8_H_
+
+#include "groups.h"
+
+namespace terngrad_gpu {
+
+// A format, which its largest finite code identifies: that of e4m3 or e5m2.
+struct Fp8Format {
+  int mantissa;  // Bits.
+  int bias;      // Of the exponent.
+};
+
+__device__ inline Fp8Format Fp8FormatOf(int largest) {
+  return largest == kLargestE4m3 ? Fp8Format{3, 7} : Fp8Format{2, 15};
+}
+
+// The value of a code without its sign. Codes above the largest finite code
+// have its value.
+__device__ inline float Fp8Magnitude(uint32 code, int largest) {
+  const Fp8Format format = Fp8FormatOf(largest);
+  const int known = static_cast<int>(code) < largest ? static_cast<int>(code)
+                                                     : largest;
+  const int least = 128 - format.bias;  // The exponent of the normal numbers.
+  if (known >> format.mantissa == 0) {
+    return static_cast<float>(known) *
+           __int_as_float((least - format.mantissa) << 23);
+  }
+  return __int_as_float(((least - 1) << 23) +
+                        (known << (23 - format.mantissa)));
+}
+
+// The scale of a group with this largest magnitude: a power of two from 2^-120,
+// also for NaN, to 2^120.
+__device__ inline float Fp8Scale(float span, int largest) {
+  constexpr uint32 kLeast = (127 - 120) << 23, kMost = (127 + 120) << 23;
+  const float inverse =
+      static_cast<float>(1.0 / Fp8Magnitude(largest, largest));
+  const uint32 bits = (BitsOf(span * inverse) + 0x7fffffU) & 0x7f800000U;
+  return FloatOf(bits < kLeast ? kLeast : bits < kMost ? bits : kMost);
+}
+
+// Rounds to the nearest code, ties to even; NaN gives 0. `inverse` is that of
+// the scale.
+__device__ inline uint32 Fp8Code(float value, float inverse, int largest) {
+  const Fp8Format format = Fp8FormatOf(largest);
+  const float most = Fp8Magnitude(largest, largest);
+  const float product =
+      __int_as_float(__float_as_int(value) & 0x7fffffff) * inverse;
+  if (product != product) return 0;
+  const float magnitude = most < product ? most : product;
+  const int least = 128 - format.bias;
+  int code;
+  if (magnitude < __int_as_float(least << 23)) {
+    // Subnormal numbers have equal steps.
+    code = __float2int_rn(
+        magnitude * __int_as_float((254 - least + format.mantissa) << 23));
+  } else {
+    const int cut = 23 - format.mantissa;
+    const int bits = __float_as_int(magnitude);
+    const int rounded = bits + (1 << (cut - 1)) - 1 + (bits >> cut & 1);
+    code = (rounded >> cut) - ((least - 1) << format.mantissa);
+  }
+  return static_cast<uint32>(value < 0.0f && code > 0 ? code + 128 : code);
+}
+
+}  // namespace terngrad_gpu
+
+#endif  // TERNGRAD_NATIVE_GPU_FP8_H_

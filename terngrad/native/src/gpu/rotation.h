@@ -1,0 +1,100 @@
+// Random signs and the Hadamard transform of a block of elements.
+//
+// rotation_impl.h has the same for CPUs. A block of threads rotates a block of
+// elements: thread t has the elements t, t + kThreads and so on in registers.
+
+#ifndef TERNGRAD_NATIVE_GPU_ROTATION_H_
+#define TERNGRAD_NATIVE_GPU_ROTATION_H_
+
+#include "device.h"
+#include "rotation_tables.h"
+
+namespace terngrad_gpu {
+
+// Elements of a thread.
+constexpr int kRadix = 16;
+static_assert(kThreads == kRadix * kRadix, "three passes of four steps each");
+static_assert(kRotatedBlock == kRadix * kThreads, "an element of each thread");
+
+// Floats of a block in shared memory. The gaps put the elements that a warp
+// reads at a time in different banks.
+constexpr int kShared = kRotatedBlock + kRotatedBlock / kRadix;
+
+__device__ inline int PlaceOf(int element) {
+  return element + element / kRadix;
+}
+
+__device__ inline const RotatedVariable* AllOf(
+    const RotatedVariables& variables) {
+  return variables.count > kFewRotated ? variables.many : variables.few;
+}
+
+// The first of the elements of this thread that are kStride apart.
+template <int kStride>
+__device__ inline int FirstOf() {
+  const int thread = threadIdx.x;
+  return thread / kStride * (kStride * kRadix) + thread % kStride;
+}
+
+template <int kStride>
+__device__ inline void Load(const float* shared, float* parts) {
+#pragma unroll
+  for (int k = 0; k < kRadix; ++k) {
+    parts[k] = shared[PlaceOf(FirstOf<kStride>() + k * kStride)];
+  }
+}
+
+template <int kStride>
+__device__ inline void Store(const float* parts, float* shared) {
+#pragma unroll
+  for (int k = 0; k < kRadix; ++k) {
+    shared[PlaceOf(FirstOf<kStride>() + k * kStride)] = parts[k];
+  }
+}
+
+// The transform steps kStride to 8 kStride that a block of `size` elements has,
+// on elements that are kStride apart.
+template <int kStride>
+__device__ inline void Transform(float* parts, int size) {
+#pragma unroll
+  for (int step = 1; step < kRadix; step *= 2) {
+    if (step * kStride >= size) break;
+#pragma unroll
+    for (int k = 0; k < kRadix; ++k) {
+      if (k & step) continue;
+      const float a = parts[k], b = parts[k | step];
+      parts[k] = a + b;
+      parts[k | step] = a - b;
+    }
+  }
+}
+
+// Multiplies a block of `size` elements, a power of 2, by the Hadamard matrix.
+// The elements after them have any values before and after. A thread reads and
+// writes no others of `shared` than its own, but between the barriers.
+__device__ inline void Hadamard(float* values, int size, float* shared) {
+  Store<kThreads>(values, shared);
+  __syncthreads();
+  Load<1>(shared, values);
+  Transform<1>(values, size);
+  Store<1>(values, shared);
+  __syncthreads();
+  Load<kRadix>(shared, values);
+  Transform<kRadix>(values, size);
+  Store<kRadix>(values, shared);
+  __syncthreads();
+  Load<kThreads>(shared, values);
+  Transform<kThreads>(values, size);
+}
+
+// A value with its random sign; `counter` is the position of the element plus
+// the first number of the key.
+__device__ inline float Signed(float value, uint32 counter, uint32 second) {
+  const uint32 sign = AlmostRandom(counter, second) & 0x80000000U;
+  return __int_as_float(
+      static_cast<int>(static_cast<uint32>(__float_as_int(value)) ^ sign));
+}
+
+}  // namespace terngrad_gpu
+
+#endif  // TERNGRAD_NATIVE_GPU_ROTATION_H_

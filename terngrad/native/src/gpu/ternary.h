@@ -1,0 +1,129 @@
+// Common code of the kernels of ternary codes.
+
+#ifndef TERNGRAD_NATIVE_GPU_TERNARY_H_
+#define TERNGRAD_NATIVE_GPU_TERNARY_H_
+
+#include "device.h"
+
+namespace terngrad_gpu {
+
+// The elements of one digit of a block's words begin in this variable.
+struct Place {
+  int index;
+  float limit;
+  float factor;
+};
+
+// The limit and factor of a variable. With a limit that is NaN all codes are 0.
+__device__ inline Place PlaceOf(int index, const float* limits,
+                                const float* scalers) {
+  Place place = {index, __int_as_float(kInfinity), Factor(scalers[index])};
+  if (limits) {
+    place.limit = limits[index];
+    if (place.limit != place.limit) place.factor = 0.0f;
+  }
+  return place;
+}
+
+// True if the code of a value is not 0.
+__device__ inline bool Fires(float value, const Place& place, uint32 random,
+                             bool stratified, uint32 stratum) {
+  random ^= random >> 16;
+  if (stratified) {
+    random += stratum;
+    if (__float_as_int(value) >= 0) random = ~random;
+  }
+  const float magnitude = __int_as_float(__float_as_int(value) & 0x7fffffff);
+  // NaN is preserved and gives the code 0.
+  const float scaled =
+      (place.limit < magnitude ? place.limit : magnitude) * place.factor;
+  return static_cast<float>(random >> 9) + 0.5f <= scaled;
+}
+
+// The word of the values of its elements. `places` are those of the first word
+// of the block of threads. `key` has a third number, the stratum, if
+// `has_stratum`.
+__device__ inline uint32 WordOf(const float* values, int64 word,
+                                const Variables& variables,
+                                const Place* places, const float* limits,
+                                const float* scalers, const uint32* key,
+                                int has_stratum, const Coding& coding) {
+  const uint32 first = key[0], second = key[1];
+  const uint32 stratum = has_stratum ? key[2] : 0;
+  const Variable* const all = AllOf(variables);
+  uint32 sum = 0, power = 1;
+#pragma unroll
+  for (int p = 0; p < kMaxPlaces; ++p) {
+    if (p >= coding.places) break;
+    const int64 position = p * coding.num_words + word;
+    Place place = places[p];
+    if (position - all[place.index].start >= all[place.index].size &&
+        position < variables.total) {
+      place = PlaceOf(Walk(all, place.index, position), limits, scalers);
+    }
+    const uint32 random =
+        AlmostRandom(static_cast<uint32>(position) + first, second);
+    // A digit is its code plus one.
+    sum += power;
+    if (Fires(values[p], place, random, coding.stratified, stratum)) {
+      sum += __float_as_int(values[p]) < 0 ? 0 - power : power;
+    }
+    power *= coding.radix;
+  }
+  return sum;
+}
+
+// Adds the digits of a word to totals: digit i in the low 16 bits of total i,
+// digit i + 10 in the high ones. decoding_impl.h explains the fractions.
+__device__ inline void AddTrits(uint32 word, uint32* totals) {
+  const uint32 rest = word - 3486784401U;
+  word = word < rest ? word : rest;
+  const uint32 high = word / 59049U, low = word - high * 59049U;
+  const uint32 upper[2] = {low / 243U, high / 243U};
+  const uint32 lower[2] = {low - upper[0] * 243U, high - upper[1] * 243U};
+  uint32 fractions[2] = {((lower[0] * 270U) >> 2) + 1,
+                         ((upper[0] * 270U) >> 2) + 1};
+  fractions[0] |= (((lower[1] * 270U) >> 2) + 1) << 16;
+  fractions[1] |= (((upper[1] * 270U) >> 2) + 1) << 16;
+#pragma unroll
+  for (int quarter = 0; quarter < 2; ++quarter) {
+    uint32 fraction = fractions[quarter];
+#pragma unroll
+    for (int p = 4; p >= 0; --p) {
+      fraction *= 3;
+      totals[5 * quarter + p] += (fraction >> 14) & 0x00030003U;
+      fraction &= 0x3fff3fffU;
+    }
+  }
+}
+
+__device__ inline void AddPairs(uint32 word, uint32* totals) {
+#pragma unroll
+  for (int p = 0; p < 8; ++p) totals[p] += (word >> (2 * p)) & 0x00030003U;
+}
+
+// Adds the digits of a word of all payloads to totals.
+template <int kPlaces>
+__device__ inline void AddPayloads(const Payloads& payloads, int64 word,
+                                   uint32* totals) {
+#pragma unroll 4
+  for (int r = 0; r < payloads.count; ++r) {
+    const uint32 one = PayloadOf(payloads, r)[word];
+    if (kPlaces == 20) {
+      AddTrits(one, totals);
+    } else {
+      AddPairs(one, totals);
+    }
+  }
+}
+
+// The sum of the digits in a place.
+template <int kPlaces>
+__device__ inline int DigitsIn(const uint32* totals, int place) {
+  const uint32 both = totals[place % (kPlaces / 2)];
+  return place < kPlaces / 2 ? both & 0xffffU : both >> 16;
+}
+
+}  // namespace terngrad_gpu
+
+#endif  // TERNGRAD_NATIVE_GPU_TERNARY_H_

@@ -1,0 +1,231 @@
+// Kernels that requantize ternary codes, or update variables by them, against
+// the CPU's kernels.
+
+#ifndef TESTS_NATIVE_GPU_TERNARY_PROBLEMS_H_
+#define TESTS_NATIVE_GPU_TERNARY_PROBLEMS_H_
+
+#include <algorithm>
+#include <vector>
+
+#include "operations/gpu_update.h"
+#include "problems.h"
+
+namespace problems {
+
+namespace gpu = terngrad_gpu;
+
+// Scalers of every kind; those of special floats are not negative.
+inline std::vector<float> AnyScalers(size_t count) {
+  std::vector<float> scalers;
+  for (size_t i = 0; i < count; ++i) {
+    scalers.push_back(std::abs(Draw(0, 9) ? Normal() : SpecialFloat()));
+  }
+  return scalers;
+}
+
+// Words of encoders, or sometimes others.
+inline Array<uint32_t> AnyTernaryWords(int64_t count) {
+  Array<uint32_t> words(new uint32_t[count]);
+  for (int64_t k = 0; k < count; ++k) {
+    words[k] = Draw(0, 3) ? Draw(0, 3486784400) : Bits();
+  }
+  return words;
+}
+
+inline bool RequantizeAgrees(uint64_t seed, const terngrad::Kernels* cpu) {
+  Bucket bucket = AnyBucket();
+  const bool is_base3 = Draw(0, 1), clips = Draw(0, 1);
+  const terngrad::Digits digits = {is_base3 ? 3 : 4, is_base3 ? 20 : 16};
+  const int64_t num_words = gpu::CeilDivide(bucket.total, digits.places);
+  const terngrad::Key key = AnyKey();
+  const Array<uint32_t> words = AnyTernaryWords(num_words);
+  const std::vector<float> own = AnyScalers(bucket.sizes.size());
+  std::vector<float> shared = own;
+  std::vector<terngrad::Target> targets;
+  std::vector<terngrad::Source> sources;
+  for (size_t i = 0; i < own.size(); ++i) {
+    shared[i] *= Draw(0, 3) ? 1.0f + std::abs(Normal()) : 1.0f;
+    float* const data = bucket.memory[i].get();
+    targets.push_back({data, bucket.sizes[i], own[i]});
+    sources.push_back({data, bucket.sizes[i],
+                       clips ? own[i] : std::numeric_limits<float>::infinity(),
+                       terngrad::Factor(shared[i])});
+  }
+  const int32_t* const payload = reinterpret_cast<int32_t*>(words.get());
+  cpu->decode_sum(&payload, 1, digits, 1.0f, num_words, 0, num_words,
+                  targets.data(), targets.size());
+  Array<int32_t> expected(new int32_t[num_words]);
+  cpu->encode(sources.data(), sources.size(), digits, key, num_words, 0,
+              num_words, expected.get());
+  std::vector<gpu::Variable> many;
+  const gpu::Variables table = bucket.Table(gpu::Unit::kElements, &many);
+  const uint32_t numbers[] = {key.first, key.second, key.stratum};
+  const gpu::Coding coding = {digits.radix, digits.places, key.stratified,
+                              num_words};
+  Array<uint32_t> received(new uint32_t[num_words]());
+  emulator::Launch(seed, gpu::CeilDivide(num_words, gpu::kThreads),
+                   gpu::kThreads,
+                   is_base3 ? gpu::terngrad_ternary_requantize_base3
+                            : gpu::terngrad_ternary_requantize_two_bit,
+                   table, own.data(), clips, shared.data(), &numbers[0],
+                   key.stratified, coding, words.get(), received.get());
+  return Report(!std::memcmp(expected.get(), received.get(),
+                             num_words * sizeof(int32_t)),
+                "requantize");
+}
+
+// Variables to update, twice.
+struct Updates {
+  Bucket bucket;  // Its sizes.
+  std::vector<float> scalers;
+  // Of each variable: a parameter, a velocity and an average, for the CPU and
+  // for the GPU; those that an update has not are null.
+  std::vector<Array<float>> memory[2][3];
+  terngrad::Rates rates;
+
+  float* At(int device, int kind, size_t i) const {
+    return memory[device][kind][i].get();
+  }
+};
+
+inline Updates AnyUpdates() {
+  Updates problem = {AnyBucket(), {}, {}, {}};
+  problem.scalers = AnyScalers(problem.bucket.sizes.size());
+  const bool moves = Draw(0, 1), averages = Draw(0, 1);
+  for (const int64_t size : problem.bucket.sizes) {
+    for (int kind = 0; kind < 3; ++kind) {
+      const bool has = kind == 0 || (kind == 1 ? moves : averages);
+      Array<float> values(has ? new float[size]() : nullptr);
+      Array<float> copy(has ? new float[size]() : nullptr);
+      for (int64_t k = 0; has && k < size; ++k) {
+        values[k] = Draw(0, 99) ? Normal() : SpecialFloat();
+        copy[k] = values[k];
+      }
+      problem.memory[0][kind].push_back(std::move(values));
+      problem.memory[1][kind].push_back(std::move(copy));
+    }
+  }
+  problem.rates = {std::abs(Normal()), 0.9f, Draw(0, 3) ? 0.99f : 1e-40f};
+  return problem;
+}
+
+inline std::vector<terngrad::UpdatedVariable> CpuTable(const Updates& problem) {
+  std::vector<terngrad::UpdatedVariable> all;
+  for (size_t i = 0; i < problem.bucket.sizes.size(); ++i) {
+    all.push_back({problem.At(0, 0, i), problem.At(0, 1, i),
+                   problem.At(0, 2, i), problem.bucket.sizes[i],
+                   problem.scalers[i]});
+  }
+  return all;
+}
+
+inline gpu::UpdatedBucket GpuTable(const Updates& problem) {
+  gpu::UpdatedBucket bucket;
+  for (size_t i = 0; i < problem.bucket.sizes.size(); ++i) {
+    bucket.Add(problem.At(1, 0, i), problem.At(1, 1, i), problem.At(1, 2, i),
+               problem.bucket.sizes[i]);
+  }
+  return bucket;
+}
+
+inline gpu::UpdatedVariables TableOf(const gpu::UpdatedBucket& bucket) {
+  gpu::UpdatedVariables table = bucket.Table();
+  table.many = bucket.variables.data();
+  return table;
+}
+
+inline bool UpdatesAgree(const Updates& problem, const char* kernel) {
+  bool same = true;
+  for (int kind = 0; kind < 3; ++kind) {
+    for (size_t i = 0; i < problem.bucket.sizes.size(); ++i) {
+      same &= !problem.At(0, kind, i) ||
+              Same(problem.At(0, kind, i), problem.At(1, kind, i),
+                   problem.bucket.sizes[i]);
+    }
+  }
+  return Report(same, kernel);
+}
+
+// A range of [0, count), and often all of it.
+inline std::pair<int64_t, int64_t> AnyRange(int64_t count) {
+  if (Draw(0, 1)) return {0, count};
+  const int64_t first = Draw(0, count);
+  return {first, Draw(0, count - first)};
+}
+
+inline bool UpdateAgrees(uint64_t seed, const terngrad::Kernels* cpu) {
+  const Updates problem = AnyUpdates();
+  const bool is_base3 = Draw(0, 1);
+  const terngrad::Digits digits = {is_base3 ? 3 : 4, is_base3 ? 20 : 16};
+  const int64_t num_words =
+      gpu::CeilDivide(problem.bucket.total, digits.places);
+  const auto [first, count] = AnyRange(num_words);
+  const int64_t workers = Draw(0, 9) ? Draw(1, 5) : Draw(63, 70);
+  const float scale = Draw(0, 1) ? 1.0f / workers : 1.0f;
+  std::vector<Array<uint32_t>> memory;
+  std::vector<const uint32_t*> payloads;
+  std::vector<const int32_t*> cpu_payloads;
+  for (int64_t r = 0; r < workers; ++r) {
+    memory.push_back(AnyTernaryWords(count));
+    payloads.push_back(memory.back().get());
+    cpu_payloads.push_back(reinterpret_cast<const int32_t*>(payloads.back()));
+  }
+  const auto variables = CpuTable(problem);
+  cpu->fused_update(cpu_payloads.data(), workers, digits, scale, problem.rates,
+                    num_words, first, first, first + count, variables.data(),
+                    variables.size());
+  const gpu::UpdatedBucket bucket = GpuTable(problem);
+  gpu::Payloads some = gpu::PayloadsAt(payloads);
+  some.many = payloads.data();
+  const gpu::UpdateRates rates = {&problem.rates.learning_rate,
+                                  &problem.rates.decay, problem.rates.momentum};
+  emulator::Launch(
+      seed, gpu::CeilDivide(count, gpu::kThreads), gpu::kThreads,
+      is_base3 ? gpu::terngrad_update_base3 : gpu::terngrad_update_two_bit,
+      TableOf(bucket), some, problem.scalers.data(), scale, rates, num_words,
+      first, count);
+  return UpdatesAgree(problem, "update");
+}
+
+template <typename Sum>
+bool UpdateOfSumsAgrees(uint64_t seed, const terngrad::Kernels* cpu,
+                        terngrad::SumType type,
+                        void (*kernel)(const gpu::UpdatedVariables, const Sum*,
+                                       const float*, float,
+                                       const gpu::UpdateRates, gpu::int64,
+                                       gpu::int64)) {
+  const Updates problem = AnyUpdates();
+  const auto [first, count] = AnyRange(problem.bucket.total);
+  const float scale = Draw(0, 1) ? 1.0f / 3 : 1.0f;
+  Array<Sum> sums(new Sum[count]);
+  for (int64_t k = 0; k < count; ++k) sums[k] = static_cast<Sum>(Draw(-99, 99));
+  const auto variables = CpuTable(problem);
+  cpu->fused_update_of_sums(sums.get(), type, scale, problem.rates, first,
+                            first, first + count, variables.data(),
+                            variables.size());
+  const gpu::UpdatedBucket bucket = GpuTable(problem);
+  const gpu::UpdateRates rates = {&problem.rates.learning_rate,
+                                  &problem.rates.decay, problem.rates.momentum};
+  emulator::Launch(seed, gpu::CeilDivide(count, gpu::kThreads * gpu::kScaled),
+                   gpu::kThreads, kernel, TableOf(bucket), sums.get(),
+                   problem.scalers.data(), scale, rates, first, count);
+  return UpdatesAgree(problem, "update of sums");
+}
+
+inline bool AnyUpdateOfSumsAgrees(uint64_t seed, const terngrad::Kernels* cpu) {
+  switch (Draw(0, 2)) {
+    case 0:
+      return UpdateOfSumsAgrees(seed, cpu, terngrad::SumType::kInt8,
+                                gpu::terngrad_update_int8);
+    case 1:
+      return UpdateOfSumsAgrees(seed, cpu, terngrad::SumType::kInt32,
+                                gpu::terngrad_update_int32);
+    default:
+      return UpdateOfSumsAgrees(seed, cpu, terngrad::SumType::kFloat,
+                                gpu::terngrad_update_float);
+  }
+}
+
+}  // namespace problems
+
+#endif  // TESTS_NATIVE_GPU_TERNARY_PROBLEMS_H_
