@@ -17,7 +17,7 @@ from terngrad.codec.stages import packing
 _BITS = packing.unsigned(1)
 
 
-class Layout(NamedTuple):
+class BlockLayout(NamedTuple):
   """Sizes of a variable's payload.
 
   Attributes:
@@ -31,7 +31,7 @@ class Layout(NamedTuple):
   number: int
 
   @classmethod
-  def of_shape(cls, shape: Sequence[int], most: int) -> 'Layout':
+  def of_shape(cls, shape: Sequence[int], most: int) -> 'BlockLayout':
     """Returns the layout of a variable that sends up to `most` of a block."""
     rows, height, columns, width = dct.sides(shape)
     return cls(rows * columns, height * width, min(most, height * width))
@@ -59,7 +59,7 @@ class Layout(NamedTuple):
     return self.index_words + self.sent
 
 
-def encode(coefficients: tf.Tensor, layout: Layout) -> tf.Tensor:
+def encode(coefficients: tf.Tensor, layout: BlockLayout) -> tf.Tensor:
   """Packs the largest coefficients of each block; of equal ones the first.
 
   Args:
@@ -84,7 +84,9 @@ def encode(coefficients: tf.Tensor, layout: Layout) -> tf.Tensor:
   return tf.concat([_BITS.pack_flat(bits), values], axis=0)
 
 
-def decode(words: tf.Tensor, layout: Layout) -> tuple[tf.Tensor, tf.Tensor]:
+def decode(
+  words: tf.Tensor, layout: BlockLayout
+) -> tuple[tf.Tensor, tf.Tensor]:
   """Unpacks coefficients.
 
   Args:

@@ -91,9 +91,9 @@ class Demo(method.Method):
     """Returns the method of float32 steps, which send the momentum."""
     return WholeMomentum(plain, self)
 
-  def layouts(self, shapes: method.Shapes) -> list[coefficients.Layout]:
+  def layouts(self, shapes: method.Shapes) -> list[coefficients.BlockLayout]:
     """Returns the layout of each variable's payload."""
-    return [coefficients.Layout.of_shape(s, self.count) for s in shapes]
+    return [coefficients.BlockLayout.of_shape(s, self.count) for s in shapes]
 
   def messages(self, shapes: method.Shapes) -> method.Rounds:
     """Declares one round with the coefficients of all variables."""

@@ -20,7 +20,7 @@ from terngrad.codec import method as methods
 from terngrad.codec.methods.wrappers import differences
 
 
-class Diana(differences.Differences):
+class Diana(differences.CodedDifferences):
   """Decodes an unbiased mean whose error shrinks as the vectors learn."""
 
   def __init__(self, method: methods.Method, alpha: float = 0.0) -> None:

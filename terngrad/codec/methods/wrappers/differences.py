@@ -17,7 +17,7 @@ from terngrad.codec.methods.wrappers import around
 from terngrad.codec.stages import weighted_sums
 
 
-class Differences(around.StateWrapper):
+class CodedDifferences(around.StateWrapper):
   """Sends coded differences; decodes the common vector plus their mean."""
 
   def __init__(self, name: str, method: methods.Method) -> None:
@@ -109,7 +109,7 @@ class Differences(around.StateWrapper):
 def _add(
   known: methods.Tensors,
   differences: methods.Tensors,
-  wrapper: Differences,
+  wrapper: CodedDifferences,
   context: methods.Context,
 ) -> list[tf.Tensor]:
   """Adds differences times the rates to vectors."""

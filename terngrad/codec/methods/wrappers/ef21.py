@@ -26,7 +26,7 @@ from terngrad.codec.methods.wrappers import differences
 from terngrad.codec.stages import weighted_sums
 
 
-class Ef21(differences.Differences):
+class Ef21(differences.CodedDifferences):
   """Decodes the common vector g; needs a contraction, as error feedback."""
 
   def __init__(self, method: methods.Method) -> None:

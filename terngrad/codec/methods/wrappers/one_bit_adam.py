@@ -31,7 +31,7 @@ MOMENTUM, VARIANCE = 'adam_momentum', 'adam_variance'
 _UNKNOWN = -1.0
 
 
-class Settings(NamedTuple):
+class AdamSettings(NamedTuple):
   """Options of 1-bit Adam; see `one_bit_adam`."""
 
   warm_up: int
@@ -63,7 +63,7 @@ def one_bit_adam(
     ValueError: an option is out of its range, or the method is not one for
       `bidirectional`.
   """
-  settings = Settings(warm_up, beta_1, beta_2, epsilon)
+  settings = AdamSettings(warm_up, beta_1, beta_2, epsilon)
   if warm_up < 1 or not (0 <= beta_1 < 1 and 0 <= beta_2 < 1 and epsilon > 0):
     raise ValueError(
       'one_bit_adam: expected warm_up >= 1, betas from 0 to below 1 and '
@@ -79,7 +79,7 @@ class OneBitAdam(around.StateWrapper):
 
   kinds = ((MOMENTUM, methods.SHARED), (VARIANCE, methods.SHARED))
 
-  def __init__(self, method: methods.Method, settings: Settings) -> None:
+  def __init__(self, method: methods.Method, settings: AdamSettings) -> None:
     """Wraps error feedback; see `one_bit_adam` for the settings."""
     super().__init__(method)
     self.settings = settings

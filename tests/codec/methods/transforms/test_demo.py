@@ -185,7 +185,7 @@ def test_sums_of_the_transform_are_exact_in_any_order():
   ],
 )
 def test_a_payload_has_these_words(shape, most, bits, words):
-  layout = coefficients.Layout.of_shape(shape, most)
+  layout = coefficients.BlockLayout.of_shape(shape, most)
   assert (layout.index_bits, layout.num_words) == (bits, words)
   codec = rounds.codec_of(registry.method(f'demo:count={most}'), [shape])
   assert codec.round_words(0) == words
