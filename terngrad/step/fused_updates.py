@@ -86,7 +86,7 @@ class FusedUpdate:
       # Methods with a unit send no scattered messages.
       for sums in cast(methods.Sum, messages).pieces:
         ops.fused_update_of_sums(
-          sums, first, scalers, scale, tensors, rates, self.on_gpus
+          sums, first, scalers, scale, tensors, rates, on_gpus=self.on_gpus
         )
         first += sums.shape[0]
     if others:
@@ -215,7 +215,7 @@ def kernels_agree(
       1.0,
       update_tensors(fused, optimizer),
       rates,
-      kind == 'GPU',
+      on_gpus=kind == 'GPU',
     )
     pairs = zip(fused.variables(), xla.variables(), strict=True)
     return all(

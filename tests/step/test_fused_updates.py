@@ -379,8 +379,8 @@ def test_a_machine_on_which_bits_differ_uses_no_kernel(
   assert fused_updates.make(*make)
   fused_update = getattr(ops, kernel)
 
-  def rounds_otherwise(*arguments):
-    fused_update(*arguments)
+  def rounds_otherwise(*arguments, **options):
+    fused_update(*arguments, **options)
     *_, tensors, _ = arguments
     last = (tensors.averages or tensors.parameters)[-1]
     last.assign(np.nextafter(last, np.float32(np.inf)))
