@@ -229,6 +229,7 @@ if X86:
 OPS = tuple(
   f'operations/{name}_ops.cc'
   for name in (
+    'chunk',
     'coding',
     'decoding',
     'gpu_coding',

@@ -31,6 +31,7 @@ LAYERS = (
   'terngrad.step',
   'terngrad.checkpoint',
   'terngrad.passes',
+  'terngrad.recipes',
   'terngrad.tracking',
   'terngrad.config',
   'terngrad.training',

@@ -23,6 +23,7 @@ from absl import flags
 from slim import errors as slim_errors
 from terngrad.codec.methods import registry
 from terngrad.config import options
+from terngrad.recipes import catalog
 
 _TRUE = ('true', 't', '1')
 _FALSE = ('false', 'f', '0')
@@ -218,11 +219,25 @@ def parse(
     ) from error
   if len(remaining) > 1:
     raise UsageError(_stray_message(remaining[1], values))
+  _expand_recipe(values)
   fields = {f.name: _value(values, f) for f in options.fields(config_class)}
   parsed: Any = options.build(config_class, **fields)
   if rest:
     parsed = dataclasses.replace(parsed, **{rest: tuple(rest_words)})
   return Parsed(parsed, values['verbosity'].value or 0)
+
+
+def _expand_recipe(values: flags.FlagValues) -> None:
+  """Sets the flags of --recipe that the command line does not have."""
+  if 'recipe' not in values or not values['recipe'].value:
+    return
+  try:
+    found = catalog.find(values['recipe'].value)
+  except ValueError as error:
+    raise UsageError(str(error)) from error
+  for name, value in found.flags().items():
+    if not values[name].present:
+      values[name].value = value
 
 
 def _check_names(words: Iterable[str]) -> None:

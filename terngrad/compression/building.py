@@ -14,6 +14,8 @@ from terngrad.codec import coded
 from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.compression import local_arguments
+from terngrad.compression import local_training
 from terngrad.compression import scoring
 from terngrad.config import codes
 from terngrad.exchange import protocol
@@ -47,6 +49,7 @@ class Choices(NamedTuple):
       batches. See `passes.ModelPass`.
     seed: seed of the random codes.
     jit_compile: True, False or 'auto', see `compiling.decide`.
+    local: local steps between two exchanges.
   """
 
   codec: str | method.Method = 'ternary'
@@ -59,6 +62,7 @@ class Choices(NamedTuple):
   mean_share: tf.Variable | None = None
   seed: int = 1
   jit_compile: bool | str = 'auto'
+  local: local_arguments.LocalChoices = local_arguments.LocalChoices()
 
 
 class BuiltModel:
@@ -91,6 +95,8 @@ class BuiltModel:
     self._plan = model_variables.variables_of(model)
     self.steps = 0
     self.codec: gradients.GradientCodec | None = None
+    # The states of local steps, which workers change before an exchange.
+    self._local_states: list[tf.Variable] = []
     if choices.optimizer is None:
       no_slots = optimizers.GradientDescent()
       self.replicas = replicas.create(
@@ -111,7 +117,22 @@ class BuiltModel:
       shared=states.shared(codec),
       averaged=False,
     )
-    saves = choices.recomputes
+    self._step, self._warm_up = self._make_steps(model, built, rule, choices)
+
+  def _make_steps(
+    self,
+    model: keras.Model,
+    built: run_codecs.RunCodecs,
+    rule: optimizers.Optimizer,
+    choices: Choices,
+  ) -> tuple[steps.TrainStep, list[tuple[int, steps.TrainStep]]]:
+    """Creates the step that updates the replicas.
+
+    Returns:
+      (step, steps of a warm-up as (until, step)).
+    """
+    codec = built.codec
+    exchange, saves = self._exchange, choices.recomputes
     pass_class = recomputing.RecomputedPass if saves else passes.ModelPass
     loss = scoring.loss_function(choices.loss)
     node_pass: passes.Pass = pass_class(
@@ -119,18 +140,21 @@ class BuiltModel:
     )
     if _compiles(choices, model, exchange):
       node_pass = compiling.CompiledPass(node_pass)
+    local = local_training.build(choices.local, self._plan, codec, node_pass)
+    stored = states.MethodStates(codec, exchange, local.declared)
+    self._local_states = local_training.variables_of(local.declared, stored)
     training = steps.Training(
-      node_pass,
+      local.node_pass,
       exchange,
       self.replicas,
-      states.MethodStates(codec, exchange),
+      stored,
       rule,
       choices.seed,
+      local=local.training,
       skips_not_finite=True,
     )
-    self._step = steps.TrainStep(training, codec)
-    # As (until, step); stages of a warm-up are those of the codec itself.
-    self._warm_up = [
+    # Stages of a warm-up are those of the codec itself.
+    return steps.TrainStep(training, codec), [
       (until, steps.TrainStep(training, stage))
       for until, stage in built.warm_up
     ]
@@ -145,20 +169,21 @@ class BuiltModel:
         lists the workers. Nothing is updated.
     """
     warm_up = [step for until, step in self._warm_up if self.steps < until]
-    result = [*warm_up, self._step][0].take(
-      images,
-      labels,
-      tf.constant(self.steps, tf.int64),
-      tf.constant(learning_rate, tf.float32),
-      tf.constant(0.0),
-    )
-    if not result.is_taken:
-      raise errors.TrainingError(
-        f'Step {self.steps + 1}: expected finite numbers, received NaN or '
-        f'infinity in the loss or the gradient of {self._workers_label} '
-        f'{_not_finite(result)}. Nothing was updated: lower the learning rate, '
-        'or leave these examples out.'
+    with local_training.restored_after_failure(self._local_states):
+      result = [*warm_up, self._step][0].take(
+        images,
+        labels,
+        tf.constant(self.steps, tf.int64),
+        tf.constant(learning_rate, tf.float32),
+        tf.constant(0.0),
       )
+      if not result.is_taken:
+        raise errors.TrainingError(
+          f'Step {self.steps + 1}: expected finite numbers, received NaN or '
+          f'infinity in the loss or the gradient of {self._workers_label} '
+          f'{_not_finite(result)}. Nothing was updated: lower the learning '
+          'rate, or leave these examples out.'
+        )
     self.steps += 1
     return result
 

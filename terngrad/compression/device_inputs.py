@@ -40,6 +40,7 @@ class DeviceInputs:
     input_fn: InputFunction,
     exchange: protocol.Exchange,
     images: tf.TensorSpec,
+    count: int = 1,
   ) -> None:
     """Calls `input_fn` for each device.
 
@@ -47,6 +48,7 @@ class DeviceInputs:
       input_fn: returns a `tf.data.Dataset` or another iterable.
       exchange: has one worker per device or per group of devices.
       images: shape and dtype of the model's input, with the batch axis.
+      count: number of local steps, for each of which `next` takes a batch.
 
     Raises:
       ValueError: an input is not iterable, or several devices got the same one
@@ -54,13 +56,12 @@ class DeviceInputs:
     """
     self._exchange = exchange
     self._images = images
-    size, count = (
-      device_groups.devices_per_worker(exchange),
-      exchange.num_workers,
-    )
+    self._count = count
+    size = device_groups.devices_per_worker(exchange)
     first = exchange.first * size
     self._numbers = range(first, first + exchange.num_local_workers * size)
-    self._sources = [input_fn(n, count * size) for n in self._numbers]
+    num_devices = exchange.num_workers * size
+    self._sources = [input_fn(n, num_devices) for n in self._numbers]
     # An iterator at its end is replaced by a new one.
     self._iterators: list[Iterator[Any]] = [iter(()) for _ in self._sources]
     self._are_compared = False
@@ -80,7 +81,7 @@ class DeviceInputs:
       ValueError: an input is empty, shapes of batches differ, or two devices
         received the same examples.
     """
-    batches = [self._next_batch(index) for index in range(len(self._sources))]
+    batches = [self._next_batches(index) for index in range(len(self._sources))]
     for index, (images, _) in enumerate(batches):
       if images.shape[1:] != batches[0][0].shape[1:]:
         raise ValueError(
@@ -90,6 +91,12 @@ class DeviceInputs:
         )
     self._sizes = self._compare(batches) or self._sizes
     sizes = [len(images) for images, _ in batches]
+    if self._count > 1 and len({*self._sizes, *sizes}) > 1:
+      raise ValueError(
+        'input_fn: expected batches of one size on all devices for local '
+        f'steps, received {self._sizes} examples in {self._count} batches of '
+        'each. Use one batch size.'
+      )
     if self._exchange.group is None:
       self._sizes = sizes
     elif sizes != [self._sizes[number] for number in self._numbers]:
@@ -144,6 +151,21 @@ class DeviceInputs:
           f'{name}: expected different examples, received the same object as '
           f'{self._name(other)}, so both would read the same ones. {_SHARE}'
         )
+
+  def _next_batches(self, index: int) -> _Batch:
+    """Returns the batches of a device's local steps, one after the other."""
+    batches = [self._next_batch(index) for _ in range(self._count)]
+    if self._count == 1:
+      return batches[0]
+    sizes = {len(images) for images, _ in batches}
+    if len(sizes) > 1:
+      raise ValueError(
+        f'{self._name(index)}: expected batches of one size for local steps, '
+        f'received {sorted(sizes)} examples. Use .batch(b, drop_remainder=True)'
+        '.'
+      )
+    with tf.device('/CPU:0'):
+      return tuple(tf.concat(parts, 0) for parts in zip(*batches, strict=True))
 
   def _next_batch(self, index: int) -> _Batch:
     """Returns a device's next batch, and the first after the last."""

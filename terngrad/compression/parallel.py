@@ -23,6 +23,7 @@ one device need the same size.
 
 from collections.abc import Callable
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 from typing import Any
 
 import keras
@@ -31,10 +32,14 @@ from terngrad import aliases
 from terngrad.codec import method
 from terngrad.compression import building
 from terngrad.compression import device_inputs
+from terngrad.compression import local_arguments
 from terngrad.compression import parallel_model
 from terngrad.compression import placement
 from terngrad.config import cluster
 from terngrad.step import passes
+
+if TYPE_CHECKING:
+  from typing_extensions import Unpack
 
 
 @aliases.renamed_arguments(loss_fn='loss', update='optimizer')
@@ -54,6 +59,7 @@ def parallelize(
   optimize_gradient_memory: bool = False,
   seed: int = 1,
   jit_compile: bool | str = 'auto',
+  **local: 'Unpack[local_arguments.LocalArguments]',
 ) -> parallel_model.ParallelModel:
   """Replicates a Keras model on several devices, to train or evaluate it.
 
@@ -64,8 +70,7 @@ def parallelize(
       (images [b, ...], integer labels [b]): an iterable, or a shared iterator.
     model_fn: returns a model whose output is logits [b, classes], or a list
       that begins with them. The first device uses the model's variables.
-    loss: a function from (outputs, labels int32 [b]) to the mean over the
-      examples, float32 []. None: cross entropy.
+    loss: a function of (outputs, labels int32 [b]). None: cross entropy.
     optimizer: a text as for `--optimizer`. None: the model is only evaluated.
     learning_rate: a number, or a function of the steps taken before.
     devices: device names, or numbers: of GPUs, or of logical CPU devices on a
@@ -75,26 +80,28 @@ def parallelize(
     codec_rules: codecs for some variables, as for `--codec_rules`.
     rendezvous: None for one process; else a dict of cluster options by name, or
       a `config.cluster.ClusterOptions`. Call before TensorFlow is in use.
-    broadcast_computed_params: False keeps moving statistics on each device.
-    optimize_gradient_memory: True recomputes activations in the backward pass,
-      with equal bits. The model must be a graph of layers with one input.
+    broadcast_computed_params: whether devices average moving statistics.
+    optimize_gradient_memory: as the flag; for graphs of layers with one input.
     seed: seed of the random codes, and for `keras.utils.set_random_seed`.
     jit_compile: of the forward and backward pass, as `keras.Model.compile` has.
+    **local: `local_steps` and more, see `local_arguments.LocalArguments`.
 
   Raises:
     ValueError: an argument names something unknown, or two contradict.
   """
+  exchange = placement.join(devices, rendezvous, devices_per_worker)
+  chosen = local_arguments.choose(
+    codec, optimizer, learning_rate, exchange.num_workers, **local
+  )
   choices = building.Choices(
-    *(codec, codec_rules),
-    optimizer=optimizer,
+    **chosen.choices,
+    codec_rules=codec_rules,
     loss=loss,
     local_statistics=not broadcast_computed_params,
     recomputes=optimize_gradient_memory,
     seed=seed,
     jit_compile=jit_compile,
   )
-  exchange = placement.join(devices, rendezvous, devices_per_worker)
-  keras.utils.set_random_seed(seed % 2**31)
   return parallel_model.ParallelModel(
-    input_fn, model_fn, learning_rate, exchange, choices
+    input_fn, model_fn, chosen.learning_rate, exchange, choices
   )

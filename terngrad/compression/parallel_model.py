@@ -77,6 +77,7 @@ class ParallelModel(building.BuiltModel):
     minimized = scoring.loss_function(choices.loss)
     # Examples per device in a step, averaged over all devices.
     self._mean_share = tf.Variable(1.0, trainable=False)
+    keras.utils.set_random_seed(choices.seed % 2**31)
     with tf.device(exchange.devices[0]):
       self.model = _check_model(model_fn())
     self._exchange = exchange
@@ -88,12 +89,15 @@ class ParallelModel(building.BuiltModel):
         'Leave one of the two out.'
       )
     self._images = _images(self.model)
-    self._inputs = self._open(input_fn)
+    self._count = choices.local.count
+    self._inputs = self._open(input_fn, self._count)
     super().__init__(
       self.model,
       exchange,
       choices._replace(
-        loss=scoring.require_logits(minimized), mean_share=self._mean_share
+        loss=scoring.require_logits(minimized),
+        # Local steps have batches of one size.
+        mean_share=self._mean_share if self._count == 1 else None,
       ),
     )
     self._synchronize_processes(choices)
@@ -108,7 +112,7 @@ class ParallelModel(building.BuiltModel):
     self._forward = tracing.function(self._outputs, reduce_retracing=True)
 
   def step(self) -> scoring.Result:
-    """Takes a step with one batch per device.
+    """Takes a step with one batch per device and local step.
 
     Raises:
       ValueError: the model has no optimizer, or the batches are not valid.
@@ -264,7 +268,11 @@ class ParallelModel(building.BuiltModel):
     if self.codec is not None:
       coordination.assert_same(
         self._exchange,
-        {'optimizer': choices.optimizer, 'seed': choices.seed},
+        {
+          'optimizer': choices.optimizer,
+          'seed': choices.seed,
+          'local_steps': list(choices.local),
+        },
         local_statistics=choices.local_statistics,
         codecs=[bucket.method.name for bucket in self.codec.buckets],
         variables=len(self._plan.names),
@@ -273,9 +281,11 @@ class ParallelModel(building.BuiltModel):
     coordination.broadcast_start(self._exchange, self.replicas, (0,))
 
   def _open(
-    self, input_fn: device_inputs.InputFunction
+    self, input_fn: device_inputs.InputFunction, count: int = 1
   ) -> device_inputs.DeviceInputs:
-    return device_inputs.DeviceInputs(input_fn, self._exchange, self._images)
+    return device_inputs.DeviceInputs(
+      input_fn, self._exchange, self._images, count
+    )
 
   def _score_all(self, inputs: device_inputs.DeviceInputs) -> scoring.Score:
     first, *others = self.replicas

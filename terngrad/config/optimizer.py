@@ -7,6 +7,8 @@ from terngrad import aliases
 from terngrad import errors
 from terngrad.config import options
 from terngrad.passes import inner_optimizers
+from terngrad.recipes import catalog
+from terngrad.recipes import recipe as recipes
 from terngrad.step import optimizers
 from terngrad.step import schedules
 
@@ -17,12 +19,20 @@ __getattr__ = aliases.renamed_names(__name__, Optimizer='OptimizerOptions')
 class OptimizerOptions(options.ConfigPart):
   """Options of the optimizer, of local steps and of the learning rate."""
 
+  recipe: str = options.option(
+    '',
+    f'A published recipe of local steps: {", ".join(catalog.RECIPES)}. It sets '
+    f'--{", --".join(recipes.FLAGS.values())}, unless the command line sets '
+    'them; the log lists the values (docs/local_steps.md).',
+    on_resume=options.IGNORED,
+  )
   inner_optimizer: str = options.option(
     'momentum',
     'Optimizer of --local_steps: momentum:momentum=0.9, whose velocity is '
     'reset after every exchange, or adamw:beta1=0.9,beta2=0.999,epsilon=1e-8, '
     'with decoupled weight decay, whose moments stay on each node and take two '
-    'more copies of the parameters per node. With the option stays=true '
+    'more copies of the parameters per node, or muon:beta=0.95 for matrices '
+    'with adamw for all other parameters. With the option stays=true '
     'velocity or moments stay on the node; with stays=false every exchange '
     'resets them.',
   )
@@ -117,6 +127,8 @@ class OptimizerOptions(options.ConfigPart):
   def validate(self) -> None:
     """Raises `errors.ConfigError` for the first invalid option."""
     super().validate()
+    if self.recipe:
+      options.choice('recipe', self.recipe, catalog.RECIPES)
     options.choice('optimizer', self.name, optimizers.OPTIMIZERS)
     self.rule()
     options.choice(

@@ -222,6 +222,7 @@ class ServerConfig(configs.TrainConfig):
         f'{",".join(getattr(self.devices, name))}: the chief knows only the '
         'number of devices of other tasks. Use --num_gpus.',
       )
+    self.check_recipe(self.per_update().num_workers)
     # The integers of a sum must have room for all nodes of an update.
     run_methods = self.codes.methods(self.per_update().num_workers)
     if not self.cluster.waits_for_all:

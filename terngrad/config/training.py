@@ -10,6 +10,7 @@ with parameter servers.
 import dataclasses
 import os
 
+from terngrad import errors
 from terngrad.config import cluster as cluster_lib
 from terngrad.config import codes as codes_lib
 from terngrad.config import devices as devices_lib
@@ -18,6 +19,7 @@ from terngrad.config import model as model_lib
 from terngrad.config import optimizer as optimizer_lib
 from terngrad.config import options
 from terngrad.config import run as run_lib
+from terngrad.recipes import catalog
 
 # Callers import every configuration from this module.
 EvalConfig = evaluation.EvalConfig
@@ -50,6 +52,7 @@ class TrainConfig:
     """Raises `errors.ConfigError` for the first invalid option."""
     options.validate_parts(self)
     model_lib.check_inputs(self.data, self.model)
+    self.check_recipe(self.num_workers)
     self._check_local_steps()
     self._check_start()
     self._check_nodes()
@@ -59,6 +62,20 @@ class TrainConfig:
       self._check_batch()
     self.codes.methods(self.num_workers)
     self._check_synchronized()
+
+  def check_recipe(self, num_workers: int) -> None:
+    """Refuses a recipe without its options, or with too many workers."""
+    if not self.optimizer.recipe:
+      return
+    found = catalog.find(self.optimizer.recipe)
+    options.refuse(
+      self.devices.local_steps == 1,
+      f'recipe: expected --local_steps={found.every} or another number above 1 '
+      f'beside --recipe={found.name}, received 1. In Python pass the values of '
+      'Recipe.flags too; the command line sets them.',
+    )
+    with errors.as_config_error():
+      found.check_workers(num_workers)
 
   def _check_local_steps(self) -> None:
     steps, optimizer = self.devices.local_steps, self.optimizer

@@ -6,6 +6,7 @@ from typing import Any
 import keras
 
 from terngrad.keras.local_steps import LocalStepsCallback as LocalSteps
+from terngrad.keras.recipe_optimizers import recipe_optimizer
 
 # The others compress inside TensorFlow's step. They are imported at once: an
 # import of this package lets Keras load files with a `CompressedOptimizer`.
@@ -21,6 +22,7 @@ __all__ = [
   'CompressionMetrics',
   'ExperimentLogger',
   'LocalSteps',
+  'recipe_optimizer',
   'repair_multi_worker',
   'virtual_workers',
 ]

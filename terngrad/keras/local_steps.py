@@ -7,6 +7,7 @@ from typing import TypeAlias
 import keras
 import numpy as np
 
+from terngrad.keras import recipe_optimizers
 from terngrad.keras import saved_states
 from terngrad.local import local_steps
 from terngrad.local import options as options_lib
@@ -35,11 +36,12 @@ class LocalStepsCallback(keras.callbacks.Callback):
 
   def __init__(
     self,
-    every: int,
-    codec: options_lib.CodecTexts = 'identity',
-    outer: str = 'gd',
-    outer_learning_rate: float = 1.0,
+    every: int | None = None,
+    codec: options_lib.CodecTexts | None = None,
+    outer: str | None = None,
+    outer_learning_rate: float | None = None,
     *,
+    recipe: str = '',
     overlap: str = options_lib.NONE,
     on_lost_worker: str = options_lib.WAIT,
     lost_after: float = 60.0,
@@ -52,10 +54,10 @@ class LocalStepsCallback(keras.callbacks.Callback):
     Args:
       every: H, number of batches between two exchanges. With
         `steps_per_execution` an exchange waits for the end of an execution.
-      codec: code of the change; see `local_steps.LocalSteps` for this and the
-        following ones.
+      codec: code of the change; see `local_steps.LocalSteps` for the others.
       outer: the outer optimizer, a text as for `--optimizer`.
       outer_learning_rate: of the outer optimizer.
+      recipe: name of a published recipe, for the arguments not given above.
       overlap: 'none', 'delayed' or 'eager'.
       on_lost_worker: 'wait' or 'continue'.
       lost_after: seconds without a heartbeat after which a process is lost.
@@ -79,11 +81,13 @@ class LocalStepsCallback(keras.callbacks.Callback):
       codec,
       outer,
       outer_learning_rate,
+      recipe=recipe,
       overlap=overlap,
       on_lost_worker=on_lost_worker,
       lost_after=lost_after,
       seed=seed,
     )
+    self._recipe = recipe
     self._averages = statistics == AVERAGE
     self._resume_from = resume_from
     self._is_started = False
@@ -102,6 +106,8 @@ class LocalStepsCallback(keras.callbacks.Callback):
     """Loads `resume_from`, once."""
     del logs
     self._is_started = False
+    if self._recipe:
+      recipe_optimizers.compare(self._recipe, self.model.optimizer)
     if self._resume_from:
       if not self.model.optimizer.built:
         self.model.optimizer.build(self.model.trainable_variables)

@@ -14,6 +14,7 @@ from terngrad.cluster import spec
 from terngrad.local import channel as channels
 from terngrad.local import options as options_lib
 from terngrad.local import supervisor as supervisors
+from terngrad.recipes import catalog
 
 # NumPy, or an array of another library with __array__ or __dlpack__.
 ArrayLike: TypeAlias = Any
@@ -48,11 +49,12 @@ class LocalSteps:
 
   def __init__(
     self,
-    every: int,
-    codec: options_lib.CodecTexts = 'identity',
-    outer: str = 'gd',
-    outer_learning_rate: float = 1.0,
+    every: int | None = None,
+    codec: options_lib.CodecTexts | None = None,
+    outer: str | None = None,
+    outer_learning_rate: float | None = None,
     *,
+    recipe: str = '',
     overlap: str = options_lib.NONE,
     on_lost_worker: str = options_lib.WAIT,
     lost_after: float = 60.0,
@@ -60,20 +62,35 @@ class LocalSteps:
   ) -> None:
     """Checks the options; starts nothing. See `options.LocalOptions`.
 
+    `recipe` is a name of `terngrad.recipes`. It sets `every`, `codec`, `outer`
+    and `outer_learning_rate`, unless they are given; the log lists the values.
+    The inner optimizer stays that of the caller.
+
     Raises:
       ValueError: an option is out of its range, or TF_CONFIG is invalid.
     """
+    values, line = options_lib.with_recipe(
+      recipe,
+      {
+        'every': every,
+        'codec': codec,
+        'outer': outer,
+        'outer_learning_rate': outer_learning_rate,
+      },
+    )
     self.options = options_lib.LocalOptions(
-      every,
-      codec,
-      outer,
-      outer_learning_rate,
-      overlap,
-      on_lost_worker,
-      lost_after,
-      seed,
+      **values,
+      overlap=overlap,
+      on_lost_worker=on_lost_worker,
+      lost_after=lost_after,
+      seed=seed,
     )
     self._cluster: spec.Cluster = options_lib.find_cluster()
+    if recipe:
+      catalog.find(recipe).check_workers(len(self._cluster.jobs['worker']))
+      if self._cluster.index == 0:
+        # A warning, since absl shows no lower level by default.
+        logging.warning('Local steps: %s', line)
     self._supervisor: supervisors.Supervisor | None = None
     self._loaded: Mapping[str, np.ndarray] = {}
     self._exchanges = self._steps = 0

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 from terngrad.cluster import resolvers
 from terngrad.cluster import spec
+from terngrad.recipes import catalog
 
 NONE, DELAYED, EAGER = OVERLAPS = ('none', 'delayed', 'eager')
 WAIT, CONTINUE = LOSS_POLICIES = ('wait', 'continue')
@@ -70,6 +71,36 @@ class LocalOptions:
           f'{name}: expected a number above 0, received {value!r}. Correct it, '
           'or leave it out for the default.'
         )
+
+
+def with_recipe(
+  name: str, given: Mapping[str, Any]
+) -> tuple[dict[str, Any], str]:
+  """Completes arguments by those of a recipe.
+
+  Args:
+    name: of a recipe; '' for none.
+    given: `every` and other arguments of `LocalOptions`; None if the user did
+      not set one.
+
+  Returns:
+    (the arguments that are set; a line for the log, '' without a recipe).
+
+  Raises:
+    ValueError: the recipe is unknown, or `every` is not set.
+  """
+  values = {k: v for k, v in given.items() if v is not None}
+  if not name:
+    if 'every' not in values:
+      raise ValueError(
+        'every: expected a number of local steps or a recipe, received '
+        "neither. Use every=30, or recipe='sparseloco'."
+      )
+    return values, ''
+  found = catalog.find(name)
+  values = found.arguments() | values
+  shown = {key: values[key] for key in found.arguments()}
+  return values, found.describe(shown)
 
 
 def find_cluster(environment: Mapping[str, str] = os.environ) -> spec.Cluster:

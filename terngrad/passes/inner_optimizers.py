@@ -33,6 +33,11 @@ class InnerOptimizer(abc.ABC):
     self.slots = slots
     self.stays = stays
 
+  @property
+  def elementwise(self) -> InnerOptimizer:
+    """The rule of embeddings and the last layer; it has the same slots."""
+    return self
+
   @abc.abstractmethod
   def apply(
     self,
@@ -76,7 +81,7 @@ class InnerMomentum(InnerOptimizer):
     Raises:
       ValueError: an argument is out of its range.
     """
-    _check('momentum', momentum)
+    check('momentum', momentum)
     super().__init__(('velocity',) if momentum else (), stays)
     self._momentum = momentum
 
@@ -129,8 +134,8 @@ class AdamW(InnerOptimizer):
     Raises:
       ValueError: an argument is out of its range.
     """
-    _check('beta1', beta1)
-    _check('beta2', beta2)
+    check('beta1', beta1)
+    check('beta2', beta2)
     super().__init__(('first_moment', 'second_moment'), stays)
     self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
 
@@ -162,15 +167,20 @@ def _corrected(moment: tf.Tensor, beta: float, count: tf.Tensor) -> tf.Tensor:
   return moment / tf.cast(1.0 - power, tf.float32)
 
 
-def _check(name: str, value: float) -> None:
+def check(name: str, value: float) -> None:
+  """Raises ValueError unless a number is in [0, 1)."""
   if not 0 <= value < 1:
     raise ValueError(
       f'inner_optimizer: expected {name} in [0, 1), received {value}. Use 0.9.'
     )
 
 
-# Classes by the name that --inner_optimizer takes.
-INNER_OPTIMIZERS = {'adamw': AdamW, 'momentum': InnerMomentum}
+# Classes by the name that --inner_optimizer takes, or their locations.
+INNER_OPTIMIZERS: dict[str, type[InnerOptimizer] | str] = {
+  'adamw': AdamW,
+  'momentum': InnerMomentum,
+  'muon': 'terngrad.passes.inner_muon:InnerMuon',
+}
 
 
 def parse(text: str, momentum_flag: float) -> InnerOptimizer:

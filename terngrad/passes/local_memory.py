@@ -50,6 +50,8 @@ class LocalMemory(device_passes.LocalTraining):
     mixing: alpha in [0, 1], the weight of the worker's local values in this
       mix.
     fragment: index of the fragment that is exchanged after these steps.
+    elementwise: indices of the parameters of embeddings and of the last layer,
+      which get the rule `InnerOptimizer.elementwise`.
   """
 
   count: int
@@ -60,6 +62,11 @@ class LocalMemory(device_passes.LocalTraining):
   overlap: int = 0
   mixing: float = 0.5
   fragment: int = 0
+  elementwise: frozenset[int] = frozenset()
+
+  def rule(self, index: int) -> inner_optimizers.InnerOptimizer:
+    """Returns the inner optimizer of a parameter."""
+    return self.inner.elementwise if index in self.elementwise else self.inner
 
   def states(
     self, shapes: Sequence[Sequence[int]]

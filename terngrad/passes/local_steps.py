@@ -173,8 +173,8 @@ class LocalPass(passes.WrappedPass):
       terms = decay.gradients(values) if decay else [None] * len(values)
       each = zip(values, slots, gradients, terms, strict=True)
       pairs = [
-        self._steps.inner.apply(*one, self._learning_rate, count)
-        for one in each
+        self._steps.rule(index).apply(*one, self._learning_rate, count)
+        for index, one in enumerate(each)
       ]
       values, slots = map(list, zip(*pairs, strict=True))
       return number + 1, values, slots, moments, total + scores

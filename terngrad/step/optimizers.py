@@ -242,14 +242,15 @@ class Ftrl(Optimizer):
     )
 
 
-# Classes by the name that --optimizer takes.
-OPTIMIZERS = {
+# Classes by the name that --optimizer takes, or their locations.
+OPTIMIZERS: dict[str, type[Optimizer] | str] = {
   'adadelta': Adadelta,
   'adagrad': Adagrad,
   'adam': Adam,
   'ftrl': Ftrl,
   'gd': GradientDescent,
   'momentum': Momentum,
+  'muon': 'terngrad.step.muon:Muon',
   'nesterov': Nesterov,
   'rmsprop': RMSProp,
 }

@@ -291,7 +291,10 @@ def _training(
   local: local_steps.TrainerLocalSteps | None = None
   pass_states: Sequence[method.State] = ()
   if devices.local_steps > 1:
-    local = building.build_local(devices, config.optimizer, codec, node_pass)
+    specs = run_codecs.variable_specs(plan)
+    local = building.build_local(
+      devices, config.optimizer, codec, node_pass, specs
+    )
     node_pass = node_pass.without_decay()
     pass_states = local.states([v.shape for v in plan.trainable])
   return steps.Training(

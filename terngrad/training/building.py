@@ -1,10 +1,13 @@
 """Builds the network and the local steps of a run."""
 
+from collections.abc import Sequence
+
 import keras
 import tensorflow as tf
 
 from slim.nets import factory as nets
 from slim.nets.blocks import batch_norm
+from terngrad.codec import policy
 from terngrad.config import devices as devices_options
 from terngrad.config import model as model_options
 from terngrad.config import optimizer as optimizer_options
@@ -58,11 +61,12 @@ def build_local(
   optimizer: optimizer_options.OptimizerOptions,
   codec: gradients.GradientCodec,
   node_pass: passes.Pass,
+  specs: Sequence[policy.VariableSpec],
 ) -> local_steps.TrainerLocalSteps:
   """Builds the local steps that nodes take between two exchanges.
 
   The local steps apply the L2 terms of `node_pass`; `codec` encodes the
-  exchange.
+  exchange of the parameters that `specs` describes.
   """
   streams = devices.fragments > 1 or devices.overlap_steps > 0
   return local_steps.TrainerLocalSteps(
@@ -73,4 +77,9 @@ def build_local(
     fragments.members(codec) if streams else (),
     devices.overlap_steps,
     devices.mixing_factor,
+    elementwise=frozenset(
+      index
+      for index, spec in enumerate(specs)
+      if spec.is_logits or 'embedding' in spec.name
+    ),
   )

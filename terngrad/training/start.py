@@ -23,6 +23,8 @@ from terngrad.cluster import xla_cache
 from terngrad.config import cluster as cluster_options
 from terngrad.config import options
 from terngrad.config import training as training_options
+from terngrad.recipes import catalog
+from terngrad.recipes import recipe as recipes
 from terngrad.tracking import trackers
 from terngrad.training import assembly
 from terngrad.training import execution
@@ -152,6 +154,13 @@ def _remarks(
   codec = run.float_codec if always_float else run.codec
   lines = execution.remarks(codec, run.exchange, always_float)
   lines += [determinism.describe(), run.compiling, xla_cache.describe()]
+  if config.optimizer.recipe:
+    found, given = (
+      catalog.find(config.optimizer.recipe),
+      options.by_name(config),
+    )
+    values = {name: given[flag] for name, flag in recipes.FLAGS.items()}
+    lines.append(found.describe(values))
   if run.shares:
     lines.append(f'examples per worker: {", ".join(map(str, run.shares))}')
   return lines

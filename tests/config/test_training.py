@@ -250,7 +250,7 @@ def test_flags_choose_the_code(options, expected):
     ({'inner_optimizer': 'adamw'}, 'expected it to be left out without local'),
     (
       {'local_steps': 2, 'inner_optimizer': 'adam'},
-      'inner_optimizer: expected one of adamw, momentum, received',
+      'inner_optimizer: expected one of adamw, momentum, muon, received',
     ),
     (
       {'local_steps': 2, 'inner_optimizer': 'adamw:beta2=1'},

@@ -32,6 +32,7 @@ CODES = (
   'stc:ratio=0.01',
   'stc:ratio=1',
   'threshold:above=1.5,capacity=0.1',
+  'sparseloco:chunk=512,kept=8',
 )
 # Lanes of 4, 8 and 16, sums of 32, groups of 512, and words of 4 to 32 places.
 BORDERS = (0, 1, 7, 16, 31, 32, 33, 511, 512, 513, 1025, 16_385)

@@ -145,6 +145,8 @@ CODECS: dict[str, Callable[..., Any] | str] = {
   'one_bit': f'{_PACKAGE}scalar.one_bit:OneBit',
   'qsgd': f'{_PACKAGE}scalar.qsgd:Qsgd',
   'sign': f'{_PACKAGE}scalar.sign:sign',
+  'sparseloco': f'{_PACKAGE}sparse.sparseloco:SparseLoCo',
+  'statistical': f'{_PACKAGE}scalar.statistical:Statistical',
   'stc': f'{_PACKAGE}sparse.stc:Stc',
   'ternary': ternary,
   'three_lc': f'{_PACKAGE}scalar.three_lc:three_lc',
@@ -220,6 +222,8 @@ KINDS = (
   'topk',
   'threshold',
   'stc',
+  'sparseloco',
+  'statistical',
 )
 
 

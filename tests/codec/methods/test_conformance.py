@@ -42,6 +42,8 @@ TEXTS = (
   'randomk:ratio=0.1,unbiased=1',
   'sign',
   'sign:decide=majority',
+  'sparseloco:chunk=64,kept=8',
+  'statistical:group_size=100',
   'stc:ratio=0.1',
   'ternary:clip_factor=0',
   'thc',
@@ -89,6 +91,8 @@ MORE_COMPILED = (
   'qsgd:levels=1,group_size=0',
   'randomk:ratio=0.1',
   'sign:decide=majority',
+  'sparseloco:chunk=64,kept=8',
+  'statistical:group_size=100',
   'three_lc:sparsity=1',
 )
 BY_NAME = {claim.__name__: claim for claim in claims.CLAIMS}

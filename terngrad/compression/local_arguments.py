@@ -1,0 +1,106 @@
+"""Arguments of `parallelize` for local steps."""
+
+from collections.abc import Callable
+from typing import Any
+from typing import NamedTuple
+from typing import TypedDict
+
+from absl import logging
+
+from terngrad.codec import method
+from terngrad.recipes import catalog
+
+
+class LocalChoices(NamedTuple):
+  """Options of local steps, as the trainers' flags of the same meaning.
+
+  Attributes:
+    count: number of local steps between two exchanges; 1 for none.
+    inner: optimizer of the local steps, as for `--inner_optimizer`.
+    outer_learning_rate: of the optimizer that applies the mean change.
+  """
+
+  count: int = 1
+  inner: str = 'momentum'
+  outer_learning_rate: float = 1.0
+
+
+class LocalArguments(TypedDict, total=False):
+  """Arguments of `parallelize` for local steps.
+
+  Attributes:
+    local_steps: number of local steps of each device between two exchanges.
+      Each takes a batch; all batches need one size. `optimizer` applies the
+      mean change of the parameters, and `learning_rate` is that of the local
+      steps.
+    inner_optimizer: of local steps, a text as for `--inner_optimizer`.
+    outer_learning_rate: of `optimizer`, with local steps.
+    recipe: name of a published recipe, such as 'sparseloco'. It sets the other
+      arguments here, `codec`, `optimizer` and `learning_rate`, where they have
+      their defaults.
+  """
+
+  local_steps: int
+  inner_optimizer: str
+  outer_learning_rate: float
+  recipe: str
+
+
+# Defaults of `parallelize` and of `LocalArguments`, by attribute of a recipe.
+_DEFAULTS = {
+  'every': 1,
+  'codec': 'identity',
+  'outer': 'nesterov:momentum=0.9',
+  'outer_learning_rate': 1.0,
+  'inner': 'momentum',
+  'inner_learning_rate': 0.1,
+}
+
+
+class Chosen(NamedTuple):
+  """Arguments of `parallelize`, with those of the recipe.
+
+  Attributes:
+    learning_rate: of the steps, or of local steps.
+    choices: `codec`, `optimizer` and `local` of `building.Choices`.
+  """
+
+  learning_rate: float | Callable[[int], float]
+  choices: dict[str, Any]
+
+
+def choose(
+  codec: str | method.Method,
+  optimizer: str | None,
+  learning_rate: float | Callable[[int], float],
+  num_workers: int,
+  *,
+  local_steps: int = 1,
+  inner_optimizer: str = 'momentum',
+  outer_learning_rate: float = 1.0,
+  recipe: str = '',
+) -> Chosen:
+  """Replaces arguments that have their defaults by those of a recipe.
+
+  Raises:
+    ValueError: the recipe is unknown, or for fewer workers.
+  """
+  values: dict[str, Any] = {
+    'every': local_steps,
+    'codec': codec,
+    'outer': optimizer,
+    'outer_learning_rate': outer_learning_rate,
+    'inner': inner_optimizer,
+    'inner_learning_rate': learning_rate,
+  }
+  if recipe:
+    found = catalog.find(recipe)
+    found.check_workers(num_workers)
+    for key, default in _DEFAULTS.items():
+      if values[key] == default:
+        values[key] = getattr(found, key)
+    # A warning, since absl shows no lower level by default.
+    logging.warning('%s', found.describe(values))
+  count, codec, optimizer, outer_rate, inner, rate = values.values()
+  local = LocalChoices(count, inner, float(outer_rate))
+  return Chosen(rate, {'codec': codec, 'optimizer': optimizer, 'local': local})

@@ -1,0 +1,52 @@
+"""The optimizers of Keras that recipes of local steps use inside."""
+
+from typing import Any
+
+import keras
+from absl import logging
+
+from slim import spelling
+from terngrad.recipes import catalog
+
+# Classes of `keras.optimizers` by the names of `--inner_optimizer`.
+_CLASSES = {'adamw': 'AdamW', 'muon': 'Muon'}
+
+
+def recipe_optimizer(recipe: str, **options: Any) -> keras.optimizers.Optimizer:
+  """Creates the inner optimizer of a recipe, for `Model.compile`.
+
+      optimizer = terngrad.keras.recipe_optimizer('muloco')
+      model.compile(optimizer, loss)
+      model.fit(x, y, callbacks=[terngrad.keras.LocalSteps(recipe='muloco')])
+
+  Its learning rate is that of the recipe; everything else, such as the weight
+  decay, is Keras's default. `keras.optimizers.Muon` updates variables of two
+  axes by Muon and all others by AdamW; name the last layer in `exclude_layers`,
+  as Keras recommends.
+
+  Args:
+    recipe: a name, as for `terngrad.keras.LocalSteps`.
+    **options: arguments of the class of Keras, instead of the defaults.
+
+  Raises:
+    ValueError: the recipe is unknown.
+  """
+  found = catalog.find(recipe)
+  create = getattr(keras.optimizers, _class_of(recipe))
+  defaults = {'learning_rate': found.inner_learning_rate}
+  return create(**defaults | options)
+
+
+def compare(recipe: str, optimizer: keras.optimizers.Optimizer) -> None:
+  """Logs if a model does not have the inner optimizer of its recipe."""
+  received, expected = type(optimizer).__name__, _class_of(recipe)
+  if received != expected:
+    logging.warning(
+      'Local steps: recipe %s trains by %s, this model by %s. Compile it with '
+      'terngrad.keras.recipe_optimizer(%r) to follow the recipe.',
+      *(recipe, expected, received, recipe),
+    )
+
+
+def _class_of(recipe: str) -> str:
+  return _CLASSES[spelling.split(catalog.find(recipe).inner)[0]]
