@@ -80,7 +80,7 @@ class ParallelModel(building.BuiltModel):
       self.model = _check_model(model_fn())
     self._exchange = exchange
     self._images = _images(self.model)
-    self._count = choices.local.count
+    self._count = choices.local.steps
     self._inputs = self._open(input_fn, self._count)
     super().__init__(
       self.model,
