@@ -15,12 +15,12 @@ class LocalChoices(NamedTuple):
   """Options of local steps, as the trainers' flags of the same meaning.
 
   Attributes:
-    count: number of local steps between two exchanges; 1 for none.
+    steps: number of local steps between two exchanges; 1 for none.
     inner: optimizer of the local steps, as for `--inner_optimizer`.
     outer_learning_rate: of the optimizer that applies the mean change.
   """
 
-  count: int = 1
+  steps: int = 1
   inner: str = 'momentum'
   outer_learning_rate: float = 1.0
 

@@ -46,14 +46,14 @@ def build(
   Raises:
     errors.ConfigError: an option is out of its range.
   """
-  devices = devices_options.DeviceOptions(local_steps=choices.count)
+  devices = devices_options.DeviceOptions(local_steps=choices.steps)
   optimizer = optimizer_options.OptimizerOptions(
     inner_optimizer=choices.inner,
     outer_learning_rate=choices.outer_learning_rate,
   )
   devices.validate()
   optimizer.validate()
-  if choices.count == 1:
+  if choices.steps == 1:
     return LocalPart(None, node_pass)
   specs = run_codecs.variable_specs(plan)
   local = building.build_local(devices, optimizer, codec, node_pass, specs)

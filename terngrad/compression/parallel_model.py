@@ -89,7 +89,7 @@ class ParallelModel(building.BuiltModel):
         'Leave one of the two out.'
       )
     self._images = _images(self.model)
-    self._count = choices.local.count
+    self._count = choices.local.steps
     self._inputs = self._open(input_fn, self._count)
     super().__init__(
       self.model,

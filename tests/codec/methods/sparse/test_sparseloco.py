@@ -82,7 +82,11 @@ def test_twenty_five_million_parameters_take_0_149_bits_each():
   [
     (0, np.float32(np.inf).view(np.int32), 'expected finite levels'),
     (4, -1, r'unsigned\(2\): expected code 0 past the last'),
-    (5, -1, 'expected 3 indices below 64 in ascending order in each chunk'),
+    (
+      5,
+      2**18 - 1,
+      'expected 3 indices below 64 in ascending order in each chunk',
+    ),
     (-1, -1, 'expected 1 indices below 9 in ascending order in each chunk'),
   ],
 )
