@@ -45,5 +45,5 @@ def test_every_command_line_on_the_page_names_codes():
     if 'NAME' in text or text.endswith('+'):
       continue
     known = '+' in text or text.split(':')[0] in NAMES
-    wrapped = text if known else f'{text}+sign'
+    wrapped = text if known else f'{text}+topk'
     assert registry.method(wrapped, workers=4)

@@ -144,15 +144,13 @@ class Compressor:
         tf.identity(float_gradients.cast(gradients[i], variables.specs[i]))
         for i in dense
       ]
-      reduced = context.merge_call(
+      sums = self._merge(
+        context,
         functools.partial(
           self.reduce_across_replicas, variables.only(dense), mean
         ),
-        args=(local, tf.cast(tf.identity(step), tf.int64), tf.identity(others)),
+        (local, tf.cast(tf.identity(step), tf.int64), tf.identity(others)),
       )
-      number = tf.get_static_value(context.replica_id_in_sync_group)
-      exchange = self._get_states(context.strategy).exchange
-      sums = reduced[number - exchange.first * self.devices_per_worker]
       summed |= zip(dense, sums.values, strict=True)
       finite |= zip(dense, tf.unstack(sums.finite), strict=True)
     values = [
@@ -161,6 +159,18 @@ class Compressor:
     ]
     known = [finite[i] for i in range(len(gradients))]
     return reduced_lib.Sums(values, tf.convert_to_tensor(known, tf.bool))
+
+  def _merge(
+    self,
+    context: tf.distribute.ReplicaContext,
+    across: Callable[..., list[reduced_lib.Sums]],
+    arguments: tuple[list[tf.Tensor] | tf.Tensor, ...],
+  ) -> reduced_lib.Sums:
+    """Calls a function once for all replicas; returns this replica's sums."""
+    reduced = context.merge_call(across, args=arguments)
+    number = tf.get_static_value(context.replica_id_in_sync_group)
+    exchange = self._get_states(context.strategy).exchange
+    return reduced[number - exchange.first * self.devices_per_worker]
 
   def reduce_across_replicas(
     self,

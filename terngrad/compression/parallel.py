@@ -63,8 +63,6 @@ def parallelize(
 ) -> parallel_model.ParallelModel:
   """Replicates a Keras model on several devices, to train or evaluate it.
 
-  Keywords of 0.2 work until 0.4: `loss_fn` (`loss`), `update` (`optimizer`).
-
   Args:
     input_fn: a function from (device_index, num_devices), of all processes, to
       (images [b, ...], integer labels [b]): an iterable, or a shared iterator.

@@ -11,6 +11,7 @@ checks this once for each kind of device before it uses the kernels.
 
 import dataclasses
 import functools
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
@@ -217,11 +218,16 @@ def kernels_agree(
       rates,
       on_gpus=kind == 'GPU',
     )
-    pairs = zip(fused.variables(), xla.variables(), strict=True)
-    return all(
-      np.array_equal(a.numpy().view(np.int32), b.numpy().view(np.int32))
-      for a, b in pairs
-    )
+    return _have_equal_bits(fused.variables(), xla.variables())
+
+
+def _have_equal_bits(
+  some: Sequence[tf.Variable], others: Sequence[tf.Variable]
+) -> bool:
+  return all(
+    np.array_equal(a.numpy().view(np.int32), b.numpy().view(np.int32))
+    for a, b in zip(some, others, strict=True)
+  )
 
 
 def _trial_replica(
