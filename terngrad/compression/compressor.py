@@ -127,9 +127,7 @@ class Compressor:
         of a replica.
     """
     context = _replica_context()
-    rows = {
-      i: g for i, g in enumerate(gradients) if isinstance(g, tf.IndexedSlices)
-    }
+    rows = _rows_of(gradients)
     variable_codes.check_sparse(
       self.codec, [variables.specs[i].name for i in rows]
     )
@@ -144,13 +142,13 @@ class Compressor:
         tf.identity(float_gradients.cast(gradients[i], variables.specs[i]))
         for i in dense
       ]
-      sums = self._merge(
-        context,
+      reduced = context.merge_call(
         functools.partial(
           self.reduce_across_replicas, variables.only(dense), mean
         ),
-        (local, tf.cast(tf.identity(step), tf.int64), tf.identity(others)),
+        args=(local, tf.cast(tf.identity(step), tf.int64), tf.identity(others)),
       )
+      sums = self._of_this_replica(context, reduced)
       summed |= zip(dense, sums.values, strict=True)
       finite |= zip(dense, tf.unstack(sums.finite), strict=True)
     values = [
@@ -160,14 +158,11 @@ class Compressor:
     known = [finite[i] for i in range(len(gradients))]
     return reduced_lib.Sums(values, tf.convert_to_tensor(known, tf.bool))
 
-  def _merge(
+  def _of_this_replica(
     self,
     context: tf.distribute.ReplicaContext,
-    across: Callable[..., list[reduced_lib.Sums]],
-    arguments: tuple[list[tf.Tensor] | tf.Tensor, ...],
+    reduced: Sequence[reduced_lib.Sums],
   ) -> reduced_lib.Sums:
-    """Calls a function once for all replicas; returns this replica's sums."""
-    reduced = context.merge_call(across, args=arguments)
     number = tf.get_static_value(context.replica_id_in_sync_group)
     exchange = self._get_states(context.strategy).exchange
     return reduced[number - exchange.first * self.devices_per_worker]
@@ -410,3 +405,10 @@ def _replica_context() -> tf.distribute.ReplicaContext:
       'cross-replica context. Call this inside strategy.run.'
     )
   return context
+
+
+def _rows_of(gradients: Sequence[Gradient]) -> dict[int, tf.IndexedSlices]:
+  """Returns the sparse gradients by their indices."""
+  return {
+    i: g for i, g in enumerate(gradients) if isinstance(g, tf.IndexedSlices)
+  }

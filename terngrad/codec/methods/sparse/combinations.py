@@ -23,6 +23,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec.methods.sparse import combination_layout
+from terngrad.codec.stages import tracing
 
 _LIMB = combination_layout.LIMB
 _MASK = 2**_LIMB - 1
@@ -131,7 +132,7 @@ def _upper_bits(
     return tf.transpose(found)
 
   rows = tf.TensorSpec([None, layout.number_words], tf.int32)
-  return tf.function(unpack_upper, input_signature=[rows])
+  return tracing.function(unpack_upper, input_signature=[rows])
 
 
 def _carry(limbs: tf.Tensor) -> tf.Tensor:

@@ -27,6 +27,7 @@ from terngrad.codec.stages import chain
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import division
 from terngrad.codec.stages import statistics
+from terngrad.codec.stages import tracing
 from terngrad.codec.stages import transport
 from terngrad.codec.stages import wire
 from terngrad.native import ops
@@ -279,8 +280,8 @@ def _units(shared_probe: tf.Tensor) -> tf.Tensor:
 
 
 # On a GPU each of the small operations would be a launch.
-_compiled_units = tf.function(_units, jit_compile=True)
-_compiled_powers = tf.function(rotation.power_of_two, jit_compile=True)
+_compiled_units = tracing.compiled(_units)
+_compiled_powers = tracing.compiled(rotation.power_of_two)
 
 
 def _repeat(values: tf.Tensor, sizes: Sequence[int]) -> tf.Tensor:

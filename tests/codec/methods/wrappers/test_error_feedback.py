@@ -136,7 +136,7 @@ def test_residuals_of_ternary_clipped_at_2_5_deviations_grow():
 @pytest.mark.parametrize('inner', ['error_feedback+topk', 'ef_signsgd'])
 def test_error_feedback_around_error_feedback_is_refused(inner):
   method = registry.method(inner)
-  with pytest.raises(ValueError, match='expected a codec without error feed'):
+  with pytest.raises(ValueError, match='expected a codec that does not keep'):
     error_feedback.ErrorFeedback(method)
   # A wrapper between the two hides it from the text, not from the class.
   with pytest.raises(ValueError, match='expected error_feedback once'):
