@@ -49,7 +49,7 @@ bin=$root/.venv/bin
 # output of every failing test. 2 shows its errors only.
 export TF_CPP_MIN_LOG_LEVEL=2
 
-# As the programs do (terngrad/cluster/onednn.py): the passes take half the time.
+# As the programs do (terngrad/machine/onednn.py): the passes take half the time.
 [[ $(uname -m) != x86_64 ]] ||
   export TF_ENABLE_ONEDNN_OPTS=${TF_ENABLE_ONEDNN_OPTS:-1}
 

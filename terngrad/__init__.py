@@ -29,7 +29,7 @@ _HOMES = {
   'float16_words': 'terngrad.codec.stages.float_words',
   'float32_words': 'terngrad.codec.stages.float_words',
   'gradient_codec': 'terngrad.reduce.bucketing',
-  'keep_compiled_code': 'terngrad.cluster.xla_cache',
+  'keep_compiled_code': 'terngrad.machine.xla_cache',
   'parallelize': 'terngrad.compression.parallel',
   'parse_codec': ('terngrad.codec.methods.registry', 'parse'),
   'policy': ('terngrad.codec.policy', 'policy'),

@@ -14,8 +14,8 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
-from terngrad.cluster import onednn
-from terngrad.cluster import xla_cache
+from terngrad.machine import onednn
+from terngrad.machine import xla_cache
 
 # TensorFlow's log levels: 0 writes all, 2 omits infos and warnings.
 _LEVEL, _ALL = 'TF_CPP_MIN_LOG_LEVEL', '0'

@@ -25,6 +25,7 @@ LAYERS = (
   'terngrad.codec.methods.transforms',
   'terngrad.codec.methods.wrappers',
   'terngrad.exchange',
+  'terngrad.machine',
   'terngrad.cluster',
   'terngrad.reduce',
   'terngrad.conformance',

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from terngrad.cluster import onednn
+from terngrad.machine import onednn
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

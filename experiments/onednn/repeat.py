@@ -19,7 +19,7 @@ from absl import app
 from absl import flags
 
 from slim.datasets.records import disk
-from terngrad.cluster import processor
+from terngrad.machine import processor
 from terngrad.training import records
 from tests.bin import clusters
 

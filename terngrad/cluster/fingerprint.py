@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from terngrad import native
 from terngrad import version
-from terngrad.cluster import onednn
+from terngrad.machine import onednn
 
 _MAX_FIELDS = 256
 

@@ -12,10 +12,10 @@ import pandas as pd
 import tensorflow as tf
 
 from slim.nets import factory as nets
-from terngrad.cluster import determinism
 from terngrad.codec.stages import tracing
 from terngrad.config import options
 from terngrad.config import training as configs
+from terngrad.machine import determinism
 from terngrad.measure import launches
 from terngrad.measure import timing
 from terngrad.training import assembly

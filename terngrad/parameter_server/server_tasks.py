@@ -19,7 +19,6 @@ from slim import errors as data_errors
 from slim.datasets import shards
 from terngrad import errors
 from terngrad.cluster import coordination
-from terngrad.cluster import determinism
 from terngrad.cluster import devices
 from terngrad.cluster import fingerprint
 from terngrad.cluster import service as services
@@ -28,6 +27,7 @@ from terngrad.cluster import tasks
 from terngrad.config import model
 from terngrad.config import options
 from terngrad.config import servers
+from terngrad.machine import determinism
 from terngrad.parameter_server import server_feeds
 from terngrad.training import batches as batches_lib
 from terngrad.training import metric

@@ -12,9 +12,9 @@ from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import resume
-from terngrad.cluster import determinism
 from terngrad.config import training as configs
 from terngrad.exchange import towers
+from terngrad.machine import determinism
 from terngrad.training import assembly
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import tensorflow as tf
 
 from terngrad import errors
-from terngrad.cluster import onednn
-from terngrad.cluster import processor
+from terngrad.machine import onednn
+from terngrad.machine import processor
 from terngrad.report import sweep as report
 from terngrad.sweep import definition
 from terngrad.training import metrics

@@ -18,7 +18,7 @@ from multiprocessing import reduction
 from typing import IO
 from typing import Any
 
-from terngrad.cluster import onednn
+from terngrad.machine import onednn
 
 _context = multiprocessing.get_context('forkserver')
 _context.set_forkserver_preload(['tensorflow', 'keras'])

@@ -12,11 +12,11 @@ from terngrad import errors
 from terngrad import native
 from terngrad.cluster import coordination
 from terngrad.cluster import devices as devices_lib
-from terngrad.cluster import onednn
 from terngrad.cluster import spec
 from terngrad.exchange import collective
 from terngrad.exchange import device_groups
 from terngrad.exchange import protocol
+from terngrad.machine import onednn
 from terngrad.reduce import fragments
 from terngrad.reduce import gradients
 from terngrad.step import step as steps

@@ -15,14 +15,14 @@ from terngrad.checkpoint import folder
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import resume
 from terngrad.cluster import coordination
-from terngrad.cluster import determinism
 from terngrad.cluster import devices
 from terngrad.cluster import spec as clusters
 from terngrad.cluster import watchdog
-from terngrad.cluster import xla_cache
 from terngrad.config import cluster as cluster_options
 from terngrad.config import options
 from terngrad.config import training as training_options
+from terngrad.machine import determinism
+from terngrad.machine import xla_cache
 from terngrad.recipes import catalog
 from terngrad.recipes import recipe as recipes
 from terngrad.tracking import trackers

@@ -4,7 +4,7 @@ import pathlib
 
 import tensorflow as tf
 
-from terngrad.cluster import onednn
+from terngrad.machine import onednn
 
 # What chooses the compiled products, and by it the order of their sums.
 _FLAGS = ('avx2', 'avx512f', 'fma')

@@ -1,7 +1,7 @@
 import pytest
 
 from terngrad.cluster import fingerprint
-from terngrad.cluster import onednn
+from terngrad.machine import onednn
 
 
 def test_equal_choices_are_equal_and_the_first_difference_is_named():

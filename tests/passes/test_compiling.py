@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.cluster import determinism
 from terngrad.config import options
 from terngrad.config import training as configs
 from terngrad.exchange import towers
+from terngrad.machine import determinism
 from terngrad.passes import compiling
 from terngrad.training import assembly
 from tests import seeming_gpu

@@ -1,7 +1,7 @@
 """What a row says about the machine, and what a page says about all rows."""
 
-from terngrad.cluster import onednn
-from terngrad.cluster import processor
+from terngrad.machine import onednn
+from terngrad.machine import processor
 from terngrad.report import sweep_page
 from terngrad.sweep import results
 

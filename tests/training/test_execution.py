@@ -7,10 +7,10 @@ import pytest
 
 from terngrad import native
 from terngrad.cluster import devices
-from terngrad.cluster import onednn
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.exchange import towers
+from terngrad.machine import onednn
 from terngrad.reduce import bucketing
 from terngrad.training import execution
 

@@ -9,10 +9,10 @@ import tensorflow as tf
 from tensorflow.python.framework import config as tf_config
 
 from terngrad import errors
-from terngrad.cluster import determinism
 from terngrad.config import options as options_lib
 from terngrad.config import servers
 from terngrad.config import training as configs
+from terngrad.machine import determinism
 from terngrad.parameter_server import server_run
 from terngrad.training import assembly
 from terngrad.training import evaluation

@@ -9,7 +9,7 @@ from terngrad.cli import flags
 from terngrad.cli.measure import step
 from terngrad.config import options
 
-determinism = lazy.module('terngrad.cluster.determinism')
+determinism = lazy.module('terngrad.machine.determinism')
 first_step = lazy.module('terngrad.measure.processes.first_step')
 step_table = lazy.module('terngrad.measure.step_table')
 tables = lazy.module('terngrad.measure.tables')

@@ -13,8 +13,8 @@ from slim.datasets.records import disk
 from terngrad import native
 from terngrad import user_cache
 from terngrad import version
-from terngrad.cluster import onednn
-from terngrad.cluster import processor
+from terngrad.machine import onednn
+from terngrad.machine import processor
 from terngrad.measure.planning import model
 from terngrad.measure.planning import parameters
 

@@ -11,13 +11,13 @@ import tensorflow as tf
 from matplotlib import figure
 
 from terngrad import errors
-from terngrad.cluster import onednn
-from terngrad.cluster import processor
 from terngrad.cluster import spec
 from terngrad.cluster import tasks
 from terngrad.cluster import watchdog
 from terngrad.exchange import algorithms
 from terngrad.exchange import group as groups
+from terngrad.machine import onednn
+from terngrad.machine import processor
 from terngrad.measure import timing
 from terngrad.measure.processes import exchanges
 from terngrad.measure.processes import peer_client

@@ -22,7 +22,7 @@ from terngrad import errors
 from terngrad.children import captured
 from terngrad.children import endings
 from terngrad.children import stderr_copy
-from terngrad.cluster import xla_cache
+from terngrad.machine import xla_cache
 from terngrad.measure import step_table
 
 COLD, WARM = 'cold', 'warm'

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from terngrad.cluster import processor
+from terngrad.machine import processor
 from terngrad.measure.planning import cache
 from terngrad.measure.planning import model
 

@@ -5,7 +5,7 @@ import pytest
 from terngrad import errors
 from terngrad.children import captured
 from terngrad.cli.measure import first_step as command
-from terngrad.cluster import xla_cache
+from terngrad.machine import xla_cache
 from terngrad.measure import step_table
 from terngrad.measure.processes import first_step
 

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from tensorflow.python.framework import config
 
-from terngrad.cluster import determinism
+from terngrad.machine import determinism
 from tests import seeming_gpu
 
 

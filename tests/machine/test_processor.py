@@ -2,7 +2,7 @@
 
 import pytest
 
-from terngrad.cluster import processor
+from terngrad.machine import processor
 
 INFO = """\
 processor\t: 0

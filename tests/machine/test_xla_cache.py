@@ -7,8 +7,8 @@ import textwrap
 
 import pytest
 
-from terngrad.cluster import xla_cache
-from terngrad.cluster import xla_entries
+from terngrad.machine import xla_cache
+from terngrad.machine import xla_entries
 
 # Complete entries: a key, a module and an executable of some bytes.
 ENTRY = b'\x0a\x02ab\x12\x01c\x1a\x80\x01' + b'd' * 128

@@ -16,7 +16,7 @@ import sys
 from typing import IO
 
 from terngrad import user_cache
-from terngrad.cluster import xla_entries
+from terngrad.machine import xla_entries
 
 SWITCH, VARIABLE = 'TERNGRAD_XLA_CACHE', 'TF_XLA_FLAGS'
 MOST_BYTES = 2**29

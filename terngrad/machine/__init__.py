@@ -1,0 +1,1 @@
+"""The machine and its libraries: processor, oneDNN, kept code, determinism."""
