@@ -205,10 +205,14 @@ def page(folder: pathlib.Path) -> str:
 
 def _model_seconds(config: 'training.TrainConfig', values: SweepFlags) -> float:
   """Predicts the seconds of a step with every worker on a separate machine."""
-  shapes = costs.shapes_of(config)
-  cost = coding.measure(config.codes.text(config.num_workers))
-  network = costs.Setting(values.computing, values.bandwidth, values.latency)
-  return costs.seconds_of_step(config, shapes, network, cost)
+  workers = config.num_workers
+  shapes = costs.shapes_of(config.data, config.model.net)
+  codec = config.codes.text(workers)
+  cost = coding.measure(codec)
+  network = values.computing, values.bandwidth, values.latency
+  return costs.seconds_of_step(
+    config.devices, codec, shapes, costs.Setting(*network, workers), cost
+  )
 
 
 def configurations(

@@ -131,14 +131,18 @@ def _costs(
     bits: bits per element that a worker sent in a step.
     values: the flags.
   """
-  shapes = costs.shapes_of(config)
+  shapes = costs.shapes_of(config.data, config.model.net)
+  workers = config.num_workers
   elements = sum(methods.sizes_of(shapes))
   seconds = {}
   if networks := _networks(values, elements):
-    cost = coding.measure(config.codes.text(config.num_workers))
+    codec = config.codes.text(workers)
+    cost = coding.measure(codec)
     for heading, bandwidth in networks.items():
-      setting = costs.Setting(values.computing, bandwidth, values.latency)
-      seconds[heading] = costs.seconds_of_step(config, shapes, setting, cost)
+      network = values.computing, bandwidth, values.latency
+      seconds[heading] = costs.seconds_of_step(
+        config.devices, codec, shapes, costs.Setting(*network, workers), cost
+      )
   return targets.Variant(bits * elements / 8e6, seconds)
 
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from slim.nets import factory as nets
-from terngrad.config import training
+from terngrad.config import devices as devices_options
+from terngrad.config import model as model_options
 from terngrad.measure.planning import model as models
 from terngrad.training import batches
 
@@ -19,21 +20,20 @@ class Setting(NamedTuple):
       in each of the local steps between two exchanges.
     bandwidth: bits per second of a worker, in each direction.
     latency: seconds from one worker to another.
+    workers: number of workers.
   """
 
   computing: float
   bandwidth: float
   latency: float
+  workers: int
 
 
-def shapes_of(config: training.TrainConfig) -> Shapes:
+def shapes_of(data: model_options.DataOptions, net: str) -> Shapes:
   """Returns the shapes of the trainable variables of a run's net."""
-  classes, channels = batches.expected_sizes(config.data, config.model.net)
+  classes, channels = batches.expected_sizes(data, net)
   model = nets.build(
-    config.model.net,
-    num_classes=classes,
-    image_size=config.data.image_size,
-    channels=channels,
+    net, num_classes=classes, image_size=data.image_size, channels=channels
   )
   return [tuple(v.shape) for v in model.trainable_variables]
 
@@ -59,7 +59,8 @@ def bandwidth_of(ratio: float, elements: int, computing: float) -> float:
 
 
 def seconds_of_step(
-  config: training.TrainConfig,
+  devices: devices_options.DeviceOptions,
+  codec: str,
   shapes: Shapes,
   setting: Setting,
   cost: models.Coding,
@@ -71,18 +72,15 @@ def seconds_of_step(
   Overlapped local steps hide the transfer.
 
   Args:
-    config: configuration of the variant; each of its nodes is a worker.
+    devices: options of the variant's local steps.
+    codec: codec of the variant, in the syntax of `--codec`.
     shapes: shapes of the variables.
     setting: computing and network.
     cost: coding costs of the codec.
   """
-  devices = config.devices
   steps = devices.steps_per_exchange
-  workers = config.num_workers
-  network = models.Network(setting.bandwidth, setting.latency, workers)
-  planned = models.plan(
-    config.codes.text(workers), shapes, steps * setting.computing, network, cost
-  )
+  network = models.Network(setting.bandwidth, setting.latency, setting.workers)
+  planned = models.plan(codec, shapes, steps * setting.computing, network, cost)
   coding, wire = (
     part / devices.fragments for part in (planned.coding, planned.wire)
   )

@@ -2,22 +2,20 @@
 
 import pytest
 
+from terngrad.config import devices
 from terngrad.config import options
-from terngrad.config import training
 from terngrad.measure.planning import model
 from terngrad.report.targets import costs
 
 SHAPES = ((1000, 1000),)
 FREE = model.Coding(0.0, 0.0, 0.0)
 # 32 Mbit are a second; no latency.
-SETTING = costs.Setting(0.5, 32e6, 0.0)
+SETTING = costs.Setting(0.5, 32e6, 0.0, 2)
 
 
 def seconds(setting=SETTING, cost=FREE, **flags):
-  config = options.build(
-    training.TrainConfig, **{'num_nodes': 2, 'num_gpus': 1} | flags
-  )
-  return costs.seconds_of_step(config, SHAPES, setting, cost)
+  chosen = options.build(devices.DeviceOptions, **flags)
+  return costs.seconds_of_step(chosen, 'identity', SHAPES, setting, cost)
 
 
 def test_a_ratio_is_float32_on_the_wire_over_computing():
