@@ -5,6 +5,7 @@
 
 #include "emulator.h"
 //
+#include "gpu/fp8.cu"
 #include "gpu/groups_code.cu"
 #include "gpu/groups_measure.cu"
 #include "gpu/natural.cu"
@@ -75,6 +76,8 @@ std::map<std::string, Run> kernels = {
     KERNEL(terngrad_groups_finish),
     KERNEL(terngrad_groups_encode),
     KERNEL(terngrad_groups_decode),
+    KERNEL(terngrad_fp8_encode),
+    KERNEL(terngrad_fp8_decode),
     KERNEL(terngrad_natural_encode),
     KERNEL(terngrad_natural_decode),
     KERNEL(terngrad_rotated_encode),

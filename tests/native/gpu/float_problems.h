@@ -110,10 +110,8 @@ inline bool Fp8Agrees(uint64_t seed) {
   emulator::Launch(seed, table.finishes, gpu::kThreads,
                    gpu::terngrad_groups_finish, variables, code, extents.get(),
                    words);
-  const uint32_t key[] = {Bits(), Bits()};  // Not used.
   emulator::Launch(seed, table.code_blocks, gpu::kThreads,
-                   gpu::terngrad_groups_encode, variables, code, &key[0],
-                   words);
+                   gpu::terngrad_fp8_encode, variables, code, words);
   const float scale = Draw(0, 1) ? 1.0f / count : 1.0f;
   bool same = true;
   std::vector<std::vector<float>> expected;
@@ -145,7 +143,7 @@ inline bool Fp8Agrees(uint64_t seed) {
   if (!Report(same, "encode of fp8")) return false;
   std::vector<const uint32_t*> all;
   emulator::Launch(seed, table.code_blocks, gpu::kThreads,
-                   gpu::terngrad_groups_decode, variables,
+                   gpu::terngrad_fp8_decode, variables,
                    TableOf(memory, &all), code, scale);
   for (size_t i = 0; i < expected.size(); ++i) {
     same &= Same(expected[i].data(), table.variables[i].data,

@@ -4,6 +4,7 @@
 
 #include "emulator.h"
 //
+#include "gpu/fp8.cu"
 #include "gpu/groups_code.cu"
 #include "gpu/groups_measure.cu"
 #include "gpu/natural.cu"

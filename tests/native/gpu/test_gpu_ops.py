@@ -55,6 +55,8 @@ def test_codes_on_gpus_give_the_bits_of_cpu_kernels(library):
     'terngrad_groups_measure',
     'terngrad_groups_encode',
     'terngrad_groups_decode',
+    'terngrad_fp8_encode',
+    'terngrad_fp8_decode',
     'terngrad_natural_encode',
     'terngrad_natural_decode',
     'terngrad_rotated_encode',

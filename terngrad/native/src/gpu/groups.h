@@ -65,6 +65,30 @@ __device__ inline float Limited(float value) {
   return kLargestMagnitude < above ? kLargestMagnitude : above;
 }
 
+// The group of the first element of a digit of a block's words.
+struct FirstGroup {
+  int64 group;
+  int64 start;
+};
+
+__device__ inline FirstGroup FirstGroupOf(const GroupedVariable& variable,
+                                          int64 element) {
+  const int64 group = element / variable.group;
+  return {group, group * variable.group};
+}
+
+// The group of an element, at most kThreads after the first one.
+__device__ inline int64 GroupAt(const GroupedVariable& variable,
+                                const FirstGroup& first, int64 element) {
+  const int64 offset = element - first.start;
+  // Both are below 2^32 if groups are not larger than a block of threads.
+  return offset < variable.group ? first.group
+         : variable.group > kThreads
+             ? first.group + 1
+             : first.group + static_cast<uint32>(offset) /
+                                 static_cast<uint32>(variable.group);
+}
+
 }  // namespace terngrad_gpu
 
 #endif  // TERNGRAD_NATIVE_GPU_GROUPS_H_

@@ -2,36 +2,12 @@
 //
 // grouping_impl.h has the same for CPUs, and explains the numbers.
 
-#include "fp8.h"
+#include "groups.h"
 
 namespace terngrad_gpu {
 
 // Fractions of a level have this many bits.
 constexpr int kFraction = 22;
-
-// The group of the first element of a digit of a block's words.
-struct FirstGroup {
-  int64 group;
-  int64 start;
-};
-
-__device__ inline FirstGroup FirstGroupOf(const GroupedVariable& variable,
-                                          int64 element) {
-  const int64 group = element / variable.group;
-  return {group, group * variable.group};
-}
-
-// The group of an element, at most kThreads after the first one.
-__device__ inline int64 GroupAt(const GroupedVariable& variable,
-                                const FirstGroup& first, int64 element) {
-  const int64 offset = element - first.start;
-  // Both are below 2^32 if groups are not larger than a block of threads.
-  return offset < variable.group ? first.group
-         : variable.group > kThreads
-             ? first.group + 1
-             : first.group + static_cast<uint32>(offset) /
-                                 static_cast<uint32>(variable.group);
-}
 
 // How the elements of one group become digits.
 struct ToDigits {
@@ -42,7 +18,6 @@ struct ToDigits {
 __device__ inline ToDigits ToDigitsOf(const float* scales, int64 groups,
                                       const Grouping& code) {
   const float step = scales[(code.num_scales - 1) * groups];
-  if (code.kind == kFloats) return {1.0f / step, 0.0f};
   return {step > 0.0f ? 0x1p22f / step : 0.0f, scales[0]};
 }
 
@@ -51,7 +26,6 @@ __device__ inline uint32 DigitOf(float value, const ToDigits& group,
                                  uint32 second) {
   const int bits = __float_as_int(value);
   if (code.kind == kSigns) return bits < 0 && bits != -2147483647 - 1;
-  if (code.kind == kFloats) return Fp8Code(value, group.inverse, code.levels);
   const float above = code.kind == kSteps ? __int_as_float(bits & 0x7fffffff)
                                           : Limited(value) - group.least;
   int fixed = Nearest(above * group.inverse);
@@ -136,10 +110,6 @@ __device__ inline float KnownStep(uint32 bits, const Grouping& code) {
 __device__ inline float ValueOf(uint32 digit, const uint32* scales,
                                 int64 groups, const Grouping& code) {
   if (code.kind == kSigns) return FloatOf(scales[0] ^ (digit << 31));
-  if (code.kind == kFloats) {
-    const float magnitude = Fp8Magnitude(digit & 127, code.levels);
-    return (digit > 127 ? -magnitude : magnitude) * FloatOf(scales[0]);
-  }
   if (code.kind == kSpans) {
     return static_cast<float>(static_cast<int>(digit)) *
                KnownStep(scales[groups], code) +

@@ -31,6 +31,8 @@ constexpr const char* kNames[] = {
     "terngrad_groups_finish",
     "terngrad_groups_encode",
     "terngrad_groups_decode",
+    "terngrad_fp8_encode",
+    "terngrad_fp8_decode",
     "terngrad_natural_encode",
     "terngrad_natural_decode",
     "terngrad_rotated_encode",

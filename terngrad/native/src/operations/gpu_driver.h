@@ -32,6 +32,8 @@ enum class Function {
   kGroupsFinish,
   kGroupsEncode,
   kGroupsDecode,
+  kFp8Encode,
+  kFp8Decode,
   kNaturalEncode,
   kNaturalDecode,
   kRotatedEncode,

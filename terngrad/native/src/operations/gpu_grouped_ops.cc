@@ -91,9 +91,13 @@ class EncodeGroups : public Grouped {
     OP_REQUIRES_OK(context,
                    launcher.Launch(Function::kGroupsFinish, bucket.finishes,
                                    table, code_, extents, words));
-    OP_REQUIRES_OK(context,
-                   launcher.Launch(Function::kGroupsEncode, bucket.code_blocks,
-                                   table, code_, numbers, words));
+    OP_REQUIRES_OK(
+        context, code_.kind == terngrad_gpu::kFloats
+                     ? launcher.Launch(Function::kFp8Encode, bucket.code_blocks,
+                                       table, code_, words)
+                     : launcher.Launch(Function::kGroupsEncode,
+                                       bucket.code_blocks, table, code_,
+                                       numbers, words));
   }
 
  private:
@@ -121,8 +125,11 @@ class DecodeGroups : public Grouped {
     terngrad_gpu::Payloads payloads;
     OP_REQUIRES_OK(context, launcher.MakeTable(rows, &payloads));
     OP_REQUIRES_OK(context,
-                   launcher.Launch(Function::kGroupsDecode, bucket.code_blocks,
-                                   table, payloads, code_, scale_));
+                   launcher.Launch(code_.kind == terngrad_gpu::kFloats
+                                       ? Function::kFp8Decode
+                                       : Function::kGroupsDecode,
+                                   bucket.code_blocks, table, payloads, code_,
+                                   scale_));
   }
 
  private:
