@@ -530,13 +530,15 @@ def test_every_flag_reaches_its_field(program):
   expected = {
     field.name: other.get(type(field.default), lambda v: v + 1)(field.default)
     for field in options.fields(command(program).options)
+    # It sets other flags.
+    if field.name != 'recipe'
   }
   arguments = [
     f'--{name}={",".join(value) if isinstance(value, tuple) else value}'
     for name, value in expected.items()
   ]
   config = parse_for(program, arguments)
-  assert options.by_name(config) == expected
+  assert options.by_name(config) == expected | {'recipe': ''}
 
 
 def test_words_of_options_give_the_options_back():

@@ -20,6 +20,8 @@ BIASED = (
   'randomk',
   'powersgd',
   'e3m0',
+  'statistical',
+  'sparseloco',
   'bidirectional+topk',
 )
 FLOATS = ('fp16', 'bf16', 'fp8', 'fp8:kind=e5m2')
