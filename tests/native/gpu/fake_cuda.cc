@@ -5,8 +5,10 @@
 
 #include "emulator.h"
 //
+#include "gpu/addition.cu"
 #include "gpu/groups_code.cu"
 #include "gpu/groups_measure.cu"
+#include "gpu/selection.cu"
 #include "gpu/statistics.cu"
 #include "gpu/ternary.cu"
 //
@@ -62,6 +64,18 @@ std::map<std::string, Run> kernels = {
     KERNEL(terngrad_groups_finish),
     KERNEL(terngrad_groups_encode),
     KERNEL(terngrad_groups_decode),
+    KERNEL(terngrad_select_sample),
+    KERNEL(terngrad_select_candidates),
+    KERNEL(terngrad_select_digit),
+    KERNEL(terngrad_select_count),
+    KERNEL(terngrad_select_write),
+    KERNEL(terngrad_select_pack),
+    KERNEL(terngrad_select_all),
+    KERNEL(terngrad_add_count),
+    KERNEL(terngrad_add_unpack),
+    KERNEL(terngrad_add_check),
+    KERNEL(terngrad_add_elements),
+    KERNEL(terngrad_add_all),
 };
 
 }  // namespace

@@ -35,8 +35,17 @@ CODECS = (
 # One variable; a few, one of them empty and one of two statistics blocks; more
 # than travel with a launch.
 SIZES = ([1], [7, 0, 16390, 1, 300], [i % 5 for i in range(300)])
+# Of few elements; one variable that takes several launches.
+SPARSE = ('stc', 'topk:ratio=0.2', 'stc:ratio=0.3', 'threshold:above=1.2')
+SPARSE_SIZES = (
+  [70_001, 0, 5],
+  [7, 0, 16390, 1, 300],
+  [i % 5 for i in range(50)],
+)
+SPARSE_SIZES += ([1], [0, 0])
 GPU_OPERATIONS = ('Statistics', 'Encode', 'DecodeSum', 'ScaleSums')
 GPU_OPERATIONS += ('EncodeGroups', 'DecodeGroups')
+GPU_OPERATIONS += ('EncodeElements', 'AddElements')
 
 
 def load(library):
@@ -71,6 +80,7 @@ def coded(code, gradients, key, workers):
     words = code.encode_pieces(gradients, sizes, probe, shared, key)
     rows = tf.stack([tf.roll(words, i, 0) for i in range(workers)])
     means = [code.decode_sum([rows], shared, shapes, 1 / workers)]
+    means.append(code.decode_sum([words[tf.newaxis]], shared, shapes))
     if code.summable:
       totals = tf.range(sum(sizes)) % 7 - 3
       for kind in (tf.int8, tf.int32, tf.float32):
@@ -79,23 +89,28 @@ def coded(code, gradients, key, workers):
   return probe, words, means
 
 
-def differences(codecs):
+def bits(tensor):
+  """The bits of a tensor; any NaN is like any other."""
+  array = tensor.numpy()
+  if array.dtype == np.float32:
+    array[np.isnan(array)] = np.nan
+  return array.tobytes()
+
+
+def differences(cases):
   """Returns the cases in which the GPU's kernels give other bits."""
   random = np.random.default_rng(1)
   found = []
-  for text in codecs:
+  for text, sizes_of_cases in cases:
     code = registry.parse(text)
-    for sizes in SIZES:
+    for sizes in sizes_of_cases:
       gradients = [
         tf.constant(random.normal(0.1, 1, n), tf.float32) for n in sizes
       ]
       key = tf.constant(random.integers(0, 2**32, 2), tf.uint32)
       workers = 70 if len(sizes) == 1 else 3
       results = [
-        tf.nest.map_structure(
-          lambda tensor: tensor.numpy().tobytes(),
-          coded(one, gradients, key, workers),
-        )
+        tf.nest.map_structure(bits, coded(one, gradients, key, workers))
         for one in (code.on_kernels(), code.on_gpus())
       ]
       if results[0] != results[1]:
@@ -106,8 +121,13 @@ def differences(codecs):
 def main():
   library, case = sys.argv[1:]
   result = {'reason': load(library)}
-  if case != 'load':
-    result['differences'] = differences(CODECS[: 2 if case == 'few' else None])
+  if case == 'few':
+    cases = [(text, SIZES) for text in CODECS[:2]]
+    result['differences'] = differences([*cases, (SPARSE[0], SPARSE_SIZES[:1])])
+  elif case == 'all':
+    cases = [(text, SIZES) for text in CODECS]
+    cases += [(text, SPARSE_SIZES) for text in SPARSE]
+    result['differences'] = differences(cases)
   calls = ctypes.CDLL(library).fake_cuda_calls
   calls.restype = ctypes.c_char_p
   result['calls'] = calls().decode().split('\n')[:-1]

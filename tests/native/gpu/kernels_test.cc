@@ -4,12 +4,15 @@
 
 #include "emulator.h"
 //
+#include "gpu/addition.cu"
 #include "gpu/groups_code.cu"
 #include "gpu/groups_measure.cu"
+#include "gpu/selection.cu"
 #include "gpu/statistics.cu"
 #include "gpu/ternary.cu"
 //
 #include "problems.h"
+#include "sparse_problems.h"
 
 namespace {
 
@@ -434,7 +437,8 @@ int main(int argc, char** argv) {
   for (int64_t trial = 0; trial < trials; ++trial) {
     if (!StatisticsAgree(trial) || !FinishAgrees(trial) ||
         !EncodeAgrees(trial) || !DecodeAgrees(trial) || !AnySumsAgree(trial) ||
-        !GroupsAgree(trial)) {
+        !GroupsAgree(trial) || !sparse::SelectionAgrees(cpu, trial) ||
+        !sparse::AdditionAgrees(cpu, trial)) {
       std::printf("in trial %lld\n", static_cast<long long>(trial));
       return 1;
     }

@@ -25,6 +25,18 @@ enum class Function {
   kGroupsFinish,
   kGroupsEncode,
   kGroupsDecode,
+  kSelectSample,
+  kSelectCandidates,
+  kSelectDigit,
+  kSelectCount,
+  kSelectWrite,
+  kSelectPack,
+  kSelectAll,
+  kAddCount,
+  kAddUnpack,
+  kAddCheck,
+  kAddElements,
+  kAddAll,
   kCount,
 };
 
