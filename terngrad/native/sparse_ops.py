@@ -1,13 +1,35 @@
 """The kernels of codes that send few elements, as functions on tensors.
 
-They run in eager code and graphs, not under XLA.
+They run in eager code and graphs, not under XLA. `encode` and `decode_sum` are
+for tensors on a GPU and need `gpu.available()`; the others are for CPUs.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from terngrad import native
+
+# The order of the enumeration in src/gpu/tables.h.
+LISTS, SIGNED_INDICES, PAIRS = range(3)
+
+
+class SparseCode(NamedTuple):
+  """The parameters of a code for the GPU kernels.
+
+  Attributes:
+    kind: of words. LISTS: indices, then values (topk); SIGNED_INDICES: mean
+      magnitude, signs, packed indices (stc); PAIRS: the number of elements,
+      then indices and values (threshold).
+    numbers: how many elements are sent of each variable, or for PAIRS at most
+      of all together.
+    above: the smallest magnitude that is sent, >= 0; PAIRS send no zeros.
+  """
+
+  kind: int
+  numbers: Sequence[int]
+  above: float = 0.0
 
 
 def largest(elements: tf.Tensor, number: int) -> tuple[tf.Tensor, tf.Tensor]:
@@ -96,4 +118,56 @@ def add_elements(
   """
   return native.library().terngrad_add_elements(
     indices=indices, values=values, V=len(shapes), shapes=shapes, scale=scale
+  )
+
+
+def encode(
+  pieces: Sequence[tf.Tensor],
+  sizes: Sequence[int],
+  num_words: int,
+  code: SparseCode,
+) -> tf.Tensor:
+  """Selects and packs the largest elements of all variables, on a GPU.
+
+  Args:
+    pieces: float32, one tensor per variable or one with all variables.
+    sizes: elements of each of the v variables.
+    num_words: of the payload.
+    code: the parameters.
+
+  Returns:
+    int32 [num_words]: the words of each variable, or for PAIRS of all.
+  """
+  return native.operation('encode_elements', on_gpus=True)(
+    gradients=pieces,
+    sizes=sizes,
+    num_words=num_words,
+    **code._asdict(),
+  )
+
+
+def decode_sum(
+  parts: Sequence[tf.Tensor],
+  shapes: Sequence[Sequence[int]],
+  scale: float,
+  code: SparseCode,
+) -> list[tf.Tensor]:
+  """Unpacks payloads and adds their elements to zeros, on a GPU.
+
+  Args:
+    parts: int32 [n, words], in the row order of `codec.method.Piece`.
+    shapes: the v static shapes.
+    scale: factor of the sums.
+    code: the parameters.
+
+  Returns:
+    v float32 of `shapes`.
+  """
+  return native.operation('add_elements', on_gpus=True)(
+    parts=parts,
+    V=len(shapes),
+    shapes=shapes,
+    scale=scale,
+    kind=code.kind,
+    numbers=code.numbers,
   )

@@ -27,7 +27,13 @@ class FewElements(coded.Code):
   compiled = False  # XLA sorts: see `topk.largest`
 
   def on_gpus(self) -> method.Method:
-    """Returns the code compiled; otherwise its int32 is in host memory."""
+    """Returns the code with GPU kernels, or compiled.
+
+    Otherwise its int32 is in host memory.
+    """
+    fast = super().on_gpus()
+    if fast is not self:
+      return fast
     made = copy.copy(self)
     made.compiled = made.sorts = True
     return made
@@ -76,9 +82,36 @@ class FewElements(coded.Code):
 
 
 class FewElementsOnKernels(FewElements):
-  """A sparse code with native kernels for norms and for sums of elements."""
+  """A sparse code with native kernels for norms and for sums of elements.
 
-  probe = staticmethod(ops.norms)
+  On GPUs a kernel encodes, too. A subclass defines `kernels`.
+  """
+
+  _uses_gpus: bool | None = False
+
+  @abc.abstractmethod
+  def kernels(self, sizes: Sequence[int]) -> sparse_ops.SparseCode:
+    """Returns the parameters of the GPU kernels."""
+
+  def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns the norms, float32 [v]."""
+    return ops.norms(gradients, bool(self._uses_gpus))
+
+  def encode_pieces(
+    self,
+    pieces: Sequence[tf.Tensor],
+    sizes: Sequence[int],
+    local_probe: tf.Tensor,
+    shared_probe: tf.Tensor,
+    key: tf.Tensor,
+  ) -> tf.Tensor:
+    """Encodes all variables, on GPUs with one operation; see `coded.Code`."""
+    if self._uses_gpus:
+      code = self.kernels(sizes)
+      return sparse_ops.encode(pieces, sizes, self.words_of(sizes), code)
+    return super().encode_pieces(  # type: ignore[safe-super]
+      pieces, sizes, local_probe, shared_probe, key
+    )
 
   def decode_sum(
     self,
@@ -89,6 +122,8 @@ class FewElementsOnKernels(FewElements):
   ) -> list[tf.Tensor]:
     """Adds the elements with one kernel; see `coded.Code`."""
     sizes = method.sizes_of(shapes)
+    if self._uses_gpus:
+      return sparse_ops.decode_sum(parts, shapes, scale, self.kernels(sizes))
     words = self._rows(parts, sizes)
     found = [
       self.bucket_elements(words[row], sizes) for row in range(words.shape[0])

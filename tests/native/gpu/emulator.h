@@ -289,6 +289,18 @@ inline int atomicAdd(int* to, int value) {
   return before;
 }
 
+inline unsigned atomicOr(unsigned* to, unsigned value) {
+  const unsigned before = *to;
+  *to = before | value;
+  return before;
+}
+
+// The position of the lowest 1 bit, from 1; 0 if there is none.
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
+
+// Threads take turns, so that writes are seen at once.
+inline void __threadfence() {}
+
 inline int __float_as_int(float value) {
   int bits;
   std::memcpy(&bits, &value, sizeof(bits));

@@ -5,6 +5,7 @@
 
 #include "emulator.h"
 //
+#include "gpu/addition.cu"
 #include "gpu/fp8.cu"
 #include "gpu/groups_code.cu"
 #include "gpu/groups_measure.cu"
@@ -12,6 +13,7 @@
 #include "gpu/rotated_decode.cu"
 #include "gpu/rotated_encode.cu"
 #include "gpu/rotated_table.cu"
+#include "gpu/selection.cu"
 #include "gpu/statistics.cu"
 #include "gpu/ternary.cu"
 #include "gpu/ternary_requantize.cu"
@@ -85,6 +87,18 @@ std::map<std::string, Run> kernels = {
     KERNEL(terngrad_rotated_decode),
     KERNEL(terngrad_table_encode),
     KERNEL(terngrad_table_decode),
+    KERNEL(terngrad_select_sample),
+    KERNEL(terngrad_select_candidates),
+    KERNEL(terngrad_select_digit),
+    KERNEL(terngrad_select_count),
+    KERNEL(terngrad_select_write),
+    KERNEL(terngrad_select_pack),
+    KERNEL(terngrad_select_all),
+    KERNEL(terngrad_add_count),
+    KERNEL(terngrad_add_unpack),
+    KERNEL(terngrad_add_check),
+    KERNEL(terngrad_add_elements),
+    KERNEL(terngrad_add_all),
 };
 
 }  // namespace

@@ -51,12 +51,21 @@ OF_MANY = ('ternary', 'minmax', 'sign', 'int8', 'qsgd')
 # One variable; a few, one of them empty and one of two statistics blocks; more
 # than travel with a launch.
 SIZES = ([1], [7, 0, 16390, 1, 300], [i % 5 for i in range(300)])
+# Of few elements; one variable that takes several launches.
+SPARSE = ('stc', 'topk:ratio=0.2', 'stc:ratio=0.3', 'threshold:above=1.2')
+SPARSE_SIZES = (
+  [70_001, 0, 5],
+  [7, 0, 16390, 1, 300],
+  [i % 5 for i in range(50)],
+)
+SPARSE_SIZES += ([1], [0, 0])
 GPU_OPERATIONS = ('Statistics', 'Encode', 'DecodeSum', 'ScaleSums')
 GPU_OPERATIONS += ('EncodeGroups', 'DecodeGroups')
 GPU_OPERATIONS += ('EncodeNatural', 'DecodeNatural', 'Requantize')
 GPU_OPERATIONS += ('EncodeRotated', 'DecodeRotated')
 GPU_OPERATIONS += ('EncodeTable', 'DecodeTable')
 GPU_OPERATIONS += ('FusedUpdate', 'FusedUpdateOfSums')
+GPU_OPERATIONS += ('EncodeElements', 'AddElements')
 
 
 def load(library):
@@ -100,6 +109,7 @@ def coded(code, gradients, key, workers):
   words = code.encode_pieces(gradients, sizes, probe, shared, key)
   rows = tf.stack([tf.roll(words, i, 0) for i in range(workers)])
   means = [code.decode_sum([rows], shared, shapes, 1 / workers)]
+  means.append(code.decode_sum([words[tf.newaxis]], shared, shapes))
   if code.summable:
     totals = tf.range(sum(sizes)) % 7 - 3
     for kind in (tf.int8, tf.int32, tf.float32):
@@ -154,20 +164,28 @@ def updated(on_gpus):
   return [before, *tensors.parameters, *tensors.velocities, *tensors.averages]
 
 
-def differences(codecs):
+def bits(tensor):
+  """The bits of a tensor; any NaN is like any other."""
+  array = tensor.numpy()
+  if array.dtype == np.float32:
+    array[np.isnan(array)] = np.nan
+  return array.tobytes()
+
+
+def differences(cases):
   """Returns the cases in which the GPU's kernels give other bits."""
   random = np.random.default_rng(1)
   found = []
-  for text in codecs:
+  for text, sizes_of_cases in cases:
     code = registry.parse(text)
-    for sizes in SIZES if text.startswith(OF_MANY) else SIZES[1:2]:
+    for sizes in sizes_of_cases:
       gradients = [
         tf.constant(random.normal(0.1, 1, n), tf.float32) for n in sizes
       ]
       key = tf.constant(random.integers(0, 2**32, 2), tf.uint32)
       workers = 70 if len(sizes) == 1 else 3
       results = [
-        bits_of(coded(one, gradients, key, workers))
+        tf.nest.map_structure(bits, coded(one, gradients, key, workers))
         for one in (code.on_kernels(), code.on_gpus())
       ]
       if results[0] != results[1]:
@@ -205,10 +223,16 @@ def main():
   library, case = sys.argv[1:]
   result = {'reason': load(library)}
   if case != 'load':
-    result['differences'] = differences(
-      CODECS[: FEW if case == 'few' else None]
-    )
-    result['differences'] += other_differences()
+    codecs = CODECS[: FEW if case == 'few' else None]
+    cases = [
+      (text, SIZES if text.startswith(OF_MANY) else SIZES[1:2])
+      for text in codecs
+    ]
+    if case == 'few':
+      cases.append((SPARSE[0], SPARSE_SIZES[:1]))
+    else:
+      cases += [(text, SPARSE_SIZES) for text in SPARSE]
+    result['differences'] = differences(cases) + other_differences()
   calls = ctypes.CDLL(library).fake_cuda_calls
   calls.restype = ctypes.c_char_p
   result['calls'] = calls().decode().split('\n')[:-1]

@@ -4,6 +4,7 @@
 
 #include "emulator.h"
 //
+#include "gpu/addition.cu"
 #include "gpu/fp8.cu"
 #include "gpu/groups_code.cu"
 #include "gpu/groups_measure.cu"
@@ -11,6 +12,7 @@
 #include "gpu/rotated_decode.cu"
 #include "gpu/rotated_encode.cu"
 #include "gpu/rotated_table.cu"
+#include "gpu/selection.cu"
 #include "gpu/statistics.cu"
 #include "gpu/ternary.cu"
 #include "gpu/ternary_requantize.cu"
@@ -19,6 +21,7 @@
 #include "float_problems.h"
 #include "problems.h"
 #include "rotated_problems.h"
+#include "sparse_problems.h"
 #include "ternary_problems.h"
 
 namespace {
@@ -452,7 +455,9 @@ int main(int argc, char** argv) {
         !problems::RotatedEncodeAgrees(trial, cpu) ||
         !problems::RotatedDecodeAgrees(trial, cpu) ||
         !problems::TableEncodeAgrees(trial, cpu) ||
-        !problems::TableDecodeAgrees(trial, cpu)) {
+        !problems::TableDecodeAgrees(trial, cpu) ||
+        !sparse::SelectionAgrees(cpu, trial) ||
+        !sparse::AdditionAgrees(cpu, trial)) {
       std::printf("in trial %lld\n", static_cast<long long>(trial));
       return 1;
     }

@@ -35,7 +35,10 @@ BARRIER = '__syncthreads();'
 
 def barriers():
   """Yields (file, number) of every barrier in the kernels."""
-  for path in sorted(pathlib.Path(emulated.SOURCES, 'gpu').glob('*.cu')):
+  for path in sorted(pathlib.Path(emulated.SOURCES, 'gpu').iterdir()):
+    # Of blocks that wait for each other; here they run one at a time.
+    if path.name == 'device.h':
+      continue
     for number in range(path.read_text(encoding='utf-8').count(BARRIER)):
       yield path.name, number
 
@@ -58,12 +61,10 @@ def test_every_missing_barrier_is_found(tmp_path):
   assert unseen == []
 
 
-HEADERS = {'device.h', 'fp8.h', 'groups.h', 'rotation.h', 'rotation_tables.h'}
-HEADERS |= {'tables.h', 'ternary.h', 'update_tables.h'}
-
-
 def test_kernels_include_no_header_of_cuda():
-  for path in pathlib.Path(emulated.SOURCES, 'gpu').iterdir():
+  folder = pathlib.Path(emulated.SOURCES, 'gpu')
+  headers = {path.name for path in folder.glob('*.h')}
+  for path in folder.iterdir():
     for line in path.read_text(encoding='utf-8').splitlines():
       if line.startswith('#include'):
-        assert line[10:-1] in HEADERS, path
+        assert line[10:-1] in headers, path

@@ -100,7 +100,7 @@ class Stc(topk.TopK):
     return _SIGNS, words[1:end], number
 
 
-class _StcOnKernels(few_elements.FewElementsOnKernels, Stc, twin_of=Stc):
-  find = staticmethod(sparse_ops.largest)
+class _StcOnKernels(topk.TopKOnKernels, Stc, twin_of=Stc):
+  words_kind = sparse_ops.SIGNED_INDICES
   pack_indices = staticmethod(sparse_ops.pack_indices)
   unpack_indices = staticmethod(sparse_ops.unpack_indices)

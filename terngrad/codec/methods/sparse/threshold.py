@@ -91,6 +91,11 @@ class _ThresholdOnKernels(
 ):
   choose = staticmethod(sparse_ops.encode_threshold)
 
+  def kernels(self, sizes: Sequence[int]) -> sparse_ops.SparseCode:
+    number = topk.count(self.packing.fraction, sum(sizes))
+    above = self.packing.above
+    return sparse_ops.SparseCode(sparse_ops.PAIRS, [number], above)
+
 
 class _Pairs(wire.VariablePacking):
   """The number of elements, then pairs of index and value, in rising order."""

@@ -10,6 +10,7 @@ feedback, most weights never change.
 
 import math
 from collections.abc import Callable
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -83,8 +84,16 @@ class TopK(by_variable.FewElementsByVariable):
     return None
 
 
-class _TopKOnKernels(few_elements.FewElementsOnKernels, TopK, twin_of=TopK):
+class TopKOnKernels(few_elements.FewElementsOnKernels, TopK, twin_of=TopK):
+  """The code with native kernels."""
+
   find = staticmethod(sparse_ops.largest)
+  words_kind = sparse_ops.LISTS
+
+  def kernels(self, sizes: Sequence[int]) -> sparse_ops.SparseCode:
+    """Returns the parameters of the GPU kernels."""
+    numbers = [count(self.ratio, size) for size in sizes]
+    return sparse_ops.SparseCode(self.words_kind, numbers)
 
 
 def check_ratio(name: str, ratio: float, option: str = 'ratio') -> None:

@@ -69,6 +69,18 @@ __device__ inline uint32 AlmostRandom(uint32 counter, uint32 second) {
   return (bits ^ (bits >> 15)) * 0x846ca68bU;
 }
 
+// Whether this block of threads is the last one of `blocks`, which count
+// in *ended, and then sees what the others have written. `is_last` is in shared
+// memory.
+__device__ inline bool IsLast(int* ended, int blocks, int* is_last) {
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) *is_last = atomicAdd(ended, 1) == blocks - 1;
+  __syncthreads();
+  if (*is_last) __threadfence();
+  return *is_last;
+}
+
 }  // namespace terngrad_gpu
 
 #endif  // TERNGRAD_NATIVE_GPU_DEVICE_H_

@@ -23,10 +23,10 @@ __device__ inline const GroupedVariable* AllOf(
 
 // The last variable whose member is not above `number`. Variables without
 // elements are not in the table.
-__device__ inline const GroupedVariable& FindBy(
-    const GroupedVariables& variables, int64 GroupedVariable::* member,
-    int64 number) {
-  const GroupedVariable* const all = AllOf(variables);
+template <typename Table, typename Entry, typename Number>
+__device__ inline const Entry& FindBy(const Table& variables,
+                                      Number Entry::* member, int64 number) {
+  const Entry* const all = AllOf(variables);
   int from = 0, to = variables.count;
   while (to - from > 1) {
     const int middle = from + (to - from) / 2;

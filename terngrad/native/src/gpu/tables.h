@@ -111,6 +111,92 @@ struct Extent {
   double sum;
 };
 
+// Elements that a block of threads selects from or adds to at a time: a word
+// of bits for each thread.
+constexpr int kChunk = 32 * kThreads;
+
+// Larger vectors take several launches, a block of threads for each chunk.
+constexpr int kChunksAlone = 8;
+
+// How few elements are sent; see terngrad/codec/methods/sparse.
+enum SparseKind {
+  // Indices, then values: topk.
+  kLists,
+  // A magnitude, signs, and indices in Elias-Fano code: stc.
+  kSignedIndices,
+  // The number of elements, then an index and a value of each: threshold.
+  kPairs,
+};
+
+// A variable of a vector whose largest elements are sent: the only one, or for
+// kPairs one of all variables of the bucket.
+struct SparseVariable {
+  float* data;
+  int64 size;
+  int64 start;  // The index of its first element in the vector.
+  // Of the vector, as are the next ones:
+  int64 elements;
+  int64 number;  // Elements that are sent, at most.
+  int64 words;   // The index of its first word in a payload.
+  int64 entry;   // The number of elements sent of the vectors before it.
+  int first;     // Its first chunk.
+  int chunks;
+  int vector;
+  int low_bits;  // Of an index in Elias-Fano code, and the bits of the string.
+  uint32 string_bits;
+  int chunk;  // The variable's first chunk.
+};
+
+constexpr int kFewSparse = 36;
+
+struct SparseVariables {
+  const SparseVariable* many;
+  int count;
+  int kind;
+  SparseVariable few[kFewSparse];
+};
+
+// Bins of the digits of a magnitude: 11 bits, 10 and 10.
+constexpr int kUpperBins = 2048;
+constexpr int kLowerBins = 1024;
+
+// What is known of the limit: the smallest magnitude that is sent.
+struct Selection {
+  int bins[kUpperBins + 2 * kLowerBins];
+  int least;  // Candidates have this magnitude, as bits, or a larger one.
+  int digits;
+  int rank;      // Of the limit, among those with its digits.
+  int is_known;  // All digits are known.
+  int ended[5];  // Blocks of threads, of each launch.
+};
+
+// How many elements of a chunk, or before it, are above the limit and at it.
+struct ChunkCounts {
+  int above;
+  int equal;
+};
+
+// The memory and options of a selection.
+struct Selecting {
+  Selection* selections;
+  uint32* masks;  // Bits of candidates, a word for each thread of a chunk.
+  ChunkCounts* counts;
+  double* sums;  // Of the magnitudes that are sent, of each chunk.
+  uint32* sent;  // Indices with signs in the highest bit, for stc.
+  uint32* words;
+  int floor;  // No smaller magnitude is sent.
+};
+
+// The memory and options of the addition of few elements.
+struct Adding {
+  int* ones;     // In each chunk of bits of each payload.
+  int* indices;  // Unpacked, of each payload.
+  unsigned char* disorder;  // Of each chunk's share of the indices.
+  int64 entries;            // Of a payload.
+  int64 pieces;             // Of `ones`, of a payload.
+  float scale;
+};
+
 }  // namespace terngrad_gpu
 
 #endif  // TERNGRAD_NATIVE_GPU_TABLES_H_

@@ -105,6 +105,13 @@ class Launcher {
     return Copy(bucket.variables, std::size(table->few), &table->many);
   }
 
+  // The table of a bucket of few elements.
+  absl::Status MakeTable(const terngrad_gpu::SparseBucket& bucket,
+                         terngrad_gpu::SparseVariables* table) {
+    *table = bucket.Table();
+    return Copy(bucket.variables, terngrad_gpu::kFewSparse, &table->many);
+  }
+
   // Allocates the outputs of a list.
   absl::Status AllocateOutputs(const char* name,
                                const std::vector<TensorShape>& shapes,

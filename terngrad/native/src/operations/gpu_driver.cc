@@ -40,6 +40,18 @@ constexpr const char* kNames[] = {
     "terngrad_rotated_decode",
     "terngrad_table_encode",
     "terngrad_table_decode",
+    "terngrad_select_sample",
+    "terngrad_select_candidates",
+    "terngrad_select_digit",
+    "terngrad_select_count",
+    "terngrad_select_write",
+    "terngrad_select_pack",
+    "terngrad_select_all",
+    "terngrad_add_count",
+    "terngrad_add_unpack",
+    "terngrad_add_check",
+    "terngrad_add_elements",
+    "terngrad_add_all",
 };
 constexpr int kFunctions = static_cast<int>(Function::kCount);
 static_assert(sizeof(kNames) / sizeof(*kNames) == kFunctions, "a name each");

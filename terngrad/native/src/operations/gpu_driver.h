@@ -41,6 +41,18 @@ enum class Function {
   kRotatedDecode,
   kTableEncode,
   kTableDecode,
+  kSelectSample,
+  kSelectCandidates,
+  kSelectDigit,
+  kSelectCount,
+  kSelectWrite,
+  kSelectPack,
+  kSelectAll,
+  kAddCount,
+  kAddUnpack,
+  kAddCheck,
+  kAddElements,
+  kAddAll,
   kCount,
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "gpu/tables.h"
+#include "index_layout.h"
 
 namespace terngrad_gpu {
 
@@ -106,6 +107,87 @@ inline Grouping MakeGrouping(GroupedKind kind, bool is_norm, int levels,
   code.largest_step = ((code.largest_step + 0xff) & ~0xff) + 0x100;
   return code;
 }
+
+// The tables and sizes of vectors of which few elements are sent.
+struct SparseBucket {
+  SparseKind kind;
+  std::vector<SparseVariable> variables;
+  int64_t words = 0;    // Of a payload.
+  int64_t entries = 0;  // Sent elements.
+  int64_t chunks = 0;
+  int vectors = 0;
+  bool is_small = true;  // No vector has more than kChunksAlone chunks.
+
+  // Adds variables of `sizes`: a vector of each, or for kPairs one of all, with
+  // a number of sent elements for each vector.
+  SparseBucket(SparseKind kind_of_words, const std::vector<const float*>& data,
+               const std::vector<int64_t>& sizes,
+               const std::vector<int64_t>& numbers)
+      : kind(kind_of_words) {
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      if (sizes[i] == 0) continue;
+      if (kind != kPairs || variables.empty()) first_ = variables.size();
+      Append(data[i], sizes[i]);
+      if (kind != kPairs) Close(numbers[i]);
+    }
+    if (kind == kPairs) Close(numbers[0]);
+  }
+
+  // The table; its `many` is not set.
+  SparseVariables Table() const {
+    SparseVariables table = {};
+    table.count = static_cast<int>(variables.size());
+    table.kind = kind;
+    std::copy_n(variables.begin(), std::min(table.count, kFewSparse),
+                table.few);
+    return table;
+  }
+
+ private:
+  void Append(const float* data, int64_t size) {
+    SparseVariable one = {};
+    one.data = const_cast<float*>(data);
+    one.size = size;
+    one.start = variables.size() == first_
+                    ? 0
+                    : variables.back().start + variables.back().size;
+    one.chunk = static_cast<int>(chunks);
+    variables.push_back(one);
+    chunks += CeilDivide(size, kChunk);
+  }
+
+  // Completes the variables of a vector, of which `number` elements are sent.
+  void Close(int64_t number) {
+    const int64_t from = words;
+    if (kind == kPairs) words += 1 + 2 * number;
+    if (variables.size() == first_) return;
+    const SparseVariable& last = variables.back();
+    const int64_t elements = last.start + last.size;
+    const terngrad::Layout layout(number, elements);
+    const int first = variables[first_].chunk;
+    for (size_t i = first_; i < variables.size(); ++i) {
+      SparseVariable& one = variables[i];
+      one.elements = elements;
+      one.number = number;
+      one.words = from;
+      one.entry = entries;
+      one.first = first;
+      one.chunks = static_cast<int>(chunks) - first;
+      one.vector = vectors;
+      one.low_bits = layout.low_bits;
+      one.string_bits = static_cast<uint32_t>(layout.string_bits());
+    }
+    ++vectors;
+    entries += number;
+    is_small &= chunks - first <= kChunksAlone;
+    if (kind == kLists) words += 2 * number;
+    if (kind == kSignedIndices) {
+      words += 1 + layout.plane_words() + layout.num_words();
+    }
+  }
+
+  size_t first_ = 0;  // Of the last vector.
+};
 
 }  // namespace terngrad_gpu
 
