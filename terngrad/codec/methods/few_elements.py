@@ -82,12 +82,33 @@ class FewElements(coded.Code):
 
 
 class FewElementsOnKernels(FewElements):
-  """A sparse code with native kernels for norms and for sums of elements.
+  """A sparse code with CPU kernels for norms and for sums of elements."""
 
-  On GPUs a kernel encodes, too. A subclass defines `kernels`.
-  """
+  def probe(self, gradients: Sequence[tf.Tensor]) -> tf.Tensor:
+    """Returns the norms, float32 [v]."""
+    return ops.norms(gradients)
 
-  _uses_gpus: bool | None = False
+  def decode_sum(
+    self,
+    parts: Sequence[tf.Tensor],
+    shared_probe: tf.Tensor,
+    shapes: method.Shapes,
+    scale: float = 1.0,
+  ) -> list[tf.Tensor]:
+    """Adds the elements with one kernel; see `coded.Code`."""
+    sizes = method.sizes_of(shapes)
+    words = self._rows(parts, sizes)
+    found = [
+      self.bucket_elements(words[row], sizes) for row in range(words.shape[0])
+    ]
+    indices, values = map(tf.stack, zip(*found, strict=True))
+    return sparse_ops.add_elements(indices, values, shapes, scale)
+
+
+class FewElementsOnBoth(FewElementsOnKernels):
+  """A sparse code with CPU kernels for these, and GPU kernels for all."""
+
+  _uses_gpus = False
 
   @abc.abstractmethod
   def kernels(self, sizes: Sequence[int]) -> sparse_ops.SparseCode:
@@ -120,16 +141,11 @@ class FewElementsOnKernels(FewElements):
     shapes: method.Shapes,
     scale: float = 1.0,
   ) -> list[tf.Tensor]:
-    """Adds the elements with one kernel; see `coded.Code`."""
-    sizes = method.sizes_of(shapes)
-    if self._uses_gpus:
-      return sparse_ops.decode_sum(parts, shapes, scale, self.kernels(sizes))
-    words = self._rows(parts, sizes)
-    found = [
-      self.bucket_elements(words[row], sizes) for row in range(words.shape[0])
-    ]
-    indices, values = map(tf.stack, zip(*found, strict=True))
-    return sparse_ops.add_elements(indices, values, shapes, scale)
+    """Adds the elements with one operation; see `coded.Code`."""
+    if not self._uses_gpus:
+      return super().decode_sum(parts, shared_probe, shapes, scale)
+    code = self.kernels(method.sizes_of(shapes))
+    return sparse_ops.decode_sum(parts, shapes, scale, code)
 
 
 def mask_invalid(indices: tf.Tensor, num_elements: int) -> tf.Tensor:

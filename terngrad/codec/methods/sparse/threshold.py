@@ -87,7 +87,7 @@ class Threshold(few_elements.FewElements):
 
 
 class _ThresholdOnKernels(
-  few_elements.FewElementsOnKernels, Threshold, twin_of=Threshold
+  few_elements.FewElementsOnBoth, Threshold, twin_of=Threshold
 ):
   choose = staticmethod(sparse_ops.encode_threshold)
 

@@ -84,7 +84,7 @@ class TopK(by_variable.FewElementsByVariable):
     return None
 
 
-class TopKOnKernels(few_elements.FewElementsOnKernels, TopK, twin_of=TopK):
+class TopKOnKernels(few_elements.FewElementsOnBoth, TopK, twin_of=TopK):
   """The code with native kernels."""
 
   find = staticmethod(sparse_ops.largest)
