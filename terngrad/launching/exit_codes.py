@@ -24,7 +24,7 @@ def as_shell(code: int) -> int:
 
 def is_failure(code: int) -> bool:
   """Checks whether an exit code means a failure, not a loss or a signal."""
-  by_signal = SIGNALLED < code < SIGNALLED + signal.NSIG
+  by_signal = SIGNALLED <= code < SIGNALLED + signal.NSIG
   return code > 0 and code != watchdog.LOST and not by_signal
 
 

@@ -494,7 +494,7 @@ BAD = {
   ),
   'unknown optimizer': Bad(
     _flags(optimizer='sdg'),
-    'adadelta, adagrad, adam, ftrl, gd, momentum, nesterov, rmsprop',
+    'adadelta, adagrad, adam, ftrl, gd, momentum, muon, nesterov, rmsprop',
     "'sdg'",
     'Use|Did',
   ),
@@ -701,6 +701,7 @@ def test_help_lists_flags_and_exits_0(worker, tmp_path):
   assert "--net (str, 'lenet'; general default 'alexnet')" in finished.out
 
 
+@pytest.mark.slow
 class TestNotANumber:
   """A learning rate under which the second step is no longer finite."""
 
@@ -831,6 +832,7 @@ def test_overwrite_deletes_only_files_of_a_run(
       assert after[name] != content, name
 
 
+@pytest.mark.slow
 def test_events_of_a_run_and_its_continuation_have_one_graph(
   worker, data_dir, tmp_path
 ):

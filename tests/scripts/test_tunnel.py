@@ -76,6 +76,7 @@ def forward(*ports):
   return [f'127.0.0.1:{port}:127.0.0.1:{port}' for port in ports]
 
 
+@pytest.mark.slow
 def test_each_host_gets_the_ports_of_all_others(tunnelled):
   cluster = tunnelled('exit 0')
   status, _, err = cluster.run('--experiment=e', '--tunnel')
@@ -131,7 +132,10 @@ def test_tasks_of_this_machine_need_no_tunnel(tunnelled):
   assert pairs(call, '-R') == forward(2222)
 
 
-@pytest.mark.parametrize('end', ['stop_dist.sh', 'kill_local.sh'])
+@pytest.mark.parametrize(
+  'end',
+  ['stop_dist.sh', pytest.param('kill_local.sh', marks=pytest.mark.slow)],
+)
 def test_tunnels_are_shown_and_end_with_the_tasks(tunnelled, end):
   cluster = tunnelled(STAYS)
   with cluster.start('--experiment=e', '--tunnel') as watcher:
@@ -188,6 +192,7 @@ def test_a_check_names_a_failed_tunnel(tunnelled):
   assert not any(map(launcher.runs, pids(cluster)))
 
 
+@pytest.mark.slow
 def test_a_restart_makes_new_tunnels(tunnelled):
   cluster = tunnelled(
     f'mark="$WORKSPACE/came $3 $4"; [[ ! -e $mark ]] || exit 0\n'
@@ -199,6 +204,7 @@ def test_a_restart_makes_new_tunnels(tunnelled):
   assert not any(map(launcher.runs, pids(cluster)))
 
 
+@pytest.mark.slow
 def test_a_tunnel_that_ends_is_a_loss_though_all_tasks_run(tunnelled):
   cluster = tunnelled(STAYS)
   cluster.project.settle(0)
