@@ -4,7 +4,6 @@ import json
 import os
 import queue
 import re
-import select
 import signal
 import socket
 import sys
@@ -19,6 +18,7 @@ from terngrad.cli import launch_program
 from terngrad.cli import ports
 from terngrad.launching import output
 from terngrad.launching import processes
+from tests import endings
 
 # The index of a process, as a program and as a trainer.
 RANK = """\
@@ -52,18 +52,6 @@ def child(does='', then='signal.pause()'):
   return CHILD.format(child=does, then=then)
 
 
-def has_ended(process, seconds=60):
-  """Whether a process ends; on a busy machine a killed one needs a moment."""
-  try:
-    ended = os.pidfd_open(process)
-  except ProcessLookupError:
-    return True
-  try:
-    return bool(select.select([ended], [], [], seconds)[0])
-  finally:
-    os.close(ended)
-
-
 def children_of(text):
   """The numbers of the processes that `child` printed."""
   return [int(number) for number in re.findall(r'child (\d+)', text)]
@@ -74,7 +62,7 @@ def test_the_end_of_a_program_counts_while_its_child_holds_the_output(capsys):
   assert python(script) == 7
   out, err = capsys.readouterr()
   assert 'worker 1 ended with exit code 7' in err
-  assert all(map(has_ended, children_of(out)))
+  assert all(map(endings.has_ended, children_of(out)))
 
 
 def test_processes_that_a_program_leaves_are_asked_to_end(capsys):
@@ -89,7 +77,7 @@ def test_silent_processes_that_a_program_leaves_are_ended(capsys):
   then += '; signal.pause()'
   assert python(child(then=then), num_workers=1) == 0
   (left,) = children_of(capsys.readouterr().out)
-  assert has_ended(left)
+  assert endings.has_ended(left)
 
 
 def test_processes_that_ignore_the_signal_are_killed(monkeypatch, capsys):
@@ -97,7 +85,7 @@ def test_processes_that_ignore_the_signal_are_killed(monkeypatch, capsys):
   does = 'signal.signal(signal.SIGTERM, signal.SIG_IGN)'
   assert python(f'{child(does)}\nsys.exit(7)', num_workers=1) == 7
   (left,) = children_of(capsys.readouterr().out)
-  assert has_ended(left)
+  assert endings.has_ended(left)
 
 
 def test_what_a_program_leaves_is_killed_while_the_others_run(
@@ -127,7 +115,7 @@ except OSError:
 def test_a_process_of_another_session_does_not_delay_the_end(capsys):
   assert python(f'{child("os.setsid()")}\nsys.exit(7)', num_workers=1) == 7
   (left,) = children_of(capsys.readouterr().out)
-  assert not has_ended(left, 0)
+  assert not endings.has_ended(left, 0)
   os.kill(left, signal.SIGKILL)
 
 

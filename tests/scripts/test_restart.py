@@ -6,6 +6,7 @@ import signal
 import pytest
 
 from terngrad.cluster import watchdog
+from tests import endings
 from tests.scripts import launcher
 
 # As many seconds to settle as no machine is slow.
@@ -132,7 +133,7 @@ def test_a_failure_ends_the_others(equal):
   assert status == 1
   assert 'stopping the others' in out
   assert 'stopped worker_0' in out
-  assert not launcher.runs(int(cluster.project.heard()))
+  assert endings.has_ended(int(cluster.project.heard()))
 
 
 def test_stopped_tasks_stay_stopped(equal):

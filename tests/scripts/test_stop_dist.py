@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from tests import endings
 from tests.scripts import launcher
 
 HOSTS, LOCAL, STAYS = launcher.HOSTS, launcher.LOCAL, launcher.STAYS
@@ -107,5 +108,5 @@ def test_stop_ends_child_processes_and_kills_remaining_ones(cluster):
   )
   assert status == 0
   assert 'killed processes that had not ended after 1 s' in out
-  assert not runs(leader)
-  assert not runs(child)
+  assert endings.has_ended(leader)
+  assert endings.has_ended(child)
