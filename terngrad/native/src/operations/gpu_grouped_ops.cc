@@ -40,13 +40,16 @@ class Grouped : public Kernel {
   }
 
  protected:
-  GroupedBucket BucketOf(const std::vector<const float*>& data,
-                         const std::vector<int64_t>& sizes) const {
-    GroupedBucket bucket;
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      bucket.Add(data[i], sizes[i], code_, group_size_);
-    }
-    return bucket;
+  // Returns the `bucket_of` of `Open`.
+  auto buckets() const {
+    return [this](const std::vector<const float*>& data,
+                  const std::vector<int64_t>& sizes) {
+      GroupedBucket bucket;
+      for (size_t i = 0; i < sizes.size(); ++i) {
+        bucket.Add(data[i], sizes[i], code_, group_size_);
+      }
+      return bucket;
+    };
   }
 
   terngrad_gpu::Grouping code_;
@@ -55,6 +58,59 @@ class Grouped : public Kernel {
   int64_t group_size_;
 };
 
+// What a kernel of an encoder takes.
+struct Encoding {
+  GroupedBucket bucket;
+  terngrad_gpu::GroupedVariables table;
+  const void* key;
+  const void* words;
+};
+
+// Reads the gradients of variables of `sizes` and the key, and allocates the
+// words. `bucket_of` takes pointers and sizes of the variables.
+template <typename BucketOf>
+absl::Status Open(OpKernelContext* context, const std::vector<int64_t>& sizes,
+                  const BucketOf& bucket_of, Launcher* launcher,
+                  Encoding* encoding) {
+  OpInputList gradients;
+  TF_RETURN_IF_ERROR(context->input_list("gradients", &gradients));
+  const Tensor* key;
+  TF_RETURN_IF_ERROR(ReadKey(context, &key));
+  std::vector<const float*> data;
+  TF_RETURN_IF_ERROR(ReadVariables(gradients, sizes, &data));
+  encoding->bucket = bucket_of(data, sizes);
+  Tensor* output = nullptr;
+  TF_RETURN_IF_ERROR(context->allocate_output(
+      0, TensorShape({encoding->bucket.words}), &output));
+  encoding->key = key->data();
+  encoding->words = output->data();
+  return launcher->MakeTable(encoding->bucket, &encoding->table);
+}
+
+// What a kernel of a decoder takes.
+struct Decoding {
+  GroupedBucket bucket;
+  terngrad_gpu::GroupedVariables table;
+  terngrad_gpu::Payloads payloads;
+};
+
+// Reads the payloads and allocates the sums, of `shapes`.
+template <typename BucketOf>
+absl::Status Open(OpKernelContext* context,
+                  const std::vector<TensorShape>& shapes,
+                  const BucketOf& bucket_of, Launcher* launcher,
+                  Decoding* decoding) {
+  std::vector<const float*> data;
+  std::vector<int64_t> sizes;
+  TF_RETURN_IF_ERROR(
+      launcher->AllocateOutputs("sums", shapes, &data, &sizes));
+  decoding->bucket = bucket_of(data, sizes);
+  std::vector<const int32_t*> rows;
+  TF_RETURN_IF_ERROR(ReadPayloads(context, decoding->bucket.words, &rows));
+  TF_RETURN_IF_ERROR(launcher->MakeTable(decoding->bucket, &decoding->table));
+  return launcher->MakeTable(rows, &decoding->payloads);
+}
+
 class EncodeGroups : public Grouped {
  public:
   explicit EncodeGroups(OpKernelConstruction* context) : Grouped(context) {
@@ -62,29 +118,16 @@ class EncodeGroups : public Grouped {
   }
 
   void Compute(OpKernelContext* context) override {
-    OpInputList gradients;
-    OP_REQUIRES_OK(context, context->input_list("gradients", &gradients));
-    const Tensor* key;
-    OP_REQUIRES_OK(context, context->input("key", &key));
-    OP_REQUIRES(context, key->NumElements() >= 2,
-                InvalidArgument("key: expected 2 numbers, received ",
-                                key->NumElements()));
-    std::vector<const float*> data;
-    OP_REQUIRES_OK(context, ReadVariables(gradients, sizes_, &data));
-    const GroupedBucket bucket = BucketOf(data, sizes_);
-    Tensor* output = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(
-                                0, TensorShape({bucket.words}), &output));
     Launcher launcher(context);
-    terngrad_gpu::GroupedVariables table;
-    OP_REQUIRES_OK(context, launcher.MakeTable(bucket, &table));
+    Encoding encoding;
+    OP_REQUIRES_OK(context, Open(context, sizes_, buckets(), &launcher,
+                                 &encoding));
+    const auto& [bucket, table, key, words] = encoding;
     terngrad_gpu::Extent* extents = nullptr;
     // Smaller groups are finished by the kernel that measures them.
     OP_REQUIRES_OK(
         context,
         launcher.Allocate(bucket.finishes ? bucket.extents : 0, &extents));
-    const void* const words = output->data();
-    const void* const numbers = key->data();
     OP_REQUIRES_OK(context, launcher.Launch(Function::kGroupsMeasure,
                                             CeilDivide(bucket.extents, kWarps),
                                             table, code_, extents, words));
@@ -96,8 +139,8 @@ class EncodeGroups : public Grouped {
                      ? launcher.Launch(Function::kFp8Encode, bucket.code_blocks,
                                        table, code_, words)
                      : launcher.Launch(Function::kGroupsEncode,
-                                       bucket.code_blocks, table, code_,
-                                       numbers, words));
+                                       bucket.code_blocks, table, code_, key,
+                                       words));
   }
 
  private:
@@ -113,29 +156,30 @@ class DecodeGroups : public Grouped {
 
   void Compute(OpKernelContext* context) override {
     Launcher launcher(context);
-    std::vector<const float*> data;
-    std::vector<int64_t> sizes;
-    OP_REQUIRES_OK(context,
-                   launcher.AllocateOutputs("sums", shapes_, &data, &sizes));
-    const GroupedBucket bucket = BucketOf(data, sizes);
-    std::vector<const int32_t*> rows;
-    OP_REQUIRES_OK(context, ReadPayloads(context, bucket.words, &rows));
-    terngrad_gpu::GroupedVariables table;
-    OP_REQUIRES_OK(context, launcher.MakeTable(bucket, &table));
-    terngrad_gpu::Payloads payloads;
-    OP_REQUIRES_OK(context, launcher.MakeTable(rows, &payloads));
+    Decoding decoding;
+    OP_REQUIRES_OK(context, Open(context, shapes_, buckets(), &launcher,
+                                 &decoding));
     OP_REQUIRES_OK(context,
                    launcher.Launch(code_.kind == terngrad_gpu::kFloats
                                        ? Function::kFp8Decode
                                        : Function::kGroupsDecode,
-                                   bucket.code_blocks, table, payloads, code_,
-                                   scale_));
+                                   decoding.bucket.code_blocks, decoding.table,
+                                   decoding.payloads, code_, scale_));
   }
 
  private:
   std::vector<TensorShape> shapes_;
   float scale_;
 };
+
+GroupedBucket NaturalBucket(const std::vector<const float*>& data,
+                            const std::vector<int64_t>& sizes) {
+  GroupedBucket bucket;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    bucket.AddNatural(data[i], sizes[i]);
+  }
+  return bucket;
+}
 
 class EncodeNatural : public Kernel {
  public:
@@ -144,30 +188,14 @@ class EncodeNatural : public Kernel {
   }
 
   void Compute(OpKernelContext* context) override {
-    OpInputList gradients;
-    OP_REQUIRES_OK(context, context->input_list("gradients", &gradients));
-    std::vector<const float*> data;
-    OP_REQUIRES_OK(context, ReadVariables(gradients, sizes_, &data));
-    const Tensor* key;
-    OP_REQUIRES_OK(context, context->input("key", &key));
-    OP_REQUIRES(context, key->NumElements() >= 2,
-                InvalidArgument("key: expected 2 numbers, received ",
-                                key->NumElements()));
-    GroupedBucket bucket;
-    for (size_t i = 0; i < sizes_.size(); ++i) {
-      bucket.AddNatural(data[i], sizes_[i]);
-    }
-    Tensor* output = nullptr;
-    OP_REQUIRES_OK(context, context->allocate_output(
-                                0, TensorShape({bucket.words}), &output));
     Launcher launcher(context);
-    terngrad_gpu::GroupedVariables table;
-    OP_REQUIRES_OK(context, launcher.MakeTable(bucket, &table));
-    const void* const numbers = key->data();
-    const void* const words = output->data();
+    Encoding encoding;
+    OP_REQUIRES_OK(context, Open(context, sizes_, NaturalBucket, &launcher,
+                                 &encoding));
     OP_REQUIRES_OK(context, launcher.Launch(Function::kNaturalEncode,
-                                            bucket.code_blocks, table, numbers,
-                                            words));
+                                            encoding.bucket.code_blocks,
+                                            encoding.table, encoding.key,
+                                            encoding.words));
   }
 
  private:
@@ -183,23 +211,13 @@ class DecodeNatural : public Kernel {
 
   void Compute(OpKernelContext* context) override {
     Launcher launcher(context);
-    std::vector<const float*> data;
-    std::vector<int64_t> sizes;
-    OP_REQUIRES_OK(context,
-                   launcher.AllocateOutputs("sums", shapes_, &data, &sizes));
-    GroupedBucket bucket;
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      bucket.AddNatural(data[i], sizes[i]);
-    }
-    std::vector<const int32_t*> rows;
-    OP_REQUIRES_OK(context, ReadPayloads(context, bucket.words, &rows));
-    terngrad_gpu::GroupedVariables table;
-    OP_REQUIRES_OK(context, launcher.MakeTable(bucket, &table));
-    terngrad_gpu::Payloads payloads;
-    OP_REQUIRES_OK(context, launcher.MakeTable(rows, &payloads));
-    OP_REQUIRES_OK(context,
-                   launcher.Launch(Function::kNaturalDecode, bucket.code_blocks,
-                                   table, payloads, scale_));
+    Decoding decoding;
+    OP_REQUIRES_OK(context, Open(context, shapes_, NaturalBucket, &launcher,
+                                 &decoding));
+    OP_REQUIRES_OK(context, launcher.Launch(Function::kNaturalDecode,
+                                            decoding.bucket.code_blocks,
+                                            decoding.table, decoding.payloads,
+                                            scale_));
   }
 
  private:

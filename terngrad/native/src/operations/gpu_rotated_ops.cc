@@ -42,10 +42,7 @@ class EncodeRotated : public Rotated {
     OP_REQUIRES_OK(context, ReadNumbers(context, "borders",
                                         code_.num_levels - 1, &borders));
     const Tensor* key;
-    OP_REQUIRES_OK(context, context->input("key", &key));
-    OP_REQUIRES(context, key->NumElements() >= 2,
-                InvalidArgument("key: expected 2 numbers, received ",
-                                key->NumElements()));
+    OP_REQUIRES_OK(context, ReadKey(context, &key));
     Tensor* output = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(
                                 0, TensorShape({num_words()}), &output));

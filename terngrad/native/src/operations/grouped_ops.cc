@@ -106,17 +106,16 @@ class EncodeGroups : public Grouped {
   void Compute(OpKernelContext* context) override {
     OpInputList gradients;
     OP_REQUIRES_OK(context, context->input_list("gradients", &gradients));
-    const Tensor& key = context->input(gradients.size());
-    OP_REQUIRES(context, key.NumElements() >= 2,
-                InvalidArgument("key: expected 2 numbers, received ",
-                                key.NumElements()));
+    const Tensor* key;
+    OP_REQUIRES_OK(context, ReadKey(context, &key));
     std::vector<const float*> data;
     OP_REQUIRES_OK(context, ReadVariables(gradients, sizes_, &data));
     Tensor* words = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(
                                 0, TensorShape({num_words_}), &words));
     int32_t* out = words->flat<int32_t>().data();
-    Key keys = {key.flat<uint32_t>()(0), key.flat<uint32_t>()(1), false, 0};
+    const auto numbers = key->flat<uint32_t>();
+    Key keys = {numbers(0), numbers(1), false, 0};
     for (size_t i = 0; i < sizes_.size(); ++i) {
       if (!sizes_[i]) continue;
       EncodeOne(context, data[i], sizes_[i], keys, out);

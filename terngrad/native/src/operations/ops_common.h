@@ -122,6 +122,15 @@ inline absl::Status ReadVariables(const OpInputList& tensors,
   return absl::OkStatus();
 }
 
+// Reads the input `key`, which has the two numbers of a random key.
+inline absl::Status ReadKey(OpKernelContext* context, const Tensor** key) {
+  TF_RETURN_IF_ERROR(context->input("key", key));
+  return (*key)->NumElements() >= 2
+             ? absl::OkStatus()
+             : InvalidArgument("key: expected 2 numbers, received ",
+                               (*key)->NumElements());
+}
+
 // Reads the payloads of all workers, `words` of each, in order, from the input
 // `parts` with the row order of codec.method.Piece.
 inline absl::Status ReadPayloads(OpKernelContext* context, int64_t words,
