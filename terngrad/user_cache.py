@@ -3,6 +3,7 @@
 import os
 import pathlib
 import stat
+import tempfile
 
 
 def folder() -> pathlib.Path:
@@ -61,3 +62,21 @@ def private_folder(name: str) -> pathlib.Path:
         f'chmod go-w{"rx" if one == path else ""}, or remove it.'
       )
   return path
+
+
+def replace(path: pathlib.Path, content: bytes) -> None:
+  """Writes a file that is complete whenever it has its name.
+
+  Raises:
+    OSError: it cannot be written; the old file stays.
+  """
+  handle, temporary = tempfile.mkstemp(dir=path.parent)
+  try:
+    with os.fdopen(handle, 'wb') as file:
+      file.write(content)
+      file.flush()
+      os.fsync(file.fileno())
+    os.replace(temporary, path)
+  except BaseException:
+    os.unlink(temporary)
+    raise

@@ -12,7 +12,10 @@ import os
 import pathlib
 import time
 import zlib
+from collections.abc import Iterable
 from typing import IO
+
+from terngrad import user_cache
 
 SEALS = 'seals.json'
 _LOCK, _SUFFIX = 'lock', '.pb'
@@ -72,7 +75,7 @@ def clean(folder: pathlib.Path, most_bytes: int) -> None:
     total -= used[path][1]
     del kept[path.name]
   if kept != seals:
-    _write_seals(folder, kept)
+    _write_seals(folder, kept, kept.keys() - seals.keys())
 
 
 def _check(path: pathlib.Path, seal: int | None, seconds: float) -> int | None:
@@ -121,12 +124,11 @@ def _read_seals(folder: pathlib.Path) -> dict[str, int]:
     return {}
 
 
-def _write_seals(folder: pathlib.Path, seals: dict[str, int]) -> None:
-  """Replaces the file, after the entries have reached the disk."""
-  os.sync()
-  hidden = folder / f'{SEALS}.tmp'
-  with hidden.open('w', encoding='utf-8') as file:
-    json.dump(seals, file)
-    file.flush()
-    os.fsync(file.fileno())
-  os.replace(hidden, folder / SEALS)
+def _write_seals(
+  folder: pathlib.Path, seals: dict[str, int], new: Iterable[str]
+) -> None:
+  """Replaces the file, after the new entries have reached the disk."""
+  for name in new:
+    with open(folder / name, 'rb', opener=_open_unnoticed) as file:
+      os.fsync(file.fileno())
+  user_cache.replace(folder / SEALS, json.dumps(seals).encode())

@@ -5,9 +5,7 @@ over everything that the cubin depends on, so that no file is ever outdated.
 """
 
 import hashlib
-import os
 import pathlib
-import tempfile
 from collections.abc import Mapping
 
 from terngrad import user_cache
@@ -41,7 +39,8 @@ def cubin(architecture: int) -> bytes:
     found = _read(folder / f'{name}.cubin')
     if found is None:
       found = _compile(compiler, texts, architecture)
-      _write(folder / f'{name}.cubin', found)
+      digest = hashlib.sha256(found).digest()
+      user_cache.replace(folder / f'{name}.cubin', digest + found)
     return found
   except OSError:
     # The cache only saves a second.
@@ -70,15 +69,3 @@ def _read(path: pathlib.Path) -> bytes | None:
     return None
   digest, stored = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
   return stored if hashlib.sha256(stored).digest() == digest else None
-
-
-def _write(path: pathlib.Path, content: bytes) -> None:
-  """Writes a file that is complete whenever it has its name."""
-  handle, temporary = tempfile.mkstemp(dir=path.parent)
-  try:
-    with os.fdopen(handle, 'wb') as file:
-      file.write(hashlib.sha256(content).digest() + content)
-    os.replace(temporary, path)
-  except BaseException:
-    os.unlink(temporary)
-    raise
