@@ -50,7 +50,7 @@ FEW = 5
 OF_MANY = ('ternary', 'minmax', 'sign', 'int8', 'qsgd')
 # One variable; a few, one of them empty and one of two statistics blocks; more
 # than travel with a launch.
-SIZES = ([1], [7, 0, 16390, 1, 300], [i % 5 for i in range(300)])
+SIZES = ([1], [7, 0, 16390, 1, 300], [i % 5 for i in range(130)])
 # Of few elements; one variable that takes several launches.
 SPARSE = ('stc', 'topk:ratio=0.2', 'stc:ratio=0.3', 'threshold:above=1.2')
 SPARSE_SIZES = (
