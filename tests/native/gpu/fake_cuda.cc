@@ -46,8 +46,7 @@ Run RunOf(void (*kernel)(Parameters...)) {
 
 #define KERNEL(name) {#name, RunOf(gpu::name)}
 std::map<std::string, Run> kernels = {
-    KERNEL(terngrad_statistics_blocks),
-    KERNEL(terngrad_statistics_finish),
+    KERNEL(terngrad_statistics),
     KERNEL(terngrad_ternary_encode),
     KERNEL(terngrad_ternary_decode_base3),
     KERNEL(terngrad_ternary_decode_two_bit),

@@ -45,8 +45,7 @@ def test_codes_on_gpus_give_the_bits_of_cpu_kernels(library):
   assert result['reason'] is None
   assert result['differences'] == []
   assert launched(result) == {
-    'terngrad_statistics_blocks',
-    'terngrad_statistics_finish',
+    'terngrad_statistics',
     'terngrad_ternary_encode',
     'terngrad_ternary_decode_base3',
     'terngrad_scale_int8',

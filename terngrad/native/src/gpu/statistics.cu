@@ -1,4 +1,7 @@
-// Standard deviations and largest magnitudes of variables, in two launches.
+// Standard deviations and largest magnitudes of variables.
+//
+// The last block of threads of a variable adds the sums of all its blocks, in
+// order.
 
 #include "device.h"
 
@@ -37,20 +40,23 @@ __device__ inline void Largest(int magnitude, int* largest) {
   if (threadIdx.x % kLanes == 0) atomicMax(largest, magnitude);
 }
 
-// One block of kStatisticsBlock elements for a block of threads.
-extern "C" __global__ void __launch_bounds__(kThreads)
-    terngrad_statistics_blocks(const __grid_constant__ Variables variables,
-                               Partial* partials) {
-  __shared__ float tile[kTile];
-  __shared__ double sums[2][kLanes];
-  __shared__ int largest;
+// Shared memory of a block of threads.
+struct StatisticsSpace {
+  float tile[kTile];
+  double sums[2][kThreads];
+  double squares;
+  int largest;
+  int is_last;
+};
+
+// Writes the sums of one block of kStatisticsBlock elements, from `begin` on.
+__device__ inline void MeasureBlock(const Variable& variable, int64 begin,
+                                    StatisticsSpace* space, Partial* partial) {
   const int lane = threadIdx.x;  // Of the first warp.
-  const Variable variable = AllOf(variables)[Find(variables, blockIdx.x)];
-  const int64 begin = (blockIdx.x - variable.start) * kStatisticsBlock;
   const int64 end = begin + kStatisticsBlock < variable.size
                         ? begin + kStatisticsBlock
                         : variable.size;
-  if (threadIdx.x == 0) largest = 0;
+  if (threadIdx.x == 0) space->largest = 0;
   double sum = 0.0, squares = 0.0;
   int magnitude = 0;
   float values[kPerThread];
@@ -61,7 +67,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     for (int i = 0; i < kPerThread; ++i) {
       const int bits = __float_as_int(values[i]) & 0x7fffffff;
       magnitude = magnitude < bits ? bits : magnitude;
-      tile[i * kThreads + threadIdx.x] = values[i];
+      space->tile[i * kThreads + threadIdx.x] = values[i];
     }
     __syncthreads();
     ReadTile(variable.data, end, from + kTile, values);
@@ -72,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                            : kTile / kLanes;
 #pragma unroll 8
       for (int row = 0; row < rows; ++row) {
-        const double value = tile[row * kLanes + lane];
+        const double value = space->tile[row * kLanes + lane];
         sum += value;
         // The square is exact, so that this is one rounding, as on the CPU.
         squares = __fma_rn(value, value, squares);
@@ -80,62 +86,24 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     }
   }
   if (lane < kLanes) {
-    sums[0][lane] = sum;
-    sums[1][lane] = squares;
+    space->sums[0][lane] = sum;
+    space->sums[1][lane] = squares;
   }
-  Largest(magnitude, &largest);
+  Largest(magnitude, &space->largest);
   __syncthreads();
   if (lane < 2) {
     double total = 0.0;
-    for (int i = 0; i < kLanes; ++i) total += sums[lane][i];
-    Partial* const partial = partials + blockIdx.x;
+    for (int i = 0; i < kLanes; ++i) total += space->sums[lane][i];
     *(lane == 0 ? &partial->sum : &partial->squares) = total;
-    if (lane == 0) partial->max_abs = largest;
+    if (lane == 0) partial->max_abs = space->largest;
   }
 }
 
-// Adds the blocks of a variable in order, and finishes its statistics; a block
-// of threads for each variable. `partials` has the blocks of all variables.
-extern "C" __global__ void __launch_bounds__(kThreads)
-    terngrad_statistics_finish(const __grid_constant__ Variables variables,
-                               const Partial* partials, float clip_factor,
-                               float* stddevs, float* max_abs, float* clipped,
-                               float* norms) {
-  __shared__ double sums[2][kThreads];
-  __shared__ double squares;
-  __shared__ int largest;
-  const Variable variable = AllOf(variables)[blockIdx.x];
-  const int64 blocks =
-      (variable.size + kStatisticsBlock - 1) / kStatisticsBlock;
-  if (threadIdx.x == 0) largest = 0;
-  double total = 0.0;
-  int magnitude = 0;
-  int64 from = 0;
-  do {  // Once without blocks, for its barriers.
-    const int64 rest = blocks - from;
-    const int count = rest < kThreads ? static_cast<int>(rest) : kThreads;
-    __syncthreads();
-    if (threadIdx.x < count) {
-      const Partial& partial = partials[variable.start + from + threadIdx.x];
-      sums[0][threadIdx.x] = partial.sum;
-      sums[1][threadIdx.x] = partial.squares;
-      magnitude = magnitude < partial.max_abs ? partial.max_abs : magnitude;
-    }
-    __syncthreads();
-    // Two warps, so that the sums are added at the same time.
-    if (threadIdx.x == 0 || threadIdx.x == kLanes) {
-      const double* const some = sums[threadIdx.x / kLanes];
-#pragma unroll 8
-      for (int i = 0; i < count; ++i) total += some[i];
-    }
-    from += kThreads;
-  } while (from < blocks);
-  Largest(magnitude, &largest);
-  if (threadIdx.x == kLanes) squares = total;
-  __syncthreads();
-  if (threadIdx.x != 0) return;
-  // Without elements the mean is NaN and both results are 0.
-  const double size = static_cast<double>(variable.size);
+// Writes the statistics of variable `index`, whose elements have these sums.
+__device__ inline void WriteStatistics(int index, double size, double total,
+                                       double squares, int largest,
+                                       const StatisticsOutputs& to) {
+  // Without elements the mean is NaN and all results are 0.
   float deviation = 0.0f, most = 0.0f, norm = 0.0f;
   if (!(squares <= kLargestDouble)) {
     deviation = most = norm = __int_as_float(0x7fc00000);
@@ -149,11 +117,74 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     norm = static_cast<float>(kLargestFloat < root ? kLargestFloat : root);
     most = largest < kLeastNormal ? 0.0f : __int_as_float(largest);
   }
-  const float limit = clip_factor * deviation;
-  stddevs[blockIdx.x] = deviation;
-  max_abs[blockIdx.x] = most;
-  norms[blockIdx.x] = norm;
-  clipped[blockIdx.x] = limit > 0.0f && most > limit ? limit : most;
+  const float limit = to.clip_factor * deviation;
+  to.stddevs[index] = deviation;
+  to.max_abs[index] = most;
+  to.norms[index] = norm;
+  to.clipped[index] = limit > 0.0f && most > limit ? limit : most;
+}
+
+// Adds the sums of the blocks of a variable, which other blocks of threads have
+// written, in order.
+__device__ inline void Finish(const Variable& variable, int index, int64 blocks,
+                              const volatile Partial* partials,
+                              StatisticsSpace* space,
+                              const StatisticsOutputs& to) {
+  if (threadIdx.x == 0) space->largest = 0;
+  double total = 0.0;
+  int magnitude = 0;
+  for (int64 from = 0; from < blocks; from += kThreads) {
+    const int64 rest = blocks - from;
+    const int count = rest < kThreads ? static_cast<int>(rest) : kThreads;
+    __syncthreads();
+    if (threadIdx.x < count) {
+      const volatile Partial& partial = partials[from + threadIdx.x];
+      const int max_abs = partial.max_abs;
+      space->sums[0][threadIdx.x] = partial.sum;
+      space->sums[1][threadIdx.x] = partial.squares;
+      magnitude = magnitude < max_abs ? max_abs : magnitude;
+    }
+    __syncthreads();
+    // Two warps, so that the sums are added at the same time.
+    if (threadIdx.x == 0 || threadIdx.x == kLanes) {
+      const double* const some = space->sums[threadIdx.x / kLanes];
+#pragma unroll 8
+      for (int i = 0; i < count; ++i) total += some[i];
+    }
+  }
+  Largest(magnitude, &space->largest);
+  if (threadIdx.x == kLanes) space->squares = total;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    WriteStatistics(index, static_cast<double>(variable.size), total,
+                    space->squares, space->largest, to);
+  }
+}
+
+// A block of threads for each block of kStatisticsBlock elements, or one if
+// there are no elements. `ended` has a number for each variable, which is 0
+// before and after.
+extern "C" __global__ void __launch_bounds__(kThreads)
+    terngrad_statistics(const __grid_constant__ Variables variables,
+                        Partial* partials, int* ended,
+                        const __grid_constant__ StatisticsOutputs to) {
+  __shared__ StatisticsSpace space;
+  const Variable* const all = AllOf(variables);
+  if (blockIdx.x == 0) {
+    for (int i = threadIdx.x; i < variables.count; i += kThreads) {
+      if (all[i].size == 0) WriteStatistics(i, 0.0, 0.0, 0.0, 0, to);
+    }
+  }
+  const int index = Find(variables, blockIdx.x);
+  const Variable variable = all[index];
+  if (variable.size == 0) return;
+  const int64 blocks =
+      (variable.size + kStatisticsBlock - 1) / kStatisticsBlock;
+  MeasureBlock(variable, (blockIdx.x - variable.start) * kStatisticsBlock,
+               &space, partials + blockIdx.x);
+  if (!IsLast(ended + index, static_cast<int>(blocks), &space.is_last)) return;
+  if (threadIdx.x == 0) ended[index] = 0;
+  Finish(variable, index, blocks, partials + variable.start, &space, to);
 }
 
 }  // namespace terngrad_gpu

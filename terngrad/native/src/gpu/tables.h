@@ -55,6 +55,15 @@ struct Partial {
   int max_abs;
 };
 
+// Where the statistics of variables are written, a number of each.
+struct StatisticsOutputs {
+  float* stddevs;
+  float* max_abs;
+  float* clipped;  // The largest magnitudes, clipped by `clip_factor`.
+  float* norms;
+  float clip_factor;
+};
+
 // How elements become digits; see kernels.h.
 struct Coding {
   int radix;

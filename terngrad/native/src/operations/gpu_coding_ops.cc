@@ -3,6 +3,7 @@
 // Words are int32 or float32 of the same bits, because TensorFlow keeps int32
 // of most other operations in the host's memory.
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -47,16 +48,18 @@ class Statistics : public Kernel {
                                 terngrad_gpu::Unit::kStatisticsBlocks, &table));
     terngrad_gpu::Partial* partials = nullptr;
     OP_REQUIRES_OK(context, launcher.Allocate(table.total, &partials));
-    OP_REQUIRES_OK(context, launcher.Launch(Function::kStatisticsBlocks,
-                                            table.total, table, partials));
-    OP_REQUIRES_OK(
-        context, launcher.Launch(Function::kStatisticsFinish, count, table,
-                                 partials, clip_factor_, outputs[0], outputs[1],
-                                 outputs[2], outputs[3]));
+    int* ended = nullptr;
+    OP_REQUIRES_OK(context, counters_.Get(context, count, &ended));
+    const terngrad_gpu::StatisticsOutputs to = {
+        outputs[0], outputs[1], outputs[2], outputs[3], clip_factor_};
+    OP_REQUIRES_OK(context, launcher.Launch(Function::kStatistics,
+                                            std::max<int64_t>(table.total, 1),
+                                            table, partials, ended, to));
   }
 
  private:
   float clip_factor_;
+  Counters counters_;
 };
 
 class Encode : public Kernel {

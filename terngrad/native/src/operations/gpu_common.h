@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <iterator>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -153,6 +154,30 @@ class Launcher {
 
   OpKernelContext* const context_;
   std::vector<Tensor> memory_;
+};
+
+// Numbers in the device's memory that are 0 before each launch of an operation:
+// its kernels count in them and set them to 0 again. Launches of an operation
+// follow each other on one stream.
+class Counters {
+ public:
+  absl::Status Get(OpKernelContext* context, int64_t count, int** numbers) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (memory_.NumElements() != count) {
+      TF_RETURN_IF_ERROR(context->allocate_temp(
+          tensorflow::DT_INT32, TensorShape({count}), &memory_));
+      const std::vector<int> zeros(count);
+      TF_RETURN_IF_ERROR(StatusOf(
+          terngrad_gpu::CopyToGpu(StreamOf(context), memory_.data(),
+                                  zeros.data(), count * sizeof(int))));
+    }
+    *numbers = static_cast<int*>(memory_.data());
+    return absl::OkStatus();
+  }
+
+ private:
+  std::mutex mutex_;
+  Tensor memory_;
 };
 
 // Reads the attribute `sizes`.

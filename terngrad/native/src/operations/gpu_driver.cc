@@ -12,8 +12,7 @@ namespace terngrad_gpu {
 namespace {
 
 constexpr const char* kNames[] = {
-    "terngrad_statistics_blocks",
-    "terngrad_statistics_finish",
+    "terngrad_statistics",
     "terngrad_ternary_encode",
     "terngrad_ternary_decode_base3",
     "terngrad_ternary_decode_two_bit",

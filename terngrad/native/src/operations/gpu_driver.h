@@ -13,8 +13,7 @@ namespace terngrad_gpu {
 
 // In the order of their names in driver.cc.
 enum class Function {
-  kStatisticsBlocks,
-  kStatisticsFinish,
+  kStatistics,
   kTernaryEncode,
   kTernaryDecodeBase3,
   kTernaryDecodeTwoBit,
