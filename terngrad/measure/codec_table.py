@@ -153,7 +153,7 @@ def _planned(
   kind: _Kind,
   shapes: Shapes,
   rounds: int,
-  piece: turns.Piece,
+  piece: turns.TimedPiece,
 ) -> dict[tuple[str, ...], turns.Work]:
   """Returns the works of an implementation, which were compiled."""
   values, size = gaussian(shapes)

@@ -51,7 +51,7 @@ class OutOfBudgetError(Exception):
   """A piece of work does not fit into the seconds that are left."""
 
 
-class Piece:
+class TimedPiece:
   """One implementation of a code on one number of elements.
 
   Attributes:
@@ -106,7 +106,7 @@ class Budget:
     """Takes the number of seconds."""
     self.seconds = seconds
     self._used, self._begin = 0.0, math.inf
-    self._pieces: list[Piece] = []
+    self._pieces: list[TimedPiece] = []
 
   @property
   def left(self) -> float:
@@ -119,7 +119,7 @@ class Budget:
     return time.perf_counter() + max(0.0, self.left) / parts
 
   @contextlib.contextmanager
-  def piece(self, kind: str, size: int) -> Iterator[Piece]:
+  def piece(self, kind: str, size: int) -> Iterator[TimedPiece]:
     """Counts the seconds of the block, if it fits.
 
     Raises:
@@ -129,7 +129,7 @@ class Budget:
     if not is_first and self._expected(kind, size) >= self.left:
       raise OutOfBudgetError
     self._begin = time.perf_counter()
-    piece = Piece(self, kind, size, is_first)
+    piece = TimedPiece(self, kind, size, is_first)
     try:
       yield piece
       self._pieces.append(piece)
