@@ -38,11 +38,18 @@ METHODS = [
     'error_feedback+ternary:dither=stratified,workers=4',
     'error_feedback+bidirectional:workers=4+stc:ratio=0.05',
     'bidirectional:workers=4+ternary',
+    'ef21+topk:ratio=0.05',
     'ef21_sgdm+topk:ratio=0.05',
     'diana+qsgd:levels=1',
+    'diana+natural',
     'error_feedback+e3m0',
+    'error_feedback+statistical',
+    'error_feedback:decay=0.95+sparseloco:chunk=64,kept=4',
     'demo:count=4',
+    'demo:count=4,mean=workers,signs=0',
     'one_bit_adam:workers=4+sign',
+    # Warm-up and compressed steps.
+    'one_bit_adam:workers=4,warm_up=5+sign',
   )
 ]
 
