@@ -32,13 +32,12 @@ launch`, which sets TF_CONFIG:
       --allow_insecure_network -- {program} --interface=eth0
 
 Each process trains the net by stock fit with terngrad.keras.LocalSteps, on a
-constant batch. Turns with exchanges and turns without follow each other in one
-fit; a ratio is that of two neighbouring turns. A turn has --exchanges times
---every steps. Bytes are those that one exchange of process 0 takes: by formula,
-and as its network interface counted them; the loopback counts all processes, so
-its bytes are divided by their number. `idle bytes/s` are those without
-exchanges. `load` is that of the machine: other programs make both kinds of
-turns slower.
+constant batch. Turns with and without exchanges alternate in one fit; a ratio
+is that of a turn with exchanges to the turns beside it. A turn has --exchanges
+times --every steps. Bytes are those that one exchange of process 0 takes: by
+formula, and as its network interface counted them; the loopback counts all
+processes, so its bytes are divided by their number. `load` is that of the
+machine: other programs make both kinds of turns slower.
 """
 
 option = options.option
@@ -70,7 +69,7 @@ class MeasureLocalStepsFlags:
     '', 'Network interface whose bytes are counted; empty: all.', 'cluster'
   )
   exchanges: int = option(3, 'Exchanges in a turn.', 'run')
-  rounds: int = option(5, 'Number of turns of each kind.', 'run')
+  rounds: int = option(5, 'Number of turns with exchanges.', 'run')
   threads: int = option(
     1, "Threads of an operation; 0: TensorFlow's choice.", 'run'
   )

@@ -1,10 +1,13 @@
 """Times `fit` with local steps, relative to steps without exchange, in turns.
 
-In one `fit` of each process, turns with exchanges follow turns without. A turn
+In one `fit` of each process, turns with and without exchanges alternate. A turn
 with exchanges is timed in its steady state: the clock starts after an exchange
-that is not timed, and stops after the last one.
+that is not timed, and stops after the last one. Bytes are counted up to the end
+of the next turn without exchanges: a process may have received everything while
+its last bytes still wait to be sent.
 """
 
+import itertools
 import os
 import statistics
 import time
@@ -34,7 +37,7 @@ class LocalStepsSettings(NamedTuple):
     every: H, number of steps between two exchanges.
     overlap: as for `terngrad.keras.LocalSteps`.
     exchanges: timed exchanges in a turn, which has so many times H steps.
-    rounds: number of turns with exchanges, and of turns without.
+    rounds: number of turns with exchanges; one turn without more.
     interface: network interface whose bytes are counted; '' for all except the
       loopback.
   """
@@ -59,10 +62,10 @@ def table(codecs: Sequence[str], settings: LocalStepsSettings) -> pd.DataFrame:
   Returns:
     One row per code: median milliseconds of a step without exchanges
     (`computing`) and of a step with its share of the exchanges; median, least
-    and largest ratio of neighbouring turns; milliseconds per step that training
-    waited; for each exchange the bytes by formula, the bytes that this host's
-    interface sent, and their excess; bytes that the interface sent in a second
-    without exchanges; the load of the machine over the last minute.
+    and largest ratio of a turn to the mean of the turns before and after it;
+    milliseconds per step that training waited; for each exchange the bytes by
+    formula, the bytes that this host's interface sent, and their excess; the
+    load of the machine over the last minute.
   """
   return pd.DataFrame([_row(codec, settings) for codec in codecs])
 
@@ -108,17 +111,15 @@ class TimedTurns(local_steps.LocalStepsCallback):
     self.processes = len(options.find_cluster().jobs['worker'])
     self._turn = settings.exchanges * settings.every
     # The first exchange, in which helpers compile, precedes all turns.
-    self.num_steps = settings.every + 2 * settings.rounds * self._turn
+    turns = 2 * settings.rounds + 1
+    self.num_steps = settings.every + turns * self._turn
     self._left, self._exchanges = settings.every, True
-    self._is_warm_up = True
-    self._clock, self._counts = 0.0, (0.0, 0.0, 0.0)
-    # One value per turn; bytes per exchange.
+    self._is_warm_up, self._clock = True, 0.0
+    # Seconds of a step, one value per turn.
     self._computing: list[float] = []
     self._seconds: list[float] = []
-    self._waiting: list[float] = []
-    self._formula: list[float] = []
-    self._sent: list[float] = []
-    self._idle: list[float] = []
+    # At the end of each turn without exchanges, see `_count`.
+    self._counts: list[tuple[float, float, float]] = []
 
   def on_train_batch_end(
     self, batch: int, logs: dict[str, Any] | None = None
@@ -139,26 +140,14 @@ class TimedTurns(local_steps.LocalStepsCallback):
 
   def _end_computing(self) -> None:
     self._values()  # waits for the last step
-    seconds = _now() - self._clock
-    self._computing.append(seconds / self._turn)
-    before, self._counts = self._counts, self._count()
-    self._idle.append((self._counts[2] - before[2]) / seconds)
+    self._computing.append((_now() - self._clock) / self._turn)
+    self._counts.append(self._count())
 
   def _end_exchanges(self) -> None:
-    seconds = _now() - self._clock
-    self._steps.get_states()  # waits for the exchange that is on its way
-    before, self._counts = self._counts, self._count()
+    seconds = (_now() - self._clock) / self._turn
     if not self._is_warm_up:
-      self._seconds.append(seconds / self._turn)
-      waiting, formula, sent = (
-        after - earlier
-        for after, earlier in zip(self._counts, before, strict=True)
-      )
-      # One exchange more than was timed.
-      count = self._settings.exchanges + 1
-      self._waiting.append(waiting / count / self._settings.every)
-      self._formula.append(formula / count)
-      self._sent.append(sent / count)
+      self._seconds.append(seconds)
+    self._steps.get_states()  # waits for the exchange that is on its way
     self._is_warm_up = self._exchanges = False
     self._clock = _now()
 
@@ -173,11 +162,20 @@ class TimedTurns(local_steps.LocalStepsCallback):
 
   def results(self) -> dict[str, float]:
     """Returns the columns of `table`, after `fit`."""
-    pairs = zip(self._seconds, self._computing, strict=True)
-    ratios = [with_exchanges / alone for with_exchanges, alone in pairs]
-    formula, sent, waiting, idle = map(
-      statistics.median,
-      (self._formula, self._sent, self._waiting, self._idle),
+    alone = self._computing
+    ratios = [
+      seconds / statistics.mean(neighbours)
+      for seconds, *neighbours in zip(
+        self._seconds, alone[:-1], alone[1:], strict=True
+      )
+    ]
+    # One exchange of each turn is not timed.
+    number = self._settings.exchanges + 1
+    waiting, formula, sent = (
+      statistics.median(
+        (after - before) / number for before, after in itertools.pairwise(total)
+      )
+      for total in zip(*self._counts, strict=True)
     )
     return {
       'ms computing': 1e3 * statistics.median(self._computing),
@@ -185,10 +183,9 @@ class TimedTurns(local_steps.LocalStepsCallback):
       'ratio': statistics.median(ratios),
       'least ratio': min(ratios),
       'largest ratio': max(ratios),
-      'ms waiting': 1e3 * waiting,
+      'ms waiting': 1e3 * waiting / self._settings.every,
       'formula bytes': formula,
       'interface bytes': sent,
       # A single process sends nothing.
       'excess': sent / formula - 1 if formula else float('nan'),
-      'idle bytes/s': idle,
     }
