@@ -44,7 +44,7 @@ def test_turns_with_exchanges_send_what_the_formula_says(tmp_path):
 @pytest.mark.parametrize(
   ('name', 'value', 'message'),
   [
-    ('overlap', 'late', 'overlap: expected one of none, delayed, eager'),
+    ('overlap', 'late', "received 'late'"),
     ('net', 'lenett', "received 'lenett'"),
     ('rounds', 0, 'rounds: expected'),
   ],
