@@ -4,6 +4,7 @@ import concurrent.futures
 import os
 import pathlib
 import platform
+import re
 import shutil
 import subprocess
 
@@ -20,46 +21,71 @@ SANITIZED = ('-O1', '-g', '-fsanitize=address,undefined')
 SANITIZED += ('-fno-sanitize-recover=all', '-fsanitize-sections=gpu_shared')
 
 
-def build(folder, *options, sources=SOURCES):
-  """Compiles the kernels' test; returns the program.
+# The head of a kernel, up to its body.
+KERNEL = re.compile(r'extern "C" __global__[^{]*\)(?= \{)')
+DECLARATIONS = """#include "emulator.h"
+#include "gpu/groups.h"
+#include "gpu/rotation_tables.h"
+#include "gpu/update_tables.h"
+namespace terngrad_gpu {
+%s
+}
+"""
 
-  Objects of the CPU's kernels that are in `folder` are used again.
+
+def build(folder, *options, sources=SOURCES):
+  """Compiles the kernels and their test; returns the program.
+
+  Other objects that are in `folder` are used again.
 
   Args:
     folder: for the objects and the program.
     *options: of the compiler.
     sources: the folder with the kernels, such as a changed copy.
   """
-  common = [COMPILER, '-std=c++17', '-ffp-contract=off', *WARNINGS, *options]
-  test = folder / 'kernels_test.o'
-  commands = [
-    [*common, f'-I{sources}', f'-I{HERE}', '-c', HERE / 'kernels_test.cc']
-    + ['-o', test]
-  ]
-  objects = [folder / f'{name}.o' for name in ('kernels', 'kernels_generic')]
-  commands += [
-    [*common, '-c', SOURCES / f'{path.stem}.cc', '-o', path]
-    for path in objects
-    if not path.exists()
-  ]
-  with concurrent.futures.ThreadPoolExecutor(2) as pool:
-    list(pool.map(_check, commands))
   program = folder / 'kernels_test'
-  _check([COMPILER, *options, *objects, test, '-o', program])
+  others = [SOURCES / 'kernels.cc', SOURCES / 'kernels_generic.cc']
+  others.append(HERE / 'kernels_test.cc')
+  others = [path for path in others if not _object(folder, path).exists()]
+  _compile(folder, others, *options)
+  _compile(folder, [HERE / 'gpu_kernels.cc'], f'-I{sources}', *options)
+  _check([COMPILER, *options, *folder.glob('*.o'), '-o', program])
   return program
-
-
-def _check(command):
-  subprocess.run(command, check=True, timeout=600)
 
 
 def build_driver(folder):
   """Compiles a libcuda.so.1 that runs kernels on the CPU; returns its path."""
   path = folder / 'libcuda.so.1'
-  command = [COMPILER, '-std=c++17', '-O1', '-ffp-contract=off', *WARNINGS]
-  command += ['-shared', '-fPIC', '-Wl,-soname,libcuda.so.1', '-o', path]
-  _check([*command, f'-I{SOURCES}', f'-I{HERE}', HERE / 'fake_cuda.cc'])
+  files = [HERE / 'fake_cuda.cc', HERE / 'gpu_kernels.cc']
+  _compile(folder, files, '-O1', '-fPIC')
+  objects = [_object(folder, file) for file in files]
+  _check(
+    [COMPILER, '-shared', '-Wl,-soname,libcuda.so.1', *objects, '-o', path]
+  )
   return path
+
+
+def _compile(folder, files, *options):
+  """Compiles C++ files to objects, two at a time."""
+  texts = [path.read_text(encoding='utf-8') for path in SOURCES.glob('gpu/*')]
+  heads = [f'{head[0]};' for text in texts for head in KERNEL.finditer(text)]
+  header = folder / 'declarations.h'
+  header.write_text(DECLARATIONS % '\n'.join(heads), encoding='utf-8')
+  command = [COMPILER, '-std=c++17', '-ffp-contract=off', *WARNINGS, *options]
+  command += [f'-I{SOURCES}', f'-I{HERE}', f'-I{folder}']
+  commands = [
+    [*command, '-c', path, '-o', _object(folder, path)] for path in files
+  ]
+  with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    list(pool.map(_check, commands))
+
+
+def _object(folder, path):
+  return folder / f'{path.stem}.o'
+
+
+def _check(command):
+  subprocess.run(command, check=True, timeout=600)
 
 
 def run(program, seed, trials, timeout=900):

@@ -7,12 +7,10 @@
 // for one that waits elsewhere, ends the program with a message.
 //
 // Float32 numbers are flushed to zero as --ftz=true does, if the caller has set
-// the processor so; fibers have the settings of the thread that made them.
+// the processor so: fibers have the settings of the thread that launches.
 
 #ifndef TESTS_NATIVE_GPU_EMULATOR_H_
 #define TESTS_NATIVE_GPU_EMULATOR_H_
-
-#include <ucontext.h>
 
 #include <algorithm>
 #include <cmath>
@@ -32,6 +30,32 @@
 // All __shared__ variables are in this section.
 extern "C" char __start_gpu_shared[], __stop_gpu_shared[];
 
+// Goes on where another stack was left: `to` points at the registers that a
+// call preserves, and *from to those of this stack. Unlike swapcontext it makes
+// no system call.
+extern "C" void emulator_switch(void** from, void* to);
+asm(R"(
+  .text
+  .weak emulator_switch
+  .hidden emulator_switch
+emulator_switch:
+  pushq %rbp
+  pushq %rbx
+  pushq %r12
+  pushq %r13
+  pushq %r14
+  pushq %r15
+  movq %rsp, (%rdi)
+  movq %rsi, %rsp
+  popq %r15
+  popq %r14
+  popq %r13
+  popq %r12
+  popq %rbx
+  popq %rbp
+  ret
+)");
+
 namespace emulator {
 
 constexpr int kWarp = 32;
@@ -44,8 +68,8 @@ struct Index {
 enum class State { kReady, kAtBarrier, kAtExchange, kEnded };
 
 struct Fiber {
-  ucontext_t context;
   std::unique_ptr<char[]> stack{new char[kStack]};
+  void* pointer;  // Where the stack was left.
   State state;
   Index thread;
   unsigned mask;      // Of the lanes that take part in an exchange.
@@ -56,7 +80,7 @@ struct Fiber {
 
 inline std::vector<Fiber> fibers;
 inline Fiber* current;
-inline ucontext_t scheduler;
+inline void* scheduler;  // Where its stack was left.
 inline void* scheduler_fake;
 inline Index block, blocks, threads;
 inline std::function<void()> body;
@@ -92,22 +116,33 @@ inline void Wait(State state) {
   Fiber* const self = current;
   self->state = state;
   Leave(&self->fake, SchedulerStack(), SchedulerSize());
-  swapcontext(&self->context, &scheduler);
+  emulator_switch(&self->pointer, scheduler);
   Enter(self->fake, true);
 }
 
-inline void RunFiber() {
+// The function of every fiber, which runs one thread after the other.
+inline void RunThreads() {
   Enter(nullptr, true);
-  body();
-  current->state = State::kEnded;
-  Leave(nullptr, SchedulerStack(), SchedulerSize());
-  setcontext(&scheduler);
+  while (true) {
+    body();
+    Wait(State::kEnded);
+  }
+}
+
+// Prepares the stack of a fiber: it begins with RunThreads.
+inline void Begin(Fiber* fiber) {
+  constexpr int kRegisters = 6;
+  const uintptr_t end = reinterpret_cast<uintptr_t>(fiber->stack.get()) + kStack;
+  void** const top = reinterpret_cast<void**>(end / 16 * 16) - kRegisters - 2;
+  std::fill_n(top, kRegisters + 2, nullptr);
+  top[kRegisters] = reinterpret_cast<void*>(&RunThreads);
+  fiber->pointer = top;
 }
 
 inline void Resume(Fiber* fiber) {
   current = fiber;
   Leave(&scheduler_fake, fiber->stack.get(), kStack);
-  swapcontext(&scheduler, &fiber->context);
+  emulator_switch(&scheduler, fiber->pointer);
   Enter(scheduler_fake, false);
   current = nullptr;
 }
@@ -144,23 +179,20 @@ inline bool Release() {
   return any;
 }
 
-__attribute__((no_sanitize("address", "undefined"))) inline void FillShared() {
-  for (volatile char* at = __start_gpu_shared; at < __stop_gpu_shared; ++at) {
-    *at = static_cast<char>(0xa5);
-  }
+// AddressSanitizer sees no access between the variables.
+inline void FillShared() {
+  char* at = __start_gpu_shared;
+  size_t count = __stop_gpu_shared - __start_gpu_shared;
+  asm volatile("rep stosb" : "+D"(at), "+c"(count) : "a"(0xa5) : "memory");
 }
 
 inline void RunBlock() {
   FillShared();
   for (size_t i = 0; i < fibers.size(); ++i) {
     Fiber& fiber = fibers[i];
-    getcontext(&fiber.context);
-    fiber.context.uc_stack = {fiber.stack.get(), 0, kStack};
-    fiber.context.uc_link = nullptr;
     fiber.state = State::kReady;
     fiber.thread = {static_cast<unsigned>(i)};
     fiber.exchanges = 0;
-    makecontext(&fiber.context, RunFiber, 0);
   }
   std::vector<Fiber*> ready;
   do {
@@ -185,7 +217,10 @@ void Launch(uint64_t seed, int64_t grid, int threads_of_block,
   order.seed(seed);
   blocks = {static_cast<unsigned>(grid)};
   threads = {static_cast<unsigned>(threads_of_block)};
-  fibers = std::vector<Fiber>(threads_of_block);
+  if (fibers.size() != static_cast<size_t>(threads_of_block)) {
+    fibers = std::vector<Fiber>(threads_of_block);
+    for (Fiber& fiber : fibers) Begin(&fiber);
+  }
   body = [&] { kernel(arguments...); };
   std::vector<unsigned> numbers(grid);
   for (int64_t i = 0; i < grid; ++i) numbers[i] = static_cast<unsigned>(i);

@@ -3,27 +3,14 @@
 //
 // The function that the environment variable FAKE_CUDA_FAILS names fails.
 
-#include "emulator.h"
-//
-#include "gpu/addition.cu"
-#include "gpu/fp8.cu"
-#include "gpu/groups_code.cu"
-#include "gpu/groups_measure.cu"
-#include "gpu/natural.cu"
-#include "gpu/rotated_decode.cu"
-#include "gpu/rotated_encode.cu"
-#include "gpu/rotated_table.cu"
-#include "gpu/selection.cu"
-#include "gpu/statistics.cu"
-#include "gpu/ternary.cu"
-#include "gpu/ternary_requantize.cu"
-#include "gpu/ternary_update.cu"
-//
+#include <functional>
 #include <map>
 #include <mutex>
 #include <string>
 #include <tuple>
 #include <utility>
+
+#include "declarations.h"
 
 namespace {
 

@@ -2,22 +2,7 @@
 //
 //   kernels_test SEED TRIALS
 
-#include "emulator.h"
-//
-#include "gpu/addition.cu"
-#include "gpu/fp8.cu"
-#include "gpu/groups_code.cu"
-#include "gpu/groups_measure.cu"
-#include "gpu/natural.cu"
-#include "gpu/rotated_decode.cu"
-#include "gpu/rotated_encode.cu"
-#include "gpu/rotated_table.cu"
-#include "gpu/selection.cu"
-#include "gpu/statistics.cu"
-#include "gpu/ternary.cu"
-#include "gpu/ternary_requantize.cu"
-#include "gpu/ternary_update.cu"
-//
+#include "declarations.h"
 #include "float_problems.h"
 #include "problems.h"
 #include "rotated_problems.h"
