@@ -105,13 +105,13 @@ site() {
 }
 
 # Two tests at a time: most wait for a process or use one core. The tests of a file
-# run in one process, because they share fixtures. If one of the two processes is
-# killed, the section ends and names its test: with a new process pytest-xdist
-# would wait forever.
+# run in one process, because they share fixtures; tests/conftest.py sorts the files.
+# If one of the two processes is killed, the section ends and names its test: with a
+# new process pytest-xdist would wait forever.
 # shellcheck disable=SC2317  # `section` calls it.
 parallel() {
-  pytest -n 2 --dist loadfile --max-worker-restart=0 -m "$marks" \
-    "${arguments[@]}" "$@"
+  pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0 \
+    -m "$marks" "${arguments[@]}" "$@"
 }
 
 # With -k, a part may have no matching test, but some part must have one.

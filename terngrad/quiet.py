@@ -30,21 +30,27 @@ def import_tensorflow() -> None:
   """
   onednn.prefer()
   xla_cache.prefer()
+  with hidden_messages():
+    importlib.import_module('tensorflow').config.list_physical_devices()
+
+
+@contextlib.contextmanager
+def hidden_messages() -> Iterator[None]:
+  """Hides the messages of importing TensorFlow, unless `show_messages` ran.
+
+  If the block raises, they are written after all.
+  """
   if os.environ.get(_LEVEL) == _ALL:
-    _import()
+    yield
     return
   os.environ.setdefault(_LEVEL, '2')
   with suppressed_stderr():
-    _import()
+    yield
 
 
 def show_messages() -> None:
   """Makes TensorFlow write all messages, here and in child processes."""
   os.environ[_LEVEL] = _ALL
-
-
-def _import() -> None:
-  importlib.import_module('tensorflow').config.list_physical_devices()
 
 
 @contextlib.contextmanager

@@ -39,8 +39,34 @@ def pytest_collection_finish():
   gc.freeze()
 
 
+# What modules with tests that start processes import.
+STARTERS = ('forked', 'programs', 'subprocess')
+
+
+def sort_by_length(items):
+  """Puts files first whose tests are long: they start processes.
+
+  Then files with many tests. pytest-xdist hands files to its processes in this
+  order, so that the last ones are short and the processes end together.
+  """
+  sizes = collections.Counter(item.path for item in items)
+
+  def key(item):
+    module = getattr(item, 'module', None)
+    starts = any(hasattr(module, name) for name in STARTERS)
+    return not starts, -sizes[item.path], item.path
+
+  items.sort(key=key)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+  """Sorts the tests; marks some as slow."""
+  sort_by_length(items)
+  mark_cases(items)
+
+
+def mark_cases(items):
   """Marks as slow what `gate_every(n)` leaves out: all but every n-th case.
 
   Tests of one matrix begin at other cases, so that together they see them all.

@@ -1,4 +1,4 @@
-"""Every command in a document exists and accepts its flags.
+"""Every command in a document exists and accepts its flags; links lead on.
 
 Commands are the lines of indented and fenced blocks, and the spans in
 backquotes, that begin with a program's name. They are parsed as the program
@@ -28,6 +28,8 @@ DOCUMENTS = sorted(
 SPAN = re.compile(r'`([^`\n]+(?:\n[^`\n]+)?)`')
 FENCE = re.compile(r'^```(\w*)\n(.*?)^```', re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r'^    +\S.*$', re.MULTILINE)
+LINK = re.compile(r'\[[^\]]*\]\(([^)\s]+)\)')
+HEADING = re.compile(r'^#+ +(.*?) *$', re.MULTILINE)
 ENDS = {'|', '>', '>>', '&', '&&', ';', '...', '#', '\\'}
 # Words that represent a number that the reader knows.
 A_NUMBER = re.compile(r'=("?\$\w+"?|[INi])$')
@@ -233,3 +235,68 @@ terngrad.compress(gradients)
 def test_invalid_commands_are_found(line):
   with pytest.raises((AssertionError, KeyError, flags.UsageError)):
     check(shlex.split(line))
+
+
+def without_code(path):
+  return SPAN.sub('', FENCE.sub('', path.read_text(encoding='utf-8')))
+
+
+def links_of(path):
+  """The relative links of a document: (as written, path, anchor)."""
+  for link in LINK.findall(without_code(path)):
+    if '://' not in link and not link.startswith('mailto:'):
+      to, _, anchor = link.partition('#')
+      yield link, (path.parent / to if to else path).resolve(), anchor
+
+
+def anchors_of(path):
+  """The anchors of a document's headings, as sites make them."""
+  text = FENCE.sub('', path.read_text(encoding='utf-8'))
+  return {
+    re.sub(r'[-\s]+', '-', re.sub(r'[^\w\s-]', '', heading).strip().lower())
+    for heading in HEADING.findall(text)
+  }
+
+
+def is_broken(path, anchor):
+  if path.suffix == '.md' and path.is_file():
+    return bool(anchor) and anchor not in anchors_of(path)
+  return not path.exists()
+
+
+@pytest.mark.parametrize('name', DOCUMENTS)
+def test_relative_links_lead_to_files_and_headings(name):
+  links = links_of(ROOT / name)
+  assert not [link for link, to, anchor in links if is_broken(to, anchor)]
+
+
+def test_broken_links_are_found(tmp_path):
+  page = tmp_path / 'page.md'
+  page.write_text(
+    '# One `word`\n[a](missing.md) `[b](in_code.md)` [c](#one-word) [d](#two)\n'
+    '[e](page.md#one-word) [f](page.md#no) [g](https://a.b/c) ![h](no.svg)\n'
+  )
+  broken = [link for link, *rest in links_of(page) if is_broken(*rest)]
+  assert broken == ['missing.md', '#two', 'page.md#no', 'no.svg']
+
+
+def test_the_readme_leads_to_every_page():
+  found, following = set(), [ROOT / 'README.md']
+  while following:
+    page = following.pop()
+    if page not in found and page.suffix == '.md':
+      found.add(page)
+      following += [to for _, to, _ in links_of(page) if to.is_file()]
+  pages = {*(ROOT / 'docs').glob('*.md')}
+  # The first page of the site repeats the README.
+  assert pages - found == {ROOT / 'docs/index.md'}
+
+
+def test_the_site_lists_every_page():
+  listed = re.findall(
+    r'^ *- ([\w/]+\.md)$', (ROOT / 'mkdocs.yml').read_text(), re.MULTILINE
+  )
+  pages = (ROOT / 'docs').rglob('*.md')
+  assert sorted(listed) == sorted(
+    page.relative_to(ROOT / 'docs').as_posix() for page in pages
+  )

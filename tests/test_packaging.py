@@ -290,6 +290,35 @@ def test_the_build_continues_without_kernels_and_says_why(
   assert not list((tree / 'terngrad' / 'native').glob('_kernels*'))
 
 
+# Notes its arguments, and makes the file after -o, but no precompiled header.
+COMPILER_WITHOUT_HEADERS = """#!/bin/sh
+echo "$*" >>'{log}'
+case "$*" in *c++-header*) exit 3 ;; esac
+while [ "$1" != -o ]; do shift; done
+: >"$2"
+"""
+
+
+@pytest.mark.slow
+def test_the_build_continues_without_a_precompiled_header(tmp_path):
+  tree = copy_of_tree(tmp_path)
+  log, compiler = tmp_path / 'log', tmp_path / 'c++'
+  compiler.write_text(COMPILER_WITHOUT_HEADERS.format(log=log))
+  compiler.chmod(0o755)
+  build = [sys.executable, 'setup.py', 'build_ext', '--inplace']
+  done = run(build, tree, CXX=str(compiler))
+  assert 'not built' not in done.stderr
+  assert list((tree / 'terngrad' / 'native').glob('_kernels*'))
+  calls = log.read_text().splitlines()
+  tried = [i for i, call in enumerate(calls) if '-x c++-header' in call]
+  operations = [i for i, call in enumerate(calls) if '_ops.cc -o' in call]
+  assert len(tried) == 1 and tried[0] < operations[0]
+  (header,) = re.findall(r'-x c\+\+-header (\S+)', calls[tried[0]])
+  assert all(f'-include {header} ' in calls[i] for i in operations)
+  sources = tree / 'terngrad' / 'native' / 'src' / 'operations'
+  assert len(operations) == len(list(sources.glob('*_ops.cc')))
+
+
 def run_code(code, tree):
   """Runs a program that finds the packages of a tree."""
   variables = {**os.environ, 'PYTHONPATH': str(tree)}

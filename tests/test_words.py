@@ -6,10 +6,12 @@ understood at the first reading. CONTRIBUTING.md explains how.
 
 import ast
 import collections
+import functools
 import io
 import pathlib
 import re
 import tokenize
+from typing import NamedTuple
 
 import pytest
 
@@ -65,27 +67,60 @@ def found(text):
   return sorted({word.lower() for word in _WORD.findall(text)})
 
 
-def docstrings(source):
-  """The docstrings of a module, without code in backticks."""
+class Texts(NamedTuple):
+  """What a module says, without code in backticks."""
+
+  docstrings: list
+  comments: list
+  names: set
+  messages: list
+  classes: list
+
+
+def texts_of(source):
+  """Reads a module once, for all tests."""
+  nodes = [*ast.walk(ast.parse(source))]
+  return Texts(
+    [*docstrings(nodes)],
+    [*comments(source)],
+    {*names(nodes)},
+    [*messages(nodes)],
+    [node.name for node in nodes if isinstance(node, ast.ClassDef)],
+  )
+
+
+@functools.cache
+def modules():
+  """The texts of all modules by name."""
+  return {
+    name_of(path): texts_of(path.read_text(encoding='utf-8'))
+    for path in MODULES
+  }
+
+
+def without_code(text):
+  return re.sub(r'`[^`]*`', '', text)
+
+
+def docstrings(nodes):
+  """The docstrings of a module."""
   kinds = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
-  for node in ast.walk(ast.parse(source)):
+  for node in nodes:
     if isinstance(node, kinds) and (text := ast.get_docstring(node)):
       # The name of an argument is not prose.
-      yield re.sub(
-        r'^ *\*{0,2}\w+:', '', re.sub(r'`[^`]*`', '', text), flags=re.M
-      )
+      yield re.sub(r'^ *\*{0,2}\w+:', '', without_code(text), flags=re.M)
 
 
 def comments(source):
   """The comments of a module."""
   for token in tokenize.generate_tokens(io.StringIO(source).readline):
     if token.type == tokenize.COMMENT:
-      yield re.sub(r'`[^`]*`', '', token.string)
+      yield without_code(token.string)
 
 
-def names(source):
+def names(nodes):
   """The names that a module defines: functions, classes, arguments, values."""
-  for node in ast.walk(ast.parse(source)):
+  for node in nodes:
     if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
       yield node.name
     elif isinstance(node, ast.arg):
@@ -96,29 +131,43 @@ def names(source):
       yield node.attr
 
 
-def messages(source):
-  """The texts of a module that are no docstrings, without code in backticks."""
-  tree = ast.parse(source)
-  prose = {
-    id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)
-  }
-  for node in ast.walk(tree):
+def messages(nodes):
+  """The texts of a module that are no docstrings."""
+  prose = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+  for node in nodes:
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
       # A text without a space is a key or a name.
       if id(node) not in prose and ' ' in node.value:
-        yield re.sub(r'`[^`]*`', '', node.value)
+        yield without_code(node.value)
 
 
-@pytest.mark.parametrize('path', DOCUMENTS, ids=name_of)
-def test_documents_use_the_words_of_the_field(path):
-  text = _NOT_PROSE.sub('', path.read_text(encoding='utf-8'))
-  assert found(text) == []
+def banned_names(defined):
+  """The names with a banned part."""
+  return {
+    name
+    for name in defined
+    if {part.lower() for part in _PART.findall(name)} & BANNED_IN_NAMES
+  } - ALLOWED_NAMES
 
 
-@pytest.mark.parametrize('path', MODULES, ids=name_of)
-def test_docstrings_and_comments_use_the_words_of_the_field(path):
-  source = path.read_text(encoding='utf-8')
-  assert found('\n'.join([*docstrings(source), *comments(source)])) == []
+def test_documents_use_the_words_of_the_field():
+  texts = {
+    name_of(path): _NOT_PROSE.sub('', path.read_text(encoding='utf-8'))
+    for path in DOCUMENTS
+  }
+  assert texts
+  assert {
+    name: found(text) for name, text in texts.items() if found(text)
+  } == {}
+
+
+def test_docstrings_and_comments_use_the_words_of_the_field():
+  assert modules()
+  wrong = {
+    name: found('\n'.join([*texts.docstrings, *texts.comments]))
+    for name, texts in modules().items()
+  }
+  assert {name: words for name, words in wrong.items() if words} == {}
 
 
 @pytest.mark.parametrize(
@@ -126,36 +175,34 @@ def test_docstrings_and_comments_use_the_words_of_the_field(path):
 )
 def test_banned_words_are_found(text):
   assert found(text)
-  source = f'def f():\n  """{text}"""\n  # {text}\n'
-  assert all(found(one) for one in [*docstrings(source), *comments(source)])
+  texts = texts_of(f'def f():\n  """{text}"""\n  # {text}\n')
+  assert len(texts.docstrings) == len(texts.comments) == 1
+  assert all(found(one) for one in [*texts.docstrings, *texts.comments])
 
 
-@pytest.mark.parametrize('path', MODULES, ids=name_of)
-def test_names_use_the_words_of_the_field(path):
-  found_in = {
-    name
-    for name in names(path.read_text(encoding='utf-8'))
-    if {part.lower() for part in _PART.findall(name)} & BANNED_IN_NAMES
+def test_names_use_the_words_of_the_field():
+  wrong = {name: banned_names(texts.names) for name, texts in modules().items()}
+  assert {name: words for name, words in wrong.items() if words} == {}
+
+
+def test_messages_use_the_words_of_the_field():
+  wrong = {
+    name: found('\n'.join(texts.messages)) for name, texts in modules().items()
   }
-  assert found_in <= ALLOWED_NAMES
-
-
-@pytest.mark.parametrize('path', MODULES, ids=name_of)
-def test_messages_use_the_words_of_the_field(path):
-  assert found('\n'.join(messages(path.read_text(encoding='utf-8')))) == []
+  assert {name: words for name, words in wrong.items() if words} == {}
 
 
 def test_banned_words_in_names_and_messages_are_found():
-  source = "def tell(dealt):\n  raise ValueError(f'who was told {dealt}')\n"
-  assert {*names(source)} == {'tell', 'dealt'}
-  assert found(' '.join(messages(source))) == ['told']
+  source = "def tell_all(dealt):\n  raise ValueError(f'who was told {dealt}')\n"
+  texts = texts_of(source)
+  assert texts.names == {'tell_all', 'dealt'} == banned_names(texts.names)
+  assert found(' '.join(texts.messages)) == ['told']
 
 
 def test_classes_of_different_modules_have_different_names():
-  modules = collections.defaultdict(set)
-  for path in MODULES:
-    for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
-      if isinstance(node, ast.ClassDef):
-        modules[node.name].add(name_of(path))
-  assert modules
-  assert {k: sorted(v) for k, v in modules.items() if len(v) > 1} == {}
+  classes = collections.defaultdict(set)
+  for module, texts in modules().items():
+    for name in texts.classes:
+      classes[name].add(module)
+  assert classes
+  assert {k: sorted(v) for k, v in classes.items() if len(v) > 1} == {}

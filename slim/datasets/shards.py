@@ -16,6 +16,8 @@ from slim.datasets.records import records
 from slim.datasets.records import shard_manifest
 from slim.datasets.records import text_facts
 
+# MNIST as its authors publish it, also Fashion-MNIST.
+_RAW = re.compile(r'.*-ubyte(\.gz)?')
 # Folders that scripts/split_dataset.sh creates.
 _WORKER_FOLDER = re.compile(r'worker_[0-9]+_of_[0-9]+')
 
@@ -74,11 +76,12 @@ def find(
 
   Raises:
     slim.errors.DataError: a conversion into the folder is unfinished; files
-      are missing, damaged, or not those of shards.json; or the number of
-      classes is unknown or contradicts shards.json.
+      are missing, damaged, not converted, or not those of shards.json; or the
+      number of classes is unknown or contradicts shards.json.
   """
   shard_manifest.check_finished(data_dir)
   paths = records.find(data_dir, split)
+  _check_converted(dataset, data_dir, paths)
   if not paths:
     program = _PROGRAMS.get(
       dataset.name, f'dataset --dataset_name={dataset.name} --dataset_dir='
@@ -97,6 +100,26 @@ def find(
     num_examples=_total_count(data_dir, split, files),
     num_classes=_num_classes(dataset, data_dir, names, num_classes),
     labels=names,
+  )
+
+
+def _check_converted(
+  dataset: catalog.Dataset,
+  data_dir: str | os.PathLike[str],
+  paths: list[str],
+) -> None:
+  """Refuses a folder that has the published files of MNIST and no others."""
+  folder = os.fspath(data_dir)
+  found = paths or (os.listdir(folder) if os.path.isdir(folder) else [])
+  raw = sorted(n for n in map(os.path.basename, found) if _RAW.fullmatch(n))
+  if not raw or len(raw) < len(paths):
+    return
+  name = dataset.name if 'mnist' in dataset.name else 'mnist'
+  raise errors.DataError(
+    f'{folder}: expected files of a converted data set; received {raw[0]}, as '
+    'it was downloaded. Convert it to another folder D, and read that: '
+    f'terngrad convert dataset --dataset_name={name} --source_dir={folder} '
+    '--dataset_dir=D'
   )
 
 

@@ -228,6 +228,10 @@ COMMANDS: Mapping[str, Entry | CommandGroup] = {
         'a GPU: words, repeated runs, times of codes and steps',
         'terngrad.cli.measure.gpu:COMMAND',
       ),
+      'local_steps': Entry(
+        'local steps in fit, relative to computing alone',
+        'terngrad.cli.measure.local_steps:COMMAND',
+      ),
       'pipeline': Entry(
         'the training pipeline for photographs',
         'terngrad.cli.measure.pipeline:COMMAND',

@@ -228,7 +228,11 @@ def parse(
 
 
 def _expand_recipe(values: flags.FlagValues) -> None:
-  """Sets the flags of --recipe that the command line does not have."""
+  """Sets the flags of --recipe that the command line does not have.
+
+  Commands with --codecs, a list, compare the recipe's code with those that the
+  command line has.
+  """
   if 'recipe' not in values or not values['recipe'].value:
     return
   try:
@@ -236,8 +240,11 @@ def _expand_recipe(values: flags.FlagValues) -> None:
   except ValueError as error:
     raise UsageError(str(error)) from error
   for name, value in found.flags().items():
-    if not values[name].present:
+    if name in values and not values[name].present:
       values[name].value = value
+  if 'codecs' in values:
+    given = list(values['codecs'].value or []) * values['codecs'].present
+    values['codecs'].value = [*dict.fromkeys([found.codec, *given])]
 
 
 def _check_names(words: Iterable[str]) -> None:

@@ -11,6 +11,8 @@ from terngrad import lazy
 from terngrad.cli import command
 from terngrad.config import options
 from terngrad.measure.planning import rates
+from terngrad.recipes import catalog
+from terngrad.recipes import recipe as recipes
 
 if TYPE_CHECKING:
   from terngrad.measure.planning import computing as computing_types
@@ -56,8 +58,15 @@ workers wait less than a tenth of the time. --examples adds the hours until all
 workers have trained with so many examples, which does not say how well: workers
 that exchange seldom need more examples.
 
-  {program} --net=alexnet --seconds=0.25 --bandwidth=10Mbit --workers=4 \
+  {program} --net=alexnet --seconds=0.25 --bandwidth=10Mbit --workers=4 \\
       --local_steps=30 --examples=1e6
+
+--recipe=NAME sets the local steps and the code of a published recipe, which the
+first line lists. The plan compares this code with float32 and with the --codecs
+that you give. The last but one line is about the recipe's code:
+
+  {program} --net=alexnet --seconds=0.25 --bandwidth=10Mbit --workers=4 \\
+      --recipe=sparseloco
 
 Encoding and decoding are timed here, which takes up to a minute. The times are
 stored in ~/.cache/terngrad (or $XDG_CACHE_HOME/terngrad) for the next plan on
@@ -125,6 +134,14 @@ class PlanFlags:
   local_steps: int = option(
     1, 'Steps of a worker from one exchange to the next.', 'run'
   )
+  recipe: str = option(
+    '',
+    f'A published recipe of local steps: {", ".join(catalog.RECIPES)}. It sets '
+    '--local_steps, unless the command line sets it, and its code replaces the '
+    'default --codecs, or precedes those of the command line '
+    '(docs/local_steps.md).',
+    'run',
+  )
   examples: float = option(
     0.0, 'Print the hours until all workers took so many examples.', 'run'
   )
@@ -187,6 +204,7 @@ class PlanFlags:
 def act(values: PlanFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
   _check(values)
+  recipe = _describe_recipe(values)
   bandwidth = rates.parse('bandwidth', values.bandwidth)
   subject = _subject(values)
   shapes = subject.shapes
@@ -233,9 +251,26 @@ def act(values: PlanFlags) -> None:
     parameters_path = parameters_lib.default_path(values.output)
     parameters_lib.write(parameters_path, parameters)
     command.say(f'plot: {path}; parameters: {parameters_path}')
-  if waits := answer.describe_waiting(table, ranking.recommend(table)):
+  text = recipe.codec if recipe else ranking.recommend(table)
+  if waits := answer.describe_waiting(table, text):
     command.say(waits)
   command.say(ranking.describe(table))
+
+
+def _describe_recipe(values: PlanFlags) -> recipes.Recipe | None:
+  """Prints what --recipe consists of, and returns it; None without one.
+
+  Raises:
+    errors.ConfigError: the recipe is unknown, or not for so many workers.
+  """
+  if not values.recipe:
+    return None
+  with errors.as_config_error():
+    found = catalog.find(values.recipe)
+    found.check_workers(values.workers)
+  planned = {'every': values.local_steps, 'codec': found.codec}
+  command.say(found.describe(planned))
+  return found
 
 
 def _subject(values: PlanFlags) -> 'computing_types.MeasuredModel':

@@ -50,11 +50,12 @@ end, or with --report, the command writes sweep.csv, sweep.md, sweep.png and
 sweep.html: means, spreads, paired differences by seed, plots. With
 --eval_subsets=test in [flags] there are curves over steps too, and curves.csv.
 A run that fails, for example because it diverges, adds a row to failures.csv;
-the report counts these rows. The files are written to --output. Its default is
-the folder of sweep.ini, or --work_dir if the command line changes steps, seeds,
-variants or flags. Words after `--` are flags of every training run. To start
-faster, runs share the functions that XLA compiled, and a process that has
-imported TensorFlow.
+the report counts these rows. If a trainer refuses its flags or its data before
+the first step, the sweep stops with that run's error. The files are written to
+--output. Its default is the folder of sweep.ini, or --work_dir if the command
+line changes steps, seeds, variants or flags. Words after `--` are flags of
+every training run. To start faster, runs share the functions that XLA compiled,
+and a process that has imported TensorFlow.
 """
 
 option = options.option
@@ -126,6 +127,15 @@ def act(values: SweepFlags) -> int:
     _report(sweep.table, found, values, configs)
   for name in sweep.failed:
     command.report_error('failed', name, command.FAILED)
+  if sweep.refused:
+    name, error = sweep.refused
+    return command.report_error(
+      'error',
+      f'{name} was refused before its first step, so the sweep stopped: the '
+      'others would probably be refused as well. The same command continues '
+      f'after you correct the cause. The cause: {error}',
+      command.REFUSED,
+    )
   return command.FAILED if sweep.failed else command.DONE
 
 

@@ -3,7 +3,9 @@
 import functools
 import math
 import statistics
+import time
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -31,6 +33,8 @@ _MOST_REPEATS = 100
 # Limits the draws: more draws add no information for large gradients.
 _DRAWN_ELEMENTS = 2**23
 COPY = ('copy',)
+# The column that says why a row has no numbers.
+NOTE = 'note'
 _UPDATES = ('update', 'fused_update')
 WORKS = ('probe', 'encode', 'decode', 'decode_sum', 'finish', *_UPDATES)
 
@@ -89,87 +93,147 @@ def measure(
   shapes: Shapes,
   rounds: int,
   advance: Callable[[], object] = lambda: None,
-  end: float = math.inf,
-) -> list[Row]:
+  budget: turns.Budget | None = None,
+  cases_left: int = 1,
+) -> Iterator[Row]:
   """Measures a method on one list of gradients, in turns with memory copies.
 
-  A method with native kernels is measured with them and without them. Work that
-  takes long is timed in fewer rounds, see `turns`.
+  A method with native kernels is measured with them and then without them. Work
+  that takes long is timed in fewer rounds, see `turns`.
 
   Args:
     text: the method.
     name: name of the case.
     shapes: shapes of the gradients, which are Gaussian.
     rounds: rounds of timing; the median is reported.
-    advance: called `rounds + 1` times.
-    end: as for `turns.take`.
+    advance: called `rounds + 1` times for each implementation that is measured.
+    budget: the seconds of this method; None has no limit.
+    cases_left: number of cases that share these seconds, with this one.
 
-  Returns:
-    One row for each implementation.
+  Yields:
+    A row for each implementation, as soon as it is measured. A row without
+    numbers has a `NOTE`: the budget had too few seconds left.
   """
-  values, size = gaussian(shapes)
+  budget = budget or turns.Budget()
+  size = elements(shapes)
   kinds = _kinds(text, shapes)
-  # All implementations give the same words and means, to the bit.
-  quality = _quality(text, shapes, [*kinds.values()][0])
+  quality: dict[str, float] = {}
+  for number, (kind, codec) in enumerate(kinds.items()):
+    row: Row = {'gradient': name, 'codec': kind[0], 'kind': kind[1]}
+    end = budget.end(cases_left * len(kinds) - number)
+    try:
+      with budget.piece(kind[1], size) as piece:
+        grown = 0.0
+        # All implementations give the same words and means, to the bit.
+        if not quality:
+          quality, grown = _quality(text, shapes, codec)
+        works = _planned(codec, kind, shapes, rounds, piece)
+        piece.prepared(works.values(), grown)
+        advance()
+        seconds = _take(works, size, rounds, advance, end)
+    except turns.OutOfBudgetError:
+      yield row | note(budget)
+      if quality:
+        continue
+      # What the first implementation cannot afford, no other can.
+      yield from (
+        row | {'kind': kind} | note(budget) for _, kind in [*kinds][1:]
+      )
+      return
+    yield {**row, **speeds(seconds, kind, size), **quality}
+
+
+def note(budget: turns.Budget) -> Row:
+  """Returns the column of a row that was not measured."""
+  return {NOTE: f'not measured: would exceed --max_seconds={budget.seconds:g}'}
+
+
+def _planned(
+  codec: gradients.GradientCodec,
+  kind: _Kind,
+  shapes: Shapes,
+  rounds: int,
+  piece: turns.TimedPiece,
+) -> dict[tuple[str, ...], turns.Work]:
+  """Returns the works of an implementation, which were compiled."""
+  values, size = gaussian(shapes)
   works: dict[tuple[str, ...], turns.Work] = {}
-  for kind, codec in kinds.items():
-    for work, job in measures.jobs(codec, values).items():
-      key = (*kind, work)
-      works[key] = turns.plan(job, _repeats(size), rounds)
-  advance()
-  seconds = _take(works, size, rounds, advance, end)
-  return [
-    {
-      'gradient': name,
-      'codec': kind[0],
-      'kind': kind[1],
-      **speeds(seconds, kind, size),
-      **quality._asdict(),
-    }
-    for kind in kinds
-  ]
+  for work, job in measures.jobs(codec, values).items():
+    piece.check()
+    key = (*kind, work)
+    works[key] = turns.plan(job, _repeats(size), rounds)
+  return works
 
 
 def _quality(
   text: str, shapes: Shapes, codec: gradients.GradientCodec
-) -> measured_quality.Quality:
-  """Measures the quality of a method, whose codec for 8 workers is given."""
+) -> tuple[dict[str, float], float]:
+  """Measures the quality of a method, whose codec for 8 workers is given.
+
+  Returns:
+    The quality, and the seconds that are proportional to the elements: all
+    except those of compiling, in the first draw.
+  """
   values, size = gaussian(shapes)
   alone = gradient_codecs.build(text, shapes, 1)
   if native.available():
     alone = bucketing.on_kernels(alone)
   draws = max(2, min(32, _DRAWN_ELEMENTS // size))
-  return measured_quality.measure(codec, alone, values, draws, measures.WORKERS)
+  ends: list[float] = []
+  found = measured_quality.measure(
+    codec,
+    alone,
+    values,
+    draws,
+    measures.WORKERS,
+    lambda: ends.append(time.perf_counter()),
+  )
+  a_draw = ends[1] - ends[0]
+  return found._asdict(), a_draw + time.perf_counter() - ends[0]
 
 
-def measure_rivals(name: str, shapes: Shapes, rounds: int) -> list[Row]:
-  """Measures `rivals` on one list of gradients, as `measure` does."""
-  values, size = gaussian(shapes)
-  times = _repeats(size)
-  flat = tf.concat([tf.reshape(g, [-1]) for g in values], axis=0)
-  found = rivals.rivals(flat, times)
-  works: dict[tuple[str, ...], turns.Work] = {
-    (rival.name, 'rival', work): turns.Work(job, times, rounds)
-    for rival in found
-    for work, job in rival.jobs.items()
-  }
-  seconds = _take(works, size, rounds)
-  return [
-    {
-      'gradient': name,
-      'codec': rival.name,
-      'kind': 'rival',
-      **speeds(seconds, (rival.name, 'rival'), size),
-      'bits_by_length': rival.bits,
-    }
-    for rival in found
-  ]
+def measure_rivals(
+  name: str,
+  shapes: Shapes,
+  rounds: int,
+  budget: turns.Budget | None = None,
+  cases_left: int = 1,
+) -> Iterator[Row]:
+  """Measures `rivals` on one list of gradients, as `measure` does.
+
+  All of them share a budget.
+  """
+  budget = budget or turns.Budget()
+  size = elements(shapes)
+  for number, (rival, build) in enumerate(rivals.RIVALS.items()):
+    row: Row = {'gradient': name, 'codec': rival, 'kind': 'rival'}
+    end = budget.end(cases_left * len(rivals.RIVALS) - number)
+    try:
+      with budget.piece(rival, size) as piece:
+        values, _ = gaussian(shapes)
+        built = build(tf.concat([tf.reshape(g, [-1]) for g in values], axis=0))
+        works: dict[tuple[str, ...], turns.Work] = {
+          (rival, 'rival', work): turns.plan(job, _repeats(size), rounds)
+          for work, job in built.jobs.items()
+        }
+        piece.prepared(works.values())
+        seconds = _take(works, size, rounds, end=end)
+    except turns.OutOfBudgetError:
+      yield row | note(budget)
+      continue
+    measured = speeds(seconds, (rival, 'rival'), size)
+    yield {**row, **measured, 'bits_by_length': built.bits}
+
+
+def elements(shapes: Shapes) -> int:
+  """Returns the number of elements of gradients of these shapes."""
+  return sum(math.prod(shape) for shape in shapes)
 
 
 def gaussian(shapes: Shapes) -> tuple[list[tf.Tensor], int]:
   """Returns gradients of these shapes, and the number of elements."""
   values = [tf.constant(value) for value in _gaussian(tuple(shapes))]
-  return values, sum(int(np.prod(shape)) for shape in shapes)
+  return values, elements(shapes)
 
 
 # Drawing takes seconds for a large gradient, and every code gets the same.
@@ -230,7 +294,10 @@ def speeds(
 
 
 def line(row: Row) -> str:
-  """Returns a row in a line: times in memory copies, bits, error."""
+  """Returns a row in a line: times in memory copies, bits, error; or a note."""
+  begin = f'{row["gradient"]}  {row["codec"]} ({row["kind"]}): '
+  if NOTE in row:
+    return f'{begin}{row[NOTE]}'
   times = ', '.join(
     f'{work} {row[f"{work}_to_copy"]:.3g}'
     for work in WORKS
@@ -240,10 +307,7 @@ def line(row: Row) -> str:
   ends = f'{row[counted]:.3g} bits'
   if 'error' in row:
     ends += f', error {row["error"]:.3g}'
-  return (
-    f'{row["gradient"]}  {row["codec"]} ({row["kind"]}): copies: {times}; '
-    f'{ends}'
-  )
+  return f'{begin}copies: {times}; {ends}'
 
 
 def table(rows: list[Row]) -> pd.DataFrame:
@@ -259,12 +323,12 @@ def chart(measured: pd.DataFrame) -> figure.Figure:
   singles = measured[~measured['gradient'].isin(list(nets.NETS))]
   works = ('encode', 'decode', 'decode_sum')
   for axis, work in zip(page.subplots(1, 3, sharey=True), works, strict=True):
-    for (codec, kind), lines in singles.groupby(['codec', 'kind'], sort=False):
-      if f'{work}_to_copy' not in lines:
-        continue
+    column = f'{work}_to_copy'
+    timed = singles.dropna(subset=column) if column in singles else singles[:0]
+    for (codec, kind), lines in timed.groupby(['codec', 'kind'], sort=False):
       axis.loglog(
         lines['gradient'].astype(float),
-        lines[f'{work}_to_copy'],
+        lines[column],
         'o-' if kind == 'native' else 'o:',
         label=f'{codec} ({kind})',
       )
@@ -272,5 +336,6 @@ def chart(measured: pd.DataFrame) -> figure.Figure:
     axis.set_xlabel('elements')
     axis.set_title(f'{work}: time relative to a memory copy')
     axis.grid(alpha=0.3)
-  axis.legend(fontsize='x-small')
+  if axis.get_legend_handles_labels()[0]:
+    axis.legend(fontsize='x-small')
   return page

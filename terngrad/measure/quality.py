@@ -1,6 +1,7 @@
 """Quality of a method: bits, entropy, error and bias."""
 
 import functools
+from collections.abc import Callable
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -61,6 +62,7 @@ def measure(
   values: Sequence[tf.Tensor],
   draws: int,
   num_workers: int = 8,
+  drawn: Callable[[], object] = lambda: None,
 ) -> Quality:
   """Measures the quality of a method.
 
@@ -70,6 +72,7 @@ def measure(
     values: float32 gradients.
     draws: >= 2, how often the same gradients are sent.
     num_workers: the number of workers of `codec`.
+    drawn: called after each draw. The first one compiles.
   """
 
   def send(number: tf.Tensor) -> tuple[tf.Tensor, list[tf.Tensor]]:
@@ -89,6 +92,7 @@ def measure(
     totals.values += decoded
     totals.squares += np.square(decoded)
     error += np.sum(np.square(decoded - flat)) / np.sum(np.square(flat)) / draws
+    drawn()
   formula, length = _bits(codec, values, num_workers)
   method = alone.buckets[0].method
   if not isinstance(method, coded.Code) or not method.quantizer:

@@ -4,6 +4,8 @@ Each is a pair of jobs on one gradient, with the bits per element that it sends.
 Encoding includes the probe, here the standard deviation, as for the codecs.
 """
 
+import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -19,32 +21,17 @@ class Rival(NamedTuple):
   """Another implementation.
 
   Attributes:
-    name: name in tables.
     bits: bits per element that it sends.
-    jobs: 'encode' and 'decode'.
+    jobs: 'encode' and 'decode', of the number of repetitions.
   """
 
-  name: str
   bits: float
-  jobs: dict[str, timing.Job]
+  jobs: dict[str, timing.Repeatable]
 
 
-def rivals(gradient: tf.Tensor, times: int) -> list[Rival]:
-  """Returns all rivals.
-
-  Args:
-    gradient: float32 [n].
-    times: number of repetitions in each job.
-  """
-  return [
-    _numpy(gradient.numpy(), times),
-    Rival('naive TensorFlow', 32.0, _tensorflow(gradient, times, tf.float32)),
-    Rival('int8, as GRACE', 8.0, _tensorflow(gradient, times, tf.int8)),
-  ]
-
-
-def _numpy(gradient: np.ndarray, times: int) -> Rival:
+def _numpy(tensor: tf.Tensor) -> Rival:
   """TernGrad with base-3 words in NumPy on one core, as in research code."""
+  gradient = tensor.numpy()
   rng = np.random.default_rng(1)
   width = -(-gradient.size // _DIGITS)
   scaler = np.float32(_CLIP_FACTOR * gradient.std())
@@ -72,18 +59,15 @@ def _numpy(gradient: np.ndarray, times: int) -> Rival:
     return (digits.astype(np.float32) - 1) * scaler
 
   return Rival(
-    'numpy',
     1.6,
     {
-      'encode': lambda: [encode() for _ in range(times)][-1],
-      'decode': lambda: [decode() for _ in range(times)][-1],
+      'encode': lambda times: [encode() for _ in range(times)][-1],
+      'decode': lambda times: [decode() for _ in range(times)][-1],
     },
   )
 
 
-def _tensorflow(
-  gradient: tf.Tensor, times: int, dtype: tf.DType
-) -> dict[str, timing.Job]:
+def _tensorflow(bits: float, dtype: tf.DType, gradient: tf.Tensor) -> Rival:
   """TernGrad in plain TensorFlow operations, one number per element.
 
   float32 is the simplest implementation. int8 is what GRACE sends: signs of one
@@ -105,7 +89,18 @@ def _tensorflow(
     del i
     return [tf.cast(codes, tf.float32) * 0.1]
 
-  return {
-    'encode': timing.repeat(encode, times, gradient),
-    'decode': timing.repeat(decode, times, *encode(0, gradient)),
-  }
+  return Rival(
+    bits,
+    {
+      'encode': timing.repeatable(encode, gradient),
+      'decode': timing.repeatable(decode, *encode(0, gradient)),
+    },
+  )
+
+
+# By name in tables. Each takes a gradient, float32 [n].
+RIVALS: dict[str, Callable[[tf.Tensor], Rival]] = {
+  'numpy': _numpy,
+  'naive TensorFlow': functools.partial(_tensorflow, 32.0, tf.float32),
+  'int8, as GRACE': functools.partial(_tensorflow, 8.0, tf.int8),
+}

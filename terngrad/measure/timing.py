@@ -1,7 +1,6 @@
 """Timing that is fair on machines of varying speed: jobs alternate."""
 
 import concurrent.futures
-import functools
 import os
 import statistics
 import time
@@ -87,13 +86,6 @@ def memory_copy(num_elements: int, times: int) -> Job:
       np.copyto(target, source)
 
   return lambda: list(pool.map(copy, sources, targets))
-
-
-def repeat(
-  work: Callable[..., Sequence[tf.Tensor]], times: int, *arguments: tf.Tensor
-) -> Job:
-  """Returns `repeatable` work as a job of `times` repetitions."""
-  return functools.partial(repeatable(work, *arguments), times)
 
 
 def repeatable(

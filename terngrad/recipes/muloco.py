@@ -9,11 +9,16 @@ Not certain, because only reports of the paper were read: outer momentum 0.6 and
 rate 0.7, which are its values for one worker; the whole residual (no decay);
 and the inner rate. The paper's inner rates, 0.016 to 0.063, are for updates of
 another scale. Here an update has a root mean square of 0.2 times the rate, so
-0.003 is as 0.02 in a matrix of 1024 rows and columns.
+0.003 is as 0.02 in a matrix of 1024 rows and columns. In the authors' public
+code (https://github.com/facebookresearch/MuLoCo) the example with 2 bits has 30
+local steps, outer momentum 0.9, outer rate 0.8 and a residual decay of 0.9.
 
-Departures: those of `step.muon` and `codec.methods.four_levels`. In trainers
-AdamW updates vectors, embeddings and the last layer, as in the paper, with the
-same learning rate, whereas the paper tunes another one.
+Departures: those of `step.muon` and `codec.methods.four_levels`; the public
+code's Muon has a momentum of 0.9 without Nesterov's step. Experiments there
+send embeddings and vectors of normalizations as float32; here all variables are
+coded, unless the codec says otherwise. In trainers AdamW updates vectors,
+embeddings and the last layer, as in the paper, with the same learning rate,
+whereas the paper tunes another one.
 """
 
 from terngrad.recipes import recipe

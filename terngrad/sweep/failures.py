@@ -29,12 +29,17 @@ def row(
     variant, seed, code, error and flags. The error is the first line of the log
     that starts with "error:", or the last line if there is none.
   """
-  lines = [line.strip() for line in log.splitlines() if line.strip()]
-  found = (match[1] for line in lines if (match := _ERROR.match(line)))
   return {
     'variant': cell.variant,
     'seed': cell.seed,
     'code': code,
-    'error': next(found, lines[-1] if lines else '')[:_LONGEST],
+    'error': cause(log)[:_LONGEST],
     'flags': flags,
   }
+
+
+def cause(log: str) -> str:
+  """Returns the whole line of a log that a row has as its error."""
+  lines = [line.strip() for line in log.splitlines() if line.strip()]
+  found = (match[1] for line in lines if (match := _ERROR.match(line)))
+  return next(found, lines[-1] if lines else '')

@@ -4,7 +4,9 @@ A run trains and evaluates in its directory, <variant>_seed<seed>, and is
 finished once its row is written there. Rows already in the table count as
 finished too, so several machines can divide the runs by sharing the table.
 
-Failed runs have rows in a separate table and are repeated.
+Failed runs have rows in a separate table and are repeated. If a trainer refuses
+its flags or its data before the first step, no other run is started: all would
+probably be refused for the same reason.
 """
 
 import json
@@ -28,10 +30,12 @@ from terngrad.sweep import definition as definitions
 from terngrad.sweep import failures
 from terngrad.sweep import results
 from terngrad.sweep import warm
+from terngrad.training import records
 
 TABLE = 'results.csv'
 _RESULT, _LOG = 'result.json', 'log.txt'
 _MAIN = 'terngrad.cli.main'
+_REFUSED = 2  # exit code of `terngrad` for wrong flags or data
 
 
 class Sweep:
@@ -42,6 +46,8 @@ class Sweep:
       with the accuracy after each epoch, if training computed it, and
       `report.FAILURES` with the failed runs.
     failed: names of the runs that failed in this call; see their logs.
+    refused: name and error of the run that stopped this call, because its
+      trainer refused the flags or the data before the first step; or ().
   """
 
   def __init__(
@@ -88,6 +94,7 @@ class Sweep:
       if cell.name not in self._rows and path.exists():
         self._restore(cell, json.loads(path.read_text(encoding='utf-8')), path)
     self.failed: list[str] = []
+    self.refused: tuple[str, ...] = ()
 
   @property
   def missing(self) -> list[definitions.Cell]:
@@ -109,8 +116,8 @@ class Sweep:
         checkpoint first.
 
     Returns:
-      True if all runs ended, False if they were stopped. Calling it again on
-      the same sweep continues them.
+      True if all runs ended or one was refused, False if they were stopped.
+      Calling it again on the same sweep continues them.
     """
     waiting = self.missing[::-1]
     running: dict[int, _Run] = {}
@@ -132,6 +139,8 @@ class Sweep:
               running[run.process.sentinel] = run
             else:
               finished(self._finish(run))
+              if self.refused:
+                return True
       finally:
         _stop([run.process for run in running.values()])
     return True
@@ -146,6 +155,8 @@ class Sweep:
         failure | {'ended': results.now()} | self._provenance
       )
       self.write()
+      if run.is_refused:
+        self.refused = cell.name, failures.cause(run.log())
       return f'{cell.name}: failed with exit code {run.code}; see {work / _LOG}'
     scores = self._definition.scoring
     row = results.row(cell, work, scores, flags_of(cell)) | self._provenance
@@ -254,6 +265,8 @@ class _Run:
     self.cell, self.folder = cell, folder
     self.code: int | None = None
     self._commands = list(commands[::-1])
+    self._first = len(self._commands) - 1
+    self._written = self._metrics()
     self._environment = (
       os.environ
       | signals.environment()
@@ -275,6 +288,18 @@ class _Run:
       return False
     self._start()
     return True
+
+  @property
+  def is_refused(self) -> bool:
+    """Whether the trainer ended with a usage error, without a step."""
+    is_trainer = len(self._commands) == self._first
+    is_usage = self.code == _REFUSED and is_trainer
+    return is_usage and self._metrics() == self._written
+
+  def _metrics(self) -> bytes:
+    """Returns what the trainer wrote about its steps, here or in past calls."""
+    path = self.folder / 'train' / records.FILE_NAME
+    return path.read_bytes() if path.exists() else b''
 
   def log(self) -> str:
     """Returns the output of the last command."""

@@ -17,6 +17,7 @@ from terngrad.exchange import collective
 from terngrad.exchange import device_groups
 from terngrad.exchange import protocol
 from terngrad.machine import onednn
+from terngrad.native import gpu as gpu_kernels
 from terngrad.reduce import fragments
 from terngrad.reduce import gradients
 from terngrad.step import step as steps
@@ -199,7 +200,11 @@ def _describe_kernels(devices: Sequence[str]) -> str:
   kinds = {tf.DeviceSpec.from_string(name).device_type for name in devices}
   if kinds != {'CPU'}:
     names = {devices_lib.gpu_name(name) or 'CPU' for name in devices}
-    return f'compiled by XLA for {", ".join(sorted(names))}'
+    cards = ', '.join(sorted(names))
+    reason = gpu_kernels.unavailable_reason()
+    if reason is None:
+      return f'CUDA, for codes that have such kernels, on {cards}'
+    return f'compiled by XLA for {cards}; CUDA kernels are not used: {reason}'
   library = f'oneDNN is {"on" if onednn.is_on() else "off"} for the passes'
   if native.available():
     return f'native ({native.instruction_set()}); {library}'

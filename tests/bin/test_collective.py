@@ -106,18 +106,26 @@ def test_processes_of_lenet_equal_towers_after_fifty_steps(
 
 @pytest.mark.cluster
 @pytest.mark.slow
-def test_processes_with_separate_parameters_equal_towers(data_dir, tmp_path):
-  changes = {
-    'local_steps': 4,
-    'fragments': 2,
-    'overlap_steps': 1,
-    'inner_optimizer': 'adamw',
-    'optimizer': 'nesterov',
-    'outer_learning_rate': 0.7,
-    'initial_learning_rate': 0.001,
-    'num_nodes': 4,
-    'num_gpus': 2,
-  }
+@pytest.mark.parametrize(
+  'changes',
+  [
+    {
+      'fragments': 2,
+      'overlap_steps': 1,
+      'inner_optimizer': 'adamw',
+      'optimizer': 'nesterov',
+      'outer_learning_rate': 0.7,
+      'initial_learning_rate': 0.001,
+    },
+    {'recipe': 'sparseloco'},
+    {'recipe': 'muloco', 'optimizer': 'muon'},
+  ],
+  ids=lambda changes: changes.get('recipe', 'fragments'),
+)
+def test_processes_with_separate_parameters_equal_towers(
+  changes, data_dir, tmp_path
+):
+  changes = changes | {'local_steps': 4, 'num_nodes': 4, 'num_gpus': 2}
   words = arguments(
     data_dir, tmp_path / 'towers', [], exchange='towers', **changes
   )

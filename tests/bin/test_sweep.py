@@ -72,6 +72,8 @@ def rows(folder):
 def test_every_run_is_a_row_that_says_how_it_was_made(swept):
   folder, _, done = swept
   assert done.code == 0, done.err
+  # The process that imports TensorFlow for the runs hides its messages.
+  assert done.err == ''
   found = rows(folder)
   assert [f'{r["variant"]}_seed{r["seed"]}' for r in found] == NAMES
   for row in found:
@@ -196,12 +198,14 @@ def test_a_run_that_fails_leaves_the_others_and_says_where(
   swept, data_dir, tmp_path
 ):
   folder, work, _ = swept
-  # A net that this data set cannot feed is refused when it is built.
+  # A net that this data set cannot feed is refused when it is built. It is the
+  # last run.
   text = TEXT + 'large = --net=alexnet --image_size=28\n'
   (tmp_path / 'sweep.ini').write_text(text, encoding='utf-8')
   done = sweep(tmp_path, data_dir, tmp_path / 'work', '--seeds=1')
-  assert done.code == 1
+  assert done.code == 2
   assert 'failed: large_seed1' in done.err
+  assert 'error: large_seed1 was refused before' in done.err
   assert (
     f'large_seed1: failed with exit code 2; see {tmp_path}/work/' in done.out
   )
@@ -214,6 +218,18 @@ def test_a_run_that_fails_leaves_the_others_and_says_where(
   assert f'error: {failure["error"]}' in log
   assert failure['flags'].endswith('--seed=1') and failure['versions']
   assert list(pd.read_csv(tmp_path / 'work/sweep.csv')['failed']) == [0, 0, 1]
+
+
+def test_data_that_the_first_run_refuses_stop_the_sweep(tmp_path):
+  (tmp_path / 'sweep.ini').write_text(TEXT, encoding='utf-8')
+  (tmp_path / 'train-images-idx3-ubyte.gz').write_bytes(b'x')
+  done = sweep(tmp_path, tmp_path, tmp_path / 'work')
+  assert done.code == 2
+  failed, error = done.err.splitlines()
+  assert failed == 'failed: float32_seed2'
+  assert error.startswith('error: float32_seed2 was refused before its first')
+  assert error.endswith(f'--source_dir={tmp_path} --dataset_dir=D')
+  assert [path.name for path in (tmp_path / 'work').iterdir()] == NAMES[:1]
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Models with what a checkpoint holds."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -76,3 +78,30 @@ def test_probabilities_of_an_image_sum_to_one_and_follow_the_logits():
   ratios = np.log(found[:, 1:] / found[:, :1])
   logits = model(images).numpy()
   np.testing.assert_allclose(ratios, logits[:, 1:] - logits[:, :1], rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+  ('must_keep', 'may_change', 'layout_has', 'expected'),
+  [
+    ({'dataset_name': 'mnist'}, None, '', 'mnist'),
+    (None, {'dataset_name': 'flowers'}, '', 'flowers'),
+    ({}, {}, 'cifar10', 'cifar10'),
+  ],
+)
+def test_the_data_set_is_that_of_the_run(
+  monkeypatch, must_keep, may_change, layout_has, expected
+):
+  layout = types.SimpleNamespace(
+    must_keep=must_keep, may_change=may_change, dataset_name=layout_has
+  )
+  monkeypatch.setattr(trained.checkpoints, 'find', lambda folder: f'{folder}/c')
+  monkeypatch.setattr(trained.checkpoints, 'read_layout', lambda path: layout)
+  assert trained.data_set('T') == expected
+
+
+def test_a_checkpoint_that_names_no_data_set_is_refused(monkeypatch):
+  layout = types.SimpleNamespace(must_keep={}, may_change={}, dataset_name='')
+  monkeypatch.setattr(trained.checkpoints, 'find', lambda folder: f'{folder}/c')
+  monkeypatch.setattr(trained.checkpoints, 'read_layout', lambda path: layout)
+  with pytest.raises(errors.CheckpointError, match='T/c does not say it. Give'):
+    trained.data_set('T')

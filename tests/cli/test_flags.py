@@ -394,8 +394,9 @@ def test_help_lists_every_flag_of_a_program(program):
     )
   assert seen == expected
   said = ' '.join(text.split())
+  codecs = registry.describe_names()
   for field in options.fields(found.options):
-    described = field.help.replace('{codecs}', registry.describe_names())
+    described = field.help.replace('{codecs}', codecs)
     assert ' '.join(described.split()) in said
 
 

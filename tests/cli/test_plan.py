@@ -6,12 +6,14 @@ import pandas as pd
 import pytest
 
 from terngrad import errors
+from terngrad.cli import flags as cli_flags
 from terngrad.cli import plan
 from terngrad.measure.planning import coding
 from terngrad.measure.planning import computing
 from terngrad.measure.planning import model
 from terngrad.measure.planning import parameters as parameters_lib
 from terngrad.measure.planning import saved_model
+from terngrad.recipes import catalog
 
 SIZE = 1024 * 1000
 KNOWN = parameters_lib.Parameters(
@@ -228,3 +230,52 @@ def test_hours_are_steps_of_all_workers_to_so_many_examples(tmp_path):
   # 36,000 steps.
   hours = table['hours to 3.6e+06 examples']
   assert list(hours) == pytest.approx(list(10 * table['step s']))
+
+
+def recipe_flags(tmp_path, *words):
+  """Parses --recipe, with known times for the codes of two recipes."""
+  path = tmp_path / 'known.json'
+  coded = model.Coding(1e-9, 1e-9, 1e-9)
+  texts = (catalog.find(name).codec for name in ('sparseloco', 'muloco'))
+  codes = KNOWN.codes | dict.fromkeys(texts, coded)
+  parameters_lib.write(path, KNOWN._replace(codes=codes))
+  words = [f'--elements={SIZE}', f'--parameters={path}', *words]
+  return cli_flags.parse(plan.PlanFlags, {}, words).values
+
+
+def test_a_recipe_gives_its_code_and_its_local_steps(tmp_path, capsys):
+  values = recipe_flags(
+    tmp_path, '--recipe=sparseloco', '--bandwidth=1Mbit', f'--output={tmp_path}'
+  )
+  plan.act(values)
+  found = catalog.find('sparseloco')
+  table = pd.read_csv(tmp_path / 'plan.csv').set_index('codec')
+  assert {*table.index} == {'identity', found.codec}
+  # About 0.153 bits per element, once in 30 steps.
+  step = table['step s'][found.codec]
+  assert step == pytest.approx(0.1 + 0.153 * SIZE / 1e6 / 30, rel=0.01)
+  first, *_, waits, last = capsys.readouterr().out.splitlines()
+  assert first.startswith('recipe sparseloco (Sarfi et al., 2025, https://')
+  assert first.endswith(f'every=30, codec={found.codec}')
+  assert waits.startswith(f'{found.codec}: coding and transfer take 5% of')
+  assert last.startswith(f'recommended: {found.codec}, ')
+
+
+def test_flags_override_a_recipe_and_add_codes_to_its_code(tmp_path, capsys):
+  values = recipe_flags(
+    *(tmp_path, '--recipe=muloco', '--local_steps=7', '--codecs=fp16')
+  )
+  assert values.local_steps == 7
+  assert values.codecs == (catalog.find('muloco').codec, 'fp16')
+  plan.act(values)
+  out = capsys.readouterr().out
+  assert 'every=7 (changed; the recipe has 30)' in out
+
+
+def test_recipes_that_are_unknown_or_for_fewer_workers_are_refused(tmp_path):
+  with pytest.raises(cli_flags.UsageError, match="Did you mean 'muloco'"):
+    recipe_flags(tmp_path, '--recipe=mulocco')
+  with pytest.raises(errors.ConfigError, match='at most 1 worker for snoo'):
+    plan.act(recipe_flags(tmp_path, '--recipe=snoo'))
+  with pytest.raises(errors.ConfigError, match='recipe.*received .mulocco'):
+    plan.act(flags(tmp_path, recipe='mulocco'))

@@ -74,14 +74,23 @@ def run_dir(data_dir, tmp_path_factory):
   return folder
 
 
-def test_the_flag_file_names_a_valid_run():
-  file = ROOT / 'experiments/language_models/gpt_nano.flags'
+@pytest.mark.parametrize(
+  ('net', 'words'),
+  [
+    ('gpt_nano', []),
+    ('gpt_nano', ['--codec=ternary']),
+    ('gpt_small', ['--codec=identity']),
+    ('gpt_small', ['--recipe=sparseloco', '--batch_size=1920']),
+  ],
+)
+def test_the_flag_files_name_valid_runs(net, words):
+  file = ROOT / f'experiments/language_models/{net}.flags'
   made = commands.command_at(['train', 'text'])
-  words = [f'--flagfile={file}']
+  words = [f'--flagfile={file}', *words]
   values = flags.parse(made.options, made.defaults, words).values
   values.validate()
   assert len(values.data.corpus) == 16
-  assert values.model.net == 'gpt_nano'
+  assert values.model.net == net
 
 
 def digest(data_dir):

@@ -28,23 +28,29 @@ NAMES = [
 ]
 
 
-METHODS = [
-  {'net': 'conv', 'workers': 4, 'devices': 1, 'steps': 10, 'codec': codec}
-  for codec in (
-    'error_feedback+topk:ratio=0.05',
-    'error_feedback+sign',
-    'error_feedback+sign:decide=majority',
-    'error_feedback+powersgd:rank=2,min_compression=0.5',
-    'error_feedback+ternary:dither=stratified,workers=4',
-    'error_feedback+bidirectional:workers=4+stc:ratio=0.05',
-    'bidirectional:workers=4+ternary',
-    'ef21_sgdm+topk:ratio=0.05',
-    'diana+qsgd:levels=1',
-    'error_feedback+e3m0',
-    'demo:count=4',
-    'one_bit_adam:workers=4+sign',
-  )
-]
+FEEDBACK = (
+  'error_feedback+topk:ratio=0.05',
+  'error_feedback+sign',
+  'error_feedback+sign:decide=majority',
+  'error_feedback+powersgd:rank=2,min_compression=0.5',
+  'error_feedback+ternary:dither=stratified,workers=4',
+  'error_feedback+bidirectional:workers=4+stc:ratio=0.05',
+  'bidirectional:workers=4+ternary',
+)
+# Of recipes of local steps, and other methods with states.
+OF_RECIPES = (
+  'error_feedback+e3m0',
+  'error_feedback+statistical',
+  'error_feedback:decay=0.95+sparseloco:chunk=64,kept=4',
+)
+STATES = (
+  'ef21+topk:ratio=0.05',
+  'ef21_sgdm+topk:ratio=0.05',
+  'diana+qsgd:levels=1',
+  'demo:count=4',
+  'demo:count=4,mean=workers,signs=0',
+  'one_bit_adam:workers=4+sign',
+)
 
 
 def of_towers(job):
@@ -84,8 +90,15 @@ def test_batches_normalized_over_two_processes_equal_towers(tmp_path):
   assert_equal_to_towers(tmp_path, 2, [job])
 
 
-def test_methods_of_rounds_and_states_equal_towers(tmp_path):
-  assert_equal_to_towers(tmp_path, 2, METHODS)
+@pytest.mark.parametrize(
+  'codecs',
+  [FEEDBACK, OF_RECIPES, STATES],
+  ids=['feedback', 'recipes', 'states'],
+)
+def test_methods_of_rounds_and_states_equal_towers(codecs, tmp_path):
+  job = LONG[0] | {'steps': 10}
+  jobs = [job | {'codec': codec} for codec in codecs]
+  assert_equal_to_towers(tmp_path, 2, jobs)
 
 
 def test_every_algorithm_of_every_code_equals_towers(tmp_path):

@@ -137,12 +137,12 @@ def test_codecs_of_many_sizes_cause_no_retracing_warning(caplog):
 
 def test_rivals_run_and_numpy_decodes_ternary_values():
   (gradient, _) = gaussian()
-  found = {rival.name: rival for rival in rivals.rivals(gradient, 1)}
+  found = {name: build(gradient) for name, build in rivals.RIVALS.items()}
   assert list(found) == ['numpy', 'naive TensorFlow', 'int8, as GRACE']
   for rival in found.values():
     for job in rival.jobs.values():
-      job()
-  decoded = found['numpy'].jobs['decode']()
+      job(2)
+  decoded = found['numpy'].jobs['decode'](1)
   scaler = 2.5 * gradient.numpy().std()
   levels = np.unique(np.round(decoded / scaler, 5))
   np.testing.assert_array_equal(levels, [-1, 0, 1])

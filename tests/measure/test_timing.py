@@ -23,15 +23,15 @@ def test_ratio_is_the_median_of_the_ratios_within_rounds():
   assert timing.ratio(seconds, 'work', 'base') == 3.0
 
 
-def test_repeat_runs_the_work_the_given_number_of_times():
+def test_a_repeatable_work_runs_the_given_number_of_times():
   counter = tf.Variable(0)
 
   def work(i, value):
     counter.assign_add(i)
     return [value + 1.0, tf.zeros([0])]
 
-  run = timing.repeat(work, 5, tf.constant([2.0, 3.0]))
-  assert run() == 5 * 4.0
+  run = timing.repeatable(work, tf.constant([2.0, 3.0]))
+  assert run(5) == 5 * 4.0
   assert counter.numpy() == 0 + 1 + 2 + 3 + 4
 
 

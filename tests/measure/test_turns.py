@@ -1,6 +1,9 @@
 """Slow works take fewer turns."""
 
+import contextlib
+
 import numpy as np
+import pytest
 
 from terngrad.measure import timing
 from terngrad.measure import turns
@@ -63,3 +66,108 @@ def test_after_the_end_no_round_begins_except_the_fewest(monkeypatch):
 def test_a_repeatable_work_takes_the_number_of_repetitions():
   run = timing.repeatable(lambda i: [i + 1])
   assert [run(n) for n in (1, 2, 4)] == [1, 1 + 2, 1 + 2 + 3 + 4]
+
+
+def take_piece(clock, budget, kind, size, fixed, growing):
+  """Whether a piece fits; it takes these seconds if it does."""
+  with contextlib.suppress(turns.OutOfBudgetError):
+    with budget.piece(kind, size) as piece:
+      clock.now += fixed
+      piece.prepared([], growing)
+      clock.now += growing
+      return True
+  return False
+
+
+def test_the_first_piece_always_fits_and_others_need_seconds(monkeypatch):
+  clock = Clock(monkeypatch)
+  budget = turns.Budget(10)
+  assert take_piece(clock, budget, 'native', 10, 11.0, 0.0)
+  assert budget.left == -1
+  assert not take_piece(clock, budget, 'native', 10, 0.0, 0.0)
+  assert budget.left == -1
+
+
+def test_what_grows_is_scaled_from_the_next_smaller_size(monkeypatch):
+  clock = Clock(monkeypatch)
+  budget = turns.Budget(100)
+  take_piece(clock, budget, 'native', 10, 3.0, 0.0)
+  # Compiling does not grow.
+  assert take_piece(clock, budget, 'native', 10**6, 3.0, 2.0)
+  # 3 + 20 of the 92 that are left, then 3 + 60 of 69.
+  assert take_piece(clock, budget, 'native', 10**7, 3.0, 20.0)
+  assert take_piece(clock, budget, 'native', 3 * 10**7, 0.0, 10.0)
+  assert budget.left == 59
+  # From 3e7 it is 33; from 1e7 it would be 3 + 200.
+  assert take_piece(clock, budget, 'native', 10**8, 0.0, 30.0)
+  assert budget.left == 29
+  assert not take_piece(clock, budget, 'native', 2 * 10**8, 0.0, 0.0)
+
+
+def test_a_smaller_size_is_expected_to_take_no_less(monkeypatch):
+  clock = Clock(monkeypatch)
+  budget = turns.Budget(10)
+  take_piece(clock, budget, 'native', 1000, 3.0, 3.0)
+  assert not take_piece(clock, budget, 'native', 1, 0.0, 0.0)
+
+
+def test_another_kind_first_takes_as_long_as_the_one_before(monkeypatch):
+  clock = Clock(monkeypatch)
+  budget = turns.Budget(10)
+  take_piece(clock, budget, 'native', 10, 4.0, 0.5)
+  assert take_piece(clock, budget, 'XLA', 10, 0.5, 0.0)
+  # By its own time now.
+  assert take_piece(clock, budget, 'XLA', 20, 0.5, 0.0)
+  assert not take_piece(clock, budget, 'native', 20, 0.5, 0.0)
+
+
+def test_a_failed_piece_uses_seconds_and_predicts_nothing(monkeypatch):
+  clock = Clock(monkeypatch)
+  budget = turns.Budget(10)
+  take_piece(clock, budget, 'native', 10, 1.0, 0.0)
+  with pytest.raises(turns.OutOfBudgetError):
+    with budget.piece('XLA', 10) as piece:
+      clock.now += 8
+      piece.check()
+      clock.now += 1
+      piece.check()
+  assert budget.left == 0
+  budget.seconds = 12
+  # 1 s as native, not 9.
+  assert take_piece(clock, budget, 'XLA', 10, 0.5, 0.0)
+
+
+def test_the_first_piece_is_never_ended(monkeypatch):
+  clock = Clock(monkeypatch)
+  with turns.Budget(1).piece('native', 10) as piece:
+    clock.now += 5
+    piece.check()
+
+
+def test_prepared_counts_the_calls_of_all_works(monkeypatch):
+  clock = Clock(monkeypatch)
+  budget = turns.Budget(1000)
+  with budget.piece('native', 10) as piece:
+    works = [
+      turns.plan(clock.work('a', 2.0), 5, 4),
+      turns.plan(clock.work('b', 1.0), 5, 4),
+    ]
+    piece.prepared(works, 0.5)
+  assert [work.seconds for work in works] == [2.0, 1.0]
+  # 2 calls each so far; one before them, and two of each of two rounds.
+  assert piece.fixed == 6.0
+  assert piece.growing == 0.5 + 3.0 * (3 + 2 * 2)
+  assert piece.expected(20) == 6.0 + 2 * piece.growing
+
+
+def test_the_end_is_that_of_an_equal_part_of_what_is_left(monkeypatch):
+  clock = Clock(monkeypatch)
+  clock.now = 100.0
+  budget = turns.Budget(30)
+  with budget.piece('native', 10):
+    clock.now += 6
+    assert budget.left == 24 and budget.end(3) == 106 + 8
+  clock.now += 50
+  assert budget.left == 24 and budget.end(2) == 156 + 12
+  budget.seconds = 1
+  assert budget.end(2) == 156

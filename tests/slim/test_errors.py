@@ -50,6 +50,17 @@ def test_unknown_names_are_data_errors_and_value_errors():
       "pip install 'terngrad[data] @ git+https://example.org/t.git@abc'",
     ),
     (
+      {
+        'url': 'https://example.org/t.git',
+        'vcs_info': {
+          'vcs': 'git',
+          'commit_id': 'abc',
+          'requested_revision': 'main',
+        },
+      },
+      "pip install 'terngrad[data] @ git+https://example.org/t.git@main'",
+    ),
+    (
       {'url': 'https://example.org/t.whl', 'archive_info': {}},
       "pip install 'terngrad[data] @ https://example.org/t.whl'",
     ),
@@ -66,3 +77,14 @@ def test_an_extra_is_added_from_where_terngrad_was_installed(
   monkeypatch.setattr(errors.metadata, 'distribution', lambda name: found)
   expected = command.replace('FOLDER', str(tmp_path))
   assert errors.install_command('data') == expected
+
+
+def test_the_folder_of_an_installation_may_have_spaces(tmp_path, monkeypatch):
+  folder = tmp_path / 'my clone'
+  folder.mkdir()
+  origin = {'url': folder.as_uri(), 'dir_info': {}}
+  (tmp_path / 'METADATA').write_text('Name: terngrad\n')
+  (tmp_path / 'direct_url.json').write_text(json.dumps(origin))
+  found = errors.metadata.PathDistribution(tmp_path)
+  monkeypatch.setattr(errors.metadata, 'distribution', lambda name: found)
+  assert errors.install_command('data') == f"pip install '{folder}[data]'"

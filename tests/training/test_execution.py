@@ -11,6 +11,7 @@ from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.exchange import towers
 from terngrad.machine import onednn
+from terngrad.native import gpu
 from terngrad.reduce import bucketing
 from terngrad.training import execution
 
@@ -65,7 +66,10 @@ def test_log_lines_name_kernels_or_why_they_are_not_used(monkeypatch):
   line = kernels_line()
   assert line.endswith('native kernels are not used: they were not built.')
   gpus = towers.Towers(('/GPU:0', '/GPU:1'), 2)
-  assert kernels_line(gpus) == 'kernels: compiled by XLA for GPU'
+  monkeypatch.setattr(gpu, 'unavailable_reason', lambda: 'no compiler.')
+  assert kernels_line(gpus) == (
+    'kernels: compiled by XLA for GPU; CUDA kernels are not used: no compiler.'
+  )
 
 
 def test_the_log_line_of_kernels_names_each_model_of_gpu_once(monkeypatch):
@@ -81,9 +85,11 @@ def test_the_log_line_of_kernels_names_each_model_of_gpu_once(monkeypatch):
     devices.tf.config, 'get_visible_devices', lambda kind: [*details]
   )
   monkeypatch.setattr(experimental, 'get_device_details', find)
+  monkeypatch.setattr(gpu, 'unavailable_reason', lambda: None)
   three = towers.Towers(('/GPU:0', '/GPU:1', '/GPU:2'), 3)
   assert kernels_line(three) == (
-    'kernels: compiled by XLA for Alpha (compute capability 9.0), Beta'
+    'kernels: CUDA, for codes that have such kernels, on '
+    'Alpha (compute capability 9.0), Beta'
   )
 
 

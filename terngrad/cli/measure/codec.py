@@ -2,8 +2,9 @@
 
 import dataclasses
 import functools
-import math
-import time
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
 from typing import Any
 
 from terngrad import lazy
@@ -12,11 +13,15 @@ from terngrad.cli import command
 from terngrad.codec.methods import registry
 from terngrad.config import options
 
+if TYPE_CHECKING:
+  from terngrad.measure import turns as turn_types
+
 codec_table = lazy.module('terngrad.measure.codec_table')
 device_codec_table = lazy.module('terngrad.measure.device_codec_table')
 devices = lazy.module('terngrad.cluster.devices')
 progress = lazy.module('slim.datasets.records.progress')
 tables = lazy.module('terngrad.measure.tables')
+turns = lazy.module('terngrad.measure.turns')
 
 USAGE = """\
 {program}: measures codes: speed, relative to a memory copy, and quality.
@@ -44,12 +49,15 @@ Speeds are in GB/s of float32, and times relative to one copy of the gradient
 in these times. A dash means that a method does not have this work or number.
 
 A code with native kernels is listed twice: with its kernels, and as compiled by
-XLA. Gradients are Gaussian. The works of a code take turns with the copy, round
+XLA. Gradients are Gaussian. The works of a row take turns with the copy, round
 by round, and a ratio is the median of the ratios within a round. Work that
-takes seconds is timed in fewer rounds, at least 2, and so are all works of a
-code that used up its --max_seconds. A bar shows the time that is left. A line
-with a code's result follows as soon as it is measured; the table of all comes
-at the end.
+takes seconds is timed in fewer rounds, at least 2. Each row is printed as soon
+as it is measured, and the table of all at the end.
+
+A code takes at most --max_seconds, with compiling, from small gradients to
+large ones. A row that would take longer, by its time on the next smaller
+gradient, is not measured, and says so. The smallest gradient is always
+measured. A bar shows the seconds that are left.
 
   {program} --device=gpu:0
 
@@ -60,6 +68,8 @@ and take less time than a launch. Errors and entropies are those of the CPU.
 """
 
 option = options.option
+# Shares the seconds of a code; no code has this name.
+_RIVALS = 'other implementations'
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -85,8 +95,8 @@ class MeasureCodecFlags:
   rounds: int = option(11, 'Number of rounds for the median.', 'run')
   max_seconds: float = option(
     40.0,
-    'Seconds for each code, divided over its sizes and nets: after its share '
-    'no further round begins, except the first 2.',
+    'Seconds for each code, with compiling. Rows that would exceed them are '
+    'left out, except that of the smallest gradient.',
     'run',
   )
   compare: bool = option(
@@ -149,7 +159,7 @@ def _cases(
     chosen = [device_codec_table.SIZES, ()]
   cases: dict[str, list[tuple[int, ...]]] = codec_table.cases(*chosen)
   for name, shapes in cases.items():
-    size = sum(math.prod(shape) for shape in shapes)
+    size = codec_table.elements(shapes)
     if device and size < device_codec_table.CACHED_ELEMENTS:
       command.say(
         f'{name}: may fit in the cache of {values.device}, or take less time '
@@ -159,28 +169,66 @@ def _cases(
 
 
 def _rows(values: MeasureCodecFlags, device: str) -> list[dict[str, Any]]:
-  """Measures all cases; prints a line as soon as a code is measured."""
+  """Measures all cases; prints each row as soon as it is measured."""
   cases = _cases(values, device)
   measure = codec_table.measure
   if device:
     measure = functools.partial(device_codec_table.measure, device)
-  total = len(cases) * len(values.codecs) * (values.rounds + 1)
-  left = dict.fromkeys(values.codecs, values.max_seconds)
+  # Small ones first: their times say whether larger ones fit.
+  ascending = sorted(cases, key=lambda name: codec_table.elements(cases[name]))
+  codecs = [*values.codecs, *([_RIVALS] if values.compare else [])]
+  budgets = {text: turns.Budget(values.max_seconds) for text in codecs}
   rows: list[dict[str, Any]] = []
-  with progress.Progress(total=total, unit='round') as bar:
-    for number, (name, shapes) in enumerate(cases.items()):
-      for text in values.codecs:
-        bar.set_description(f'{name} {text}', refresh=False)
-        begin = time.perf_counter()
-        end = begin + left[text] / (len(cases) - number)
-        found = measure(text, name, shapes, values.rounds, bar.update, end)
-        left[text] = max(0.0, left[text] - (time.perf_counter() - begin))
-        rows += found
+  with _bar(budgets) as bar:
+    for cases_left, name in zip(
+      range(len(cases), 0, -1), ascending, strict=True
+    ):
+      for number, text in enumerate(codecs):
+        done = codecs[:number] if cases_left == 1 else []
+        show = functools.partial(_show, bar, budgets, done, f'{name} {text}')
+        show()
+        given = cases[name], values.rounds
+        share = budgets[text], cases_left
+        if text == _RIVALS:
+          found = codec_table.measure_rivals(name, *given, *share)
+        else:
+          found = measure(text, name, *given, show, *share)
         for row in found:
+          rows.append(row)
           bar.say(codec_table.line(row))
-      if values.compare:
-        rows += codec_table.measure_rivals(name, shapes, values.rounds)
-  return rows
+  order = [*cases]
+  return sorted(rows, key=lambda row: order.index(row['gradient']))
+
+
+def _bar(budgets: 'Mapping[str, turn_types.Budget]') -> Any:
+  """Returns a bar of the seconds of all codes."""
+  return progress.Progress(
+    total=max(1.0, sum(budget.seconds for budget in budgets.values())),
+    bar_format='{desc}{percentage:3.0f}%|{bar}| {elapsed}',
+  )
+
+
+def _show(
+  bar: Any,
+  budgets: 'Mapping[str, turn_types.Budget]',
+  done: Iterable[str],
+  label: str,
+) -> None:
+  """Shows what is measured, and the seconds that it and the rest may take.
+
+  Args:
+    bar: the bar.
+    budgets: by code.
+    done: the codes that were measured in all cases.
+    label: what is measured.
+  """
+  left = sum(
+    max(0.0, budget.left)
+    for text, budget in budgets.items()
+    if text not in done
+  )
+  bar.set_description(f'{label}, at most {left:.0f} s left', refresh=False)
+  bar.update(max(0.0, bar.total - left - bar.n))
 
 
 COMMAND = command.Command(

@@ -3,7 +3,7 @@
 Four bins of equal width divide a range of six standard deviations, and each bin
 is sent as the mean of its elements. SparseLoCo (https://arxiv.org/abs/
 2508.15706) and MuLoCo (https://arxiv.org/abs/2505.23725) quantize so; the bins
-and the range of six are those of the public code of SparseLoCo's authors, as
+and the range of six are those of the public code of both groups of authors, as
 the papers do not state them. With mean m, standard deviation s (of a sample:
 divided by n - 1) and width w = 1.5 s the bins end at m - 1.5 w, m - 0.5 w and
 m + 0.5 w, and the outer bins have no other end.

@@ -97,13 +97,13 @@ class _Fit:
     self._strategy, self._settings = strategy, settings
     self.sent: list[int] = []
     with strategy.scope():
-      self._model = _model(settings.net)
-      optimizer = _optimizer(settings.optimizer)
+      self._model = build_model(settings.net)
+      optimizer = make_optimizer(settings.optimizer)
       if codec != PLAIN:
         optimizer = optimizers.CompressedOptimizer(optimizer, codec)
       loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
       self._model.compile(optimizer, loss)
-    self._data = _data(self._model, settings.batch_size)
+    self._data = repeat_batch(self._model, settings.batch_size)
 
   def __call__(self) -> None:
     _, before = exchanges.interface_bytes(self._settings.interface)
@@ -127,7 +127,7 @@ class _Fit:
     return bool(rows[:, 0].all() and (rows == rows[0]).all())
 
 
-def _optimizer(name: str) -> keras.Optimizer:
+def make_optimizer(name: str) -> keras.Optimizer:
   """Creates a Keras optimizer with its default arguments."""
   try:
     return keras.optimizers.get(name)
@@ -161,7 +161,7 @@ def _gather_rows(
   return strategy.experimental_local_results(gather())[0].numpy()
 
 
-def _data(model: keras.Model, batch_size: int) -> tf.data.Dataset:
+def repeat_batch(model: keras.Model, batch_size: int) -> tf.data.Dataset:
   """Repeats one batch forever, so that the input pipeline costs nothing."""
   numbers = np.random.default_rng(0)
   images = numbers.normal(size=(batch_size, *model.inputs[0].shape[1:]))
@@ -174,7 +174,7 @@ def _data(model: keras.Model, batch_size: int) -> tf.data.Dataset:
   return batches.repeat().with_options(options)
 
 
-def _model(net: str) -> keras.Model:
+def build_model(net: str) -> keras.Model:
   """Builds a net by name, or the net of Keras's MNIST example."""
   if net != EXAMPLE:
     model: keras.Model = exchanges.subject(net, real=True).model

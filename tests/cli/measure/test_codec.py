@@ -6,6 +6,7 @@ import logging
 import pandas as pd
 import pytest
 
+from slim.datasets.records import progress
 from terngrad import errors
 from terngrad import quiet
 from terngrad.cli.measure import codec
@@ -17,7 +18,7 @@ def measured(monkeypatch):
   """The texts whose measurement has begun; every one gives one row."""
   begun = []
 
-  def measure(text, name, shapes, rounds, advance, end):
+  def measure(text, name, shapes, rounds, advance, budget, cases_left):
     begun.append(text)
     for _ in range(rounds + 1):
       advance()
@@ -53,28 +54,121 @@ def test_a_line_follows_each_code_and_the_table_comes_last(measured, capsys):
   assert lines[3].split()[-2:] == ['-', '0.5'] and 'NaN' not in ''.join(lines)
 
 
-def test_the_seconds_of_a_code_are_divided_over_its_sizes(monkeypatch):
-  shares, now = [], [100.0]
-  monkeypatch.setattr(codec.time, 'perf_counter', lambda: now[0])
+@pytest.fixture
+def budgeted(monkeypatch):
+  """What is measured, by (case, code, seconds left, cases left)."""
+  asked, now = [], [100.0]
+  monkeypatch.setattr(codec.turns.time, 'perf_counter', lambda: now[0])
 
-  def measure(text, name, shapes, rounds, advance, end):
-    shares.append((name, text, end - now[0]))
-    now[0] += 5 if text == 'topk' else 50
-    return []
+  def measure(text, name, shapes, rounds, advance, budget, cases_left):
+    asked.append((name, text, budget.left, cases_left))
+    with budget.piece('native', sum(size for (size,) in shapes)) as piece:
+      now[0] += 5
+      piece.prepared([])
+    advance()
+    yield {'gradient': name, 'codec': text, 'kind': 'native'} | BITS
 
   monkeypatch.setattr(codec_table, 'measure', measure)
-  monkeypatch.setattr(codec_table, 'table', pd.DataFrame)
+  return asked
+
+
+BITS = {'bits_by_length': 1.6}
+
+
+def test_each_code_has_a_budget_and_small_gradients_come_first(
+  budgeted, capsys
+):
   codec.act(
     codec.MeasureCodecFlags(
-      codecs=('topk', 'sign'), sizes=('10', '20', '30'), nets=(), max_seconds=30
+      codecs=('topk', 'sign'), sizes=('20', '30', '10'), nets=(), max_seconds=30
     )
   )
-  assert shares == [
-    *(('10', 'topk', 10.0), ('10', 'sign', 10.0)),
-    # What a size leaves over is for those that follow.
-    *(('20', 'topk', 12.5), ('20', 'sign', 0.0)),
-    *(('30', 'topk', 20.0), ('30', 'sign', 0.0)),
+  assert budgeted == [
+    ('10', 'topk', 30, 3),
+    ('10', 'sign', 30, 3),
+    ('20', 'topk', 25, 2),
+    ('20', 'sign', 25, 2),
+    ('30', 'topk', 20, 1),
+    ('30', 'sign', 20, 1),
   ]
+  # The table has the order of the command line.
+  lines = capsys.readouterr().out.splitlines()[-6:]
+  assert [line.split()[0] for line in lines] == ['20'] * 2 + ['30'] * 2 + [
+    '10'
+  ] * 2
+
+
+def test_the_bar_counts_the_seconds_that_are_left(budgeted, monkeypatch):
+  shown = []
+
+  class Bar(progress.Progress):
+    """A bar whose states are kept."""
+
+    def update(self, n=1):
+      super().update(n)
+      shown.append((self.n, self.desc.removesuffix(': ')))
+
+  monkeypatch.setattr(codec.progress, 'Progress', Bar)
+  codec.act(
+    codec.MeasureCodecFlags(
+      codecs=('topk', 'sign'), sizes=('10', '20'), nets=(), max_seconds=30
+    )
+  )
+  assert shown == [
+    (0, '10 topk, at most 60 s left'),
+    (5, '10 topk, at most 55 s left'),
+    (5, '10 sign, at most 55 s left'),
+    (10, '10 sign, at most 50 s left'),
+    (10, '20 topk, at most 50 s left'),
+    (15, '20 topk, at most 45 s left'),
+    # What a code leaves over is for nobody.
+    (35, '20 sign, at most 25 s left'),
+    (40, '20 sign, at most 20 s left'),
+  ]
+
+
+def test_other_implementations_have_a_budget_too(monkeypatch, measured, capsys):
+  asked = []
+
+  def measure_rivals(name, shapes, rounds, budget, cases_left):
+    asked.append((name, budget.seconds, cases_left))
+    yield {'gradient': name, 'codec': 'numpy', 'kind': 'rival'} | BITS
+
+  monkeypatch.setattr(codec_table, 'measure_rivals', measure_rivals)
+  codec.act(
+    codec.MeasureCodecFlags(
+      codecs=('sign',), sizes=('10', '20'), nets=(), compare=True
+    )
+  )
+  assert asked == [('10', 40, 2), ('20', 40, 1)]
+  assert '10  numpy (rival): copies: ; 1.6 bits' in capsys.readouterr().out
+
+
+def test_rows_that_were_not_measured_are_in_the_table(
+  monkeypatch, capsys, tmp_path
+):
+  def measure(text, name, shapes, rounds, advance, budget, cases_left):
+    row = {'gradient': name, 'codec': text, 'kind': 'native'}
+    yield {**row, 'encode_to_copy': 2.0, 'decode_to_copy': 3.0} | BITS
+    yield {**row, 'kind': 'XLA'} | codec_table.note(budget)
+
+  monkeypatch.setattr(codec_table, 'measure', measure)
+  codec.act(
+    codec.MeasureCodecFlags(
+      codecs=('sign',),
+      sizes=('10',),
+      nets=(),
+      max_seconds=3.5,
+      output=str(tmp_path),
+    )
+  )
+  lines = capsys.readouterr().out.splitlines()
+  words = 'not measured: would exceed --max_seconds=3.5'
+  assert lines[1] == f'10  sign (XLA): {words}'
+  rows = [line for line in lines if 'copies' not in line][-2:]
+  assert rows[0].endswith(' -') and rows[1].endswith(words)
+  table = pd.read_csv(tmp_path / 'measure_codec.csv')
+  assert table['note'].tolist()[1] == words
 
 
 @pytest.fixture
@@ -82,7 +176,7 @@ def on_gpu(monkeypatch):
   """A machine whose GPU measures nothing; the cases it is asked for."""
   asked = []
 
-  def measure(device, text, name, shapes, rounds, advance, end):
+  def measure(device, text, name, shapes, rounds, advance, budget, cases_left):
     asked.append((device, shapes))
     return [
       {

@@ -5,9 +5,11 @@ import os
 import pytest
 
 from terngrad import errors
+from terngrad.cli import command
 from terngrad.cli import flags
 from terngrad.cli.trainers import caffe2_flags
 from terngrad.cli.trainers import resnet50
+from terngrad.config import cluster as clusters
 from terngrad.config import options
 from tests.cli import starters
 
@@ -181,6 +183,47 @@ def test_flags_of_the_libraries_are_accepted_and_those_without_effect_named():
     )
   ]
   assert caffe2_flags.remarks(starters.parse(STARTER, [])) == []
+  two = ['--num_shards=2', '--file_store_path=/s', '--redis_host=h']
+  assert caffe2_flags.remarks(starters.parse(STARTER, two)) == []
+
+
+@pytest.mark.parametrize(
+  ('words', 'code', 'writes_files', 'is_saved'),
+  [
+    (['--save_model_name=cars'], command.DONE, True, True),
+    (['--save_model_name=cars'], command.FAILED, True, False),
+    (['--save_model_name=cars'], command.DONE, False, False),
+    ([], command.DONE, True, False),
+  ],
+)
+def test_the_net_is_saved_at_the_end_of_a_run_that_succeeds(
+  monkeypatch, tmp_path, words, code, writes_files, is_saved
+):
+  saved = []
+  monkeypatch.setattr(resnet50, '_check_database', lambda values: None)
+  monkeypatch.setattr(resnet50.start, 'train', lambda *arguments: None)
+  monkeypatch.setattr(resnet50.trainers, 'report_end', lambda *ends: code)
+  monkeypatch.setattr(
+    clusters.ClusterOptions, 'writes_files', property(lambda _: writes_files)
+  )
+  monkeypatch.setattr(resnet50.export, 'act', saved.append)
+  words = ['--train_data=/d/t', f'--train_dir={tmp_path}', *words]
+  assert resnet50.train(starters.parse(STARTER, words)) == code
+  assert [values.output for values in saved] == (
+    [f'{tmp_path}/cars.keras'] if is_saved else []
+  )
+
+
+@pytest.mark.parametrize('words', [['--use_cpu'], []])
+def test_gpus_are_hidden_only_if_cpus_are_wanted(monkeypatch, tmp_path, words):
+  hidden = []
+  monkeypatch.setattr(resnet50, '_check_database', lambda values: None)
+  monkeypatch.setattr(resnet50.start, 'train', lambda *arguments: None)
+  monkeypatch.setattr(resnet50.trainers, 'report_end', lambda *ends: 0)
+  monkeypatch.setattr(resnet50.devices, 'hide_gpus', lambda: hidden.append(1))
+  words = ['--train_data=/d/t', f'--train_dir={tmp_path}', *words]
+  resnet50.train(starters.parse(STARTER, words))
+  assert bool(hidden) == (words[2:] == ['--use_cpu'])
 
 
 def test_floats_are_float32_and_keras_files_are_weights():

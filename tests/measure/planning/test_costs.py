@@ -89,6 +89,15 @@ def test_of_noisy_times_the_shortest_counts_until_one_is_not_noisy(machine):
   assert len(machine.calls) == 4
 
 
+def test_of_noisy_times_encoding_and_decoding_together_are_compared(machine):
+  # Sending takes longer than before, both together less.
+  first = NOISY._replace(send=2e-9, receive=9e-9)
+  second = NOISY._replace(send=3e-9, receive=1e-9)
+  for now in (first, second):
+    machine.costs['ternary'] = now
+    assert machine.find('ternary') == {'ternary': now}
+
+
 def test_a_busy_machine_is_warned_of(machine, monkeypatch):
   machine.find('ternary')
   assert 'warning' not in machine.output

@@ -144,3 +144,37 @@ def test_folder_of_another_data_set_is_refused(flowers):
     shards.find(MNIST, flowers, 'train')
   # But any set of shards can be read as images.
   assert shards.find(IMAGES, flowers, 'train').num_examples == 6
+
+
+@pytest.mark.parametrize(
+  ('split', 'name'),
+  [
+    ('train', 'train-images-idx3-ubyte.gz'),
+    ('train', 'train-labels-idx1-ubyte'),
+    # No file has the prefix of this split.
+    ('test', 't10k-images-idx3-ubyte.gz'),
+  ],
+)
+def test_published_files_of_mnist_are_to_be_converted(tmp_path, split, name):
+  (tmp_path / name).write_bytes(b'\x1f\x8b')
+  for dataset, chosen in (
+    (MNIST, 'mnist'),
+    (catalog.DATASETS['fashion_mnist'], 'fashion_mnist'),
+    (catalog.DATASETS['cifar10'], 'mnist'),
+  ):
+    with pytest.raises(errors.DataError) as caught:
+      shards.find(dataset, tmp_path, split)
+    assert str(caught.value).endswith(
+      f'received {name}, as it was downloaded. Convert it to another folder D, '
+      f'and read that: terngrad convert dataset --dataset_name={chosen} '
+      f'--source_dir={tmp_path} --dataset_dir=D'
+    )
+
+
+def test_published_files_do_not_hide_missing_or_damaged_records(tmp_path):
+  (tmp_path / 't10k-images-idx3-ubyte').write_bytes(b'x')
+  record_files.write(tmp_path / 'train-1', [b'x'])
+  assert shards.find(MNIST, tmp_path, 'train').num_examples == 1
+  (tmp_path / 'train-labels-idx1-ubyte').write_bytes(b'x' * 20)
+  with pytest.raises(errors.DataError, match='ubyte: record 0 .* is damaged'):
+    shards.find(MNIST, tmp_path, 'train')

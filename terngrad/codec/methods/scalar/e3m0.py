@@ -9,7 +9,8 @@ Here an element is 0 or one of seven powers of two, from 1 down to 1/64 of the
 scale, with a sign. Each group has a scale, the power of two nearest to its
 largest magnitude; magnitudes above it, at most 1.5 times the scale, become the
 scale. Others are rounded to nearest, ties to the even exponent code; below
-1/128 of the scale they become 0. The sum over workers is float32, in the order
+1/128 of the scale they become 0. Groups of 512 elements are this project's
+default. The sum over workers is float32, in the order
 of the workers. Use error feedback if the exchanged gradients are not outer
 gradients of many local steps: the rounding error of an element is up to a third
 of it.

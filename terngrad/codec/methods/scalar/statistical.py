@@ -3,7 +3,9 @@
 The quantizer of MuLoCo, Thérien et al., 2025,
 https://arxiv.org/abs/2505.23725, which finds it better at 2 bits than levels at
 equal distances; `four_levels` has the formulas and their source. This code
-keeps no residual: use it with `error_feedback`.
+keeps no residual: use it with `error_feedback`. By default a variable is one
+group, as in the class for whole tensors of the authors' public code, whose
+experiments also take each row of a matrix as a group.
 """
 
 from collections.abc import Sequence

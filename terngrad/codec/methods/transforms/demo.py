@@ -5,7 +5,8 @@ https://arxiv.org/abs/2411.19870, algorithm 1, and what their public code adds:
 each worker adds its gradient to its momentum, sends the `count` largest cosine
 coefficients of each block of up to 64 x 64 elements, and subtracts what it
 sent. All devices decode the mean coefficients. The update is the sign of what
-they are of, so use the optimizer `gd`.
+they are of, so use the optimizer `gd`. The defaults are those of the public
+code: 32 coefficients, a decay of 0.999 and signs.
 
 The mean of a coefficient is over the workers that sent it, as in the public
 code. With mean=workers, it is over all workers, as of a gradient that is zero
@@ -14,9 +15,10 @@ elsewhere.
 Departures: the momentum is m <- decay m + gradient, without the learning rate
 in it, which changes only how steps of different rates weigh; a variable of more
 than two axes is the matrix [-1, last axis]; indices take log2(block) bits
-instead of 64; the transform is exact up to a rounding that is the same
-everywhere, see `dct`, so that all devices decode the same bits. Float32 steps
-between coded steps send the whole momentum, as if all coefficients were sent.
+instead of 64; coefficients below 2**-100 are sent as zeros; the transform is
+exact up to a rounding that is the same everywhere, see `dct`, so that all
+devices decode the same bits. Float32 steps between coded steps send the whole
+momentum, as if all coefficients were sent.
 """
 
 import copy

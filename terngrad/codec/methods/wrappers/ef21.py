@@ -13,8 +13,10 @@ Initialization: g_i = g = 0 before the first step, so that g_i of the paper's
 step 0 is C(grad_i), one of the two choices of EF21. v_i is the gradient of
 step 0. After a first step in float32 (a warm-up '1 -> identity') g_i and g are
 the gradients of step 0 themselves, as in EF21-SGDM's algorithm, whose first
-batch may be larger. Departure: v_i is stored as g_i plus the difference that
-was coded, which rounds it once more.
+batch may be larger. The default eta, 1/8, is this project's: the paper's
+depends on constants of the loss, on the compressor and on the number of steps.
+Departure: v_i is stored as g_i plus the difference that was coded, which rounds
+it once more.
 """
 
 from collections.abc import Sequence

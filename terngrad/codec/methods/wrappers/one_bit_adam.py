@@ -7,7 +7,8 @@ devices update Adam's momentum m and variance v. Then v is frozen, and worker i
 codes beta_1 m + (1 - beta_1) grad_i with error feedback; the mean is coded too,
 with the feedback of `bidirectional`, and is the new m of all devices. The
 update is m / (sqrt(v) + epsilon), without the bias corrections of Adam, as in
-the paper; use the optimizer `gd`, with Adam's learning rate.
+the paper; use the optimizer `gd`, with Adam's learning rate. The default betas
+and epsilon are Adam's; the default warm-up of 1,000 steps is this project's.
 
 Departures: each range of each variable has a separate scale, the mean
 magnitude, if the code is `sign`; other codes of `bidirectional` can take its
