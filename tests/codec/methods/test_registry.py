@@ -336,7 +336,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
     ('README.md', r'one of (\d+) codes', 'codes'),
     ('docs/codecs.md', r'has (\d+) codes', 'codes'),
     ('docs/codecs.md', r'and (\d+) aliases', 'aliases'),
-    ('docs/codecs.md', r'measure (\d+) variants', 'variants'),
+    ('docs/codecs.md', r'measures (\d+) variants', 'variants'),
     ('experiments/lenet_codecs/README.md', r'all (\d+) variants', 'trained'),
   ],
 )
