@@ -1,6 +1,7 @@
 """Child processes of a command on this machine, and signal handlers."""
 
 import contextlib
+import json
 import math
 import os
 import select
@@ -18,6 +19,7 @@ from terngrad import signals
 from terngrad.children import endings
 from terngrad.children import stderr_copy
 from terngrad.cli import command
+from terngrad.cli import ports
 from terngrad.launching import exit_codes
 
 
@@ -70,6 +72,24 @@ def run(commands: Sequence[ChildCommand], advice: str = '') -> int:
         if one.was_killed or (one is first and code):
           end = min(end, time.monotonic() + command.SETTLE_SECONDS)
     return exit_codes.decisive(codes)
+
+
+def run_workers(words: Sequence[str], count: int) -> int:
+  """Runs a command in `count` workers here, each with a TF_CONFIG.
+
+  Returns:
+    As `run`.
+  """
+  hosts = [f'127.0.0.1:{port}' for port in ports.free(count)]
+  cluster = {'worker': hosts}
+  tasks = [{'type': 'worker', 'index': index} for index in range(count)]
+  configs = [json.dumps({'cluster': cluster, 'task': task}) for task in tasks]
+  return run(
+    [
+      ChildCommand(words, f'worker {index}', {'TF_CONFIG': config})
+      for index, config in enumerate(configs)
+    ]
+  )
 
 
 class _Child:

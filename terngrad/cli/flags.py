@@ -243,8 +243,9 @@ def _expand_recipe(values: flags.FlagValues) -> None:
     if name in values and not values[name].present:
       values[name].value = value
   if 'codecs' in values:
-    given = list(values['codecs'].value or []) * values['codecs'].present
-    values['codecs'].value = [*dict.fromkeys([found.codec, *given])]
+    codecs = values['codecs']
+    given = list(codecs.value or []) if codecs.present else []
+    codecs.value = [*dict.fromkeys([found.codec, *given])]
 
 
 def _check_names(words: Iterable[str]) -> None:

@@ -1,7 +1,6 @@
 """Measures steps of Keras's `fit`, relative to `fit` without compression."""
 
 import dataclasses
-import json
 import os
 
 from terngrad import errors
@@ -9,7 +8,6 @@ from terngrad import lazy
 from terngrad.cli import children
 from terngrad.cli import command
 from terngrad.cli import flags
-from terngrad.cli import ports
 from terngrad.config import options
 
 devices = lazy.module('terngrad.cluster.devices')
@@ -109,19 +107,9 @@ def act(values: MeasureFitFlags) -> int:
 
 def _start_all(values: MeasureFitFlags) -> int:
   """Starts all processes on this machine; returns the exit code."""
-  count = values.processes
-  hosts = [f'127.0.0.1:{port}' for port in ports.free(count)]
   given = flags.to_words(dataclasses.replace(values, interface='lo'))
   words = command.line_of('measure', 'fit', *given)
-  cluster = {'worker': hosts}
-  tasks = [{'type': 'worker', 'index': index} for index in range(count)]
-  configs = [json.dumps({'cluster': cluster, 'task': task}) for task in tasks]
-  return children.run(
-    [
-      children.ChildCommand(words, f'worker {index}', {'TF_CONFIG': config})
-      for index, config in enumerate(configs)
-    ]
-  )
+  return children.run_workers(words, values.processes)
 
 
 COMMAND = command.Command(
