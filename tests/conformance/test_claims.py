@@ -339,6 +339,24 @@ def test_an_exception_is_shown_with_the_last_line_of_the_author(claim):
   assert 'in user code' not in message
 
 
+class UnfinishedFunction(Unfinished):
+  """As above, in a function that TensorFlow rewrites for conditions."""
+
+  @tf.function
+  def sum_of(self, first, second):
+    return first + second  # The last line of the author.
+
+
+def test_an_exception_of_a_function_of_the_author_has_its_line_too():
+  claim = 'compiled code gives the bits of eager code'
+  message = outcome(claim, UnfinishedFunction).message
+  assert re.match(
+    r'expected a result, received TypeError: (?!in user code)\S.*'
+    rf'\({re.escape(__file__)}, line \d+: return first \+ second  # The last ',
+    message,
+  ), message
+
+
 def test_every_claim_has_a_method_that_breaks_it():
   assert {claim for claim, _, _ in BROKEN} == {
     claims.name_of(claim) for claim in claims.CLAIMS
