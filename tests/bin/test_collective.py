@@ -21,6 +21,16 @@ BOTH_DIRECTIONS = {
   'num_gpus': 2,
 }
 
+# Each worker takes steps of its own; the layers are exchanged in two parts.
+FRAGMENTS = {
+  'fragments': 2,
+  'overlap_steps': 1,
+  'inner_optimizer': 'adamw',
+  'optimizer': 'nesterov',
+  'outer_learning_rate': 0.7,
+  'initial_learning_rate': 0.001,
+}
+
 
 def arguments(data_dir, train_dir, hosts, **changes):
   values = {
@@ -109,14 +119,7 @@ def test_processes_of_lenet_equal_towers_after_fifty_steps(
 @pytest.mark.parametrize(
   'changes',
   [
-    {
-      'fragments': 2,
-      'overlap_steps': 1,
-      'inner_optimizer': 'adamw',
-      'optimizer': 'nesterov',
-      'outer_learning_rate': 0.7,
-      'initial_learning_rate': 0.001,
-    },
+    FRAGMENTS,
     {'recipe': 'sparseloco'},
     {'recipe': 'muloco', 'optimizer': 'muon'},
   ],

@@ -15,15 +15,7 @@ from tests.scripts import test_single
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 
-LOCAL = {
-  'local_steps': 4,
-  'fragments': 2,
-  'overlap_steps': 1,
-  'inner_optimizer': 'adamw',
-  'optimizer': 'nesterov',
-  'outer_learning_rate': 0.7,
-  'initial_learning_rate': 0.001,
-}
+LOCAL = {'local_steps': 4, **test_collective.FRAGMENTS}
 CODE = {'codec': 'error_feedback+bidirectional+ternary', 'batch_size': 32}
 
 
