@@ -237,12 +237,14 @@ class UpdateTensors(NamedTuple):
     velocities: v variables of the same shapes, or () for no momentum.
     averages: the v moving averages of the parameters, or ().
     momentum: factor of the velocities.
+    roundings: which products GPUs round; see `src/gpu/update_tables.h`.
   """
 
   parameters: Sequence[tf.Variable]
   velocities: Sequence[tf.Variable]
   averages: Sequence[tf.Variable]
   momentum: float
+  roundings: int = 0
 
   def select(self, indices: Sequence[int]) -> 'UpdateTensors':
     """Returns the tensors of some of the variables."""
@@ -294,7 +296,7 @@ def fused_update(
     scale=scale,
     radix=digits[0],
     places=digits[1],
-    **_update_arguments(tensors, rates),
+    **_update_arguments(tensors, rates, on_gpus),
   )
 
 
@@ -314,7 +316,7 @@ def fused_update_of_sums(
   `on_gpus` is True for variables on a GPU. The other arguments and the result
   are those of `fused_update`.
   """
-  arguments = _update_arguments(tensors, rates)
+  arguments = _update_arguments(tensors, rates, on_gpus)
   total = sum(shape.num_elements() for shape in arguments['shapes'])
   return native.operation('fused_update_of_sums', on_gpus)(
     sums=sums,
@@ -327,14 +329,15 @@ def fused_update_of_sums(
 
 
 def _update_arguments(
-  tensors: UpdateTensors, rates: tuple[tf.Tensor, tf.Tensor]
+  tensors: UpdateTensors, rates: tuple[tf.Tensor, tf.Tensor], on_gpus: bool
 ) -> dict[str, Any]:
   """Returns the arguments that all fused updates have in common."""
 
   def handles(variables: Sequence[tf.Variable]) -> list[tf.Tensor]:
     return [variable.handle for variable in variables]
 
-  return {
+  roundings = {'roundings': tensors.roundings} if on_gpus else {}
+  return roundings | {
     'parameters': handles(tensors.parameters),
     'velocities': handles(tensors.velocities),
     'averages': handles(tensors.averages),

@@ -119,7 +119,7 @@ class LocalPass(passes.WrappedPass):
 
       def body(worker: tf.Tensor) -> list[tf.Tensor]:
         node = worker_map.index_of(worker, devices.workers)
-        key = random_bits.worker_key(seed, step, worker)
+        key = random_bits.compiled_worker_key(seed, step, worker)
         state = steps.unpack_state(devices.memory.read(node))
         state = state._replace(scores=tf.zeros([passes.NUM_SCORES]))
         batches = accumulation.parts_of(steps.count, *batch.for_worker(worker))

@@ -95,7 +95,7 @@ class PartPrograms:
     states: gradients_lib.BucketTensors,
     step: gradients_lib.WorkerStep,
   ) -> tuple[gradients_lib.BucketTensors, tf.Tensor]:
-    decayed, _ = self._add_decay(gradients, parameters)
+    decayed = self._add_decay(gradients, parameters)
     return self._codec.begin(decayed, states, step)
 
   def _begin_plain(
@@ -108,27 +108,24 @@ class PartPrograms:
 
     XLA would copy gradients that it returns unchanged.
     """
-    decayed, has_term = self._add_decay(gradients, parameters)
+    decayed = self._add_decay(gradients, parameters)
     states = [()] * len(self._codec.buckets)
     _, probe = self._codec.begin(decayed, states, step)
+    has_terms = (
+      self._decay.has_terms() if self._decay else [False] * len(decayed)
+    )
     changed = [
-      gradient if added else None
-      for gradient, added in zip(decayed, has_term, strict=True)
+      gradient if has_term else None
+      for gradient, has_term in zip(decayed, has_terms, strict=True)
     ]
     return changed, probe
 
   def _add_decay(
     self, gradients: Sequence[tf.Tensor], parameters: Sequence[tf.Tensor]
-  ) -> tuple[list[tf.Tensor], list[bool]]:
-    """(Gradients with their L2 terms, whether each has one)."""
-    terms: list[tf.Tensor | None] = [None] * len(gradients)
-    if self._decay:
-      terms = self._decay.gradients(parameters)
-    decayed = [
-      gradient if term is None else gradient + term
-      for gradient, term in zip(gradients, terms, strict=True)
-    ]
-    return decayed, [term is not None for term in terms]
+  ) -> list[tf.Tensor]:
+    if not self._decay:
+      return list(gradients)
+    return self._decay.add(gradients, parameters)
 
   def _carry(
     self, carried: gradients_lib.BucketTensors, step: gradients_lib.WorkerStep

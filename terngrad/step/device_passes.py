@@ -80,7 +80,7 @@ class DevicePasses(NamedTuple):
     non_trainable, scale = self.pass_arguments()
 
     def run(worker: tf.Tensor) -> reducers.WorkerGradients:
-      key = random_bits.worker_key(seed, step, worker)
+      key = random_bits.compiled_worker_key(seed, step, worker)
       arguments = (
         parameters,
         non_trainable,
@@ -135,7 +135,8 @@ def reducer(
     states_lib.DeviceStates(variables, one.shared)
     for variables, one in zip(worker_states, copies, strict=True)
   ]
-  options = reducers.ReducerOptions(row, node_pass.decay)
+  decay = node_pass.decay and node_pass.decay.on(replica.device)
+  options = reducers.ReducerOptions(row, decay)
   return reducers.Reducer(codec, exchange, states, seed, options)
 
 

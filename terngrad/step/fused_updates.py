@@ -4,9 +4,10 @@ Decoding gradients to memory before the update takes three times as long
 (docs/speed.md).
 
 The kernels must give the bits of `updates.Update`, which towers, parameter
-servers and collectives share. They do if XLA fuses products and sums into one
-rounding, as it does on every processor with such an instruction. Each process
-checks this once for each kind of device before it uses the kernels.
+servers and collectives share. XLA fuses a product and a sum into one rounding
+where the device has such an instruction; on GPUs it depends on the compiler
+which products it rounds. Each process tries the kernels once for each kind of
+device before it uses them, on GPUs with all choices.
 """
 
 import dataclasses
@@ -30,6 +31,8 @@ from terngrad.step import updates
 # Words of the trial: more than one block, and no multiple of a vector.
 _TRIAL_WORDS = 517
 _DIGITS = {'CPU': ops.Digits(3, 20), 'GPU': ops.GpuDigits(3, 20)}
+# What the kernels can round; see `native/src/gpu/update_tables.h`.
+_ROUNDINGS = {'CPU': range(1), 'GPU': range(12)}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -38,11 +41,13 @@ class FusedUpdate:
 
   Attributes:
     replica: without statistics.
+    roundings: which products GPUs round.
   """
 
   replica: replicas.Replica
   optimizer: optimizers.Optimizer
   codec: gradients_lib.GradientCodec
+  roundings: int = 0
 
   @property
   def on_gpus(self) -> bool:
@@ -66,6 +71,7 @@ class FusedUpdate:
     """
     codec, rates = self.codec, numbers[1:]
     parameters = update_tensors(self.replica, self.optimizer)
+    parameters = parameters._replace(roundings=self.roundings)
     scale = 1.0 / step.num_workers
     others = []
     for number, bucket in enumerate(codec.buckets):
@@ -151,9 +157,12 @@ def make(
     return None
   if kind == 'GPU' and not gpu.available():
     return None
-  if not kernels_agree(bool(optimizer.slots), bool(replica.averages), kind):
+  roundings = kernel_roundings(
+    bool(optimizer.slots), bool(replica.averages), kind
+  )
+  if roundings is None:
     return None
-  return FusedUpdate(replica, optimizer, codec)
+  return FusedUpdate(replica, optimizer, codec, roundings)
 
 
 def _type_of(replica: replicas.Replica) -> str | None:
@@ -178,47 +187,41 @@ def update_tensors(
 
 
 @functools.cache
-def kernels_agree(
+def kernel_roundings(
   has_momentum: bool, has_averages: bool, kind: str = 'CPU'
-) -> bool:
-  """Checks whether the kernels give the bits of `updates.Update` here.
+) -> int | None:
+  """Finds the roundings with which kernels give the bits of `updates.Update`.
 
   It tries `optimizers.Momentum`, or plain descent without `has_momentum`, on
-  the first device of a kind: 'CPU' or 'GPU'.
+  the first device of a kind: 'CPU' or 'GPU'. Returns None if there are none.
   """
   digits, device = _DIGITS[kind], f'/{kind}:0'
   optimizer = (
     optimizers.Momentum() if has_momentum else optimizers.GradientDescent()
   )
   with tf.init_scope(), tf.device(device):
-    fused, xla = (
-      _trial_replica(optimizer, has_averages, device) for _ in range(2)
-    )
+    xla = _trial_replica(optimizer, has_averages, device)
     words = np.random.default_rng(0).integers(0, 3**20, [2, _TRIAL_WORDS])
     words = tf.constant(words.astype(np.uint32).view(np.int32))
     scalers = tf.constant([0.0123, 1e-20])
     rates = tf.constant(0.0371), tf.constant(0.9876)
-    shapes = [variable.shape for variable in fused.trainable]
+    shapes = [variable.shape for variable in xla.trainable]
     means = digits.decode_sum([words], scalers, shapes, 0.5)
     update = updates.Update(xla, optimizer, None)
-    update(means, [], (tf.constant(0, tf.int64), *rates))
-    piece = methods.Piece(0, [words])
-    ops.fused_update(
-      digits, piece, scalers, 0.5, update_tensors(fused, optimizer), rates
-    )
+    for step in range(2):
+      update(means, [], (tf.constant(step, tf.int64), *rates))
     sums = tf.concat([tf.reshape(mean, [-1]) for mean in means], axis=0)
-    update(means, [], (tf.constant(1, tf.int64), *rates))
-    ones = tf.ones([2])
-    ops.fused_update_of_sums(
-      sums,
-      0,
-      ones,
-      1.0,
-      update_tensors(fused, optimizer),
-      rates,
-      on_gpus=kind == 'GPU',
-    )
-    return _have_equal_bits(fused.variables(), xla.variables())
+    piece = methods.Piece(0, [words])
+    for roundings in _ROUNDINGS[kind]:
+      fused = _trial_replica(optimizer, has_averages, device)
+      tensors = update_tensors(fused, optimizer)._replace(roundings=roundings)
+      ops.fused_update(digits, piece, scalers, 0.5, tensors, rates)
+      ops.fused_update_of_sums(
+        sums, 0, tf.ones([2]), 1.0, tensors, rates, on_gpus=kind == 'GPU'
+      )
+      if _have_equal_bits(fused.variables(), xla.variables()):
+        return roundings
+  return None
 
 
 def _have_equal_bits(

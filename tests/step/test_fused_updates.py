@@ -361,9 +361,9 @@ def test_devices_that_the_trial_does_not_cover_have_no_kernel(device):
 
 @pytest.fixture
 def untried():
-  fused_updates.kernels_agree.cache_clear()
+  fused_updates.kernel_roundings.cache_clear()
   yield
-  fused_updates.kernels_agree.cache_clear()
+  fused_updates.kernel_roundings.cache_clear()
 
 
 @pytest.mark.usefixtures('untried')
@@ -386,5 +386,5 @@ def test_a_machine_on_which_bits_differ_uses_no_kernel(
     last.assign(np.nextafter(last, np.float32(np.inf)))
 
   monkeypatch.setattr(ops, kernel, rounds_otherwise)
-  fused_updates.kernels_agree.cache_clear()
+  fused_updates.kernel_roundings.cache_clear()
   assert fused_updates.make(*make) is None

@@ -5,6 +5,7 @@
 #define TESTS_NATIVE_GPU_TERNARY_PROBLEMS_H_
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "operations/gpu_update.h"
@@ -178,13 +179,55 @@ inline bool UpdateAgrees(uint64_t seed, const terngrad::Kernels* cpu) {
   gpu::Payloads some = gpu::PayloadsAt(payloads);
   some.many = payloads.data();
   const gpu::UpdateRates rates = {&problem.rates.learning_rate,
-                                  &problem.rates.decay, problem.rates.momentum};
+                                  &problem.rates.decay, problem.rates.momentum,
+                                  0};
   emulator::Launch(
       seed, gpu::CeilDivide(count, gpu::kThreads), gpu::kThreads,
       is_base3 ? gpu::terngrad_update_base3 : gpu::terngrad_update_two_bit,
       TableOf(bucket), some, problem.scalers.data(), scale, rates, num_words,
       first, count);
   return UpdatesAgree(problem, "update");
+}
+
+// What the CPU's kernel does with an element, with roundings that only GPUs
+// have.
+inline void UpdateElement(const terngrad::Rates& rates, int roundings,
+                          float step, float* parameter, float* velocity,
+                          float* average) {
+  const auto add = [&](float a, float b, float c, int rounding) {
+    return roundings & rounding ? a * b + c : std::fma(a, b, c);
+  };
+  if (velocity) {
+    step = add(*velocity, rates.momentum, step, gpu::kRoundsMomentum);
+    *velocity = step;
+  }
+  *parameter = add(step, -rates.learning_rate, *parameter, gpu::kRoundsRate);
+  if (!average) return;
+  const float share = 1.0f - rates.decay;
+  *average = roundings & gpu::kRoundsAverage
+                 ? std::fma(share, *parameter, *average * rates.decay)
+                 : add(*average, rates.decay, share * *parameter,
+                       gpu::kRoundsShares);
+}
+
+template <typename Sum>
+void UpdateByElements(const Updates& problem, int roundings, const Sum* sums,
+                      float scale, int64_t first, int64_t count) {
+  int64_t start = 0;
+  for (size_t i = 0; i < problem.bucket.sizes.size(); ++i) {
+    for (int64_t k = 0; k < problem.bucket.sizes[i]; ++k) {
+      const int64_t at = start + k - first;
+      if (at < 0 || at >= count) continue;
+      const auto element = [&](int kind) {
+        float* const all = problem.At(0, kind, i);
+        return all ? all + k : nullptr;
+      };
+      UpdateElement(problem.rates, roundings,
+                    static_cast<float>(sums[at]) * problem.scalers[i] * scale,
+                    element(0), element(1), element(2));
+    }
+    start += problem.bucket.sizes[i];
+  }
 }
 
 template <typename Sum>
@@ -199,13 +242,19 @@ bool UpdateOfSumsAgrees(uint64_t seed, const terngrad::Kernels* cpu,
   const float scale = Draw(0, 1) ? 1.0f / 3 : 1.0f;
   Array<Sum> sums(new Sum[count]);
   for (int64_t k = 0; k < count; ++k) sums[k] = static_cast<Sum>(Draw(-99, 99));
-  const auto variables = CpuTable(problem);
-  cpu->fused_update_of_sums(sums.get(), type, scale, problem.rates, first,
-                            first, first + count, variables.data(),
-                            variables.size());
+  const int roundings = Draw(0, 1) ? Draw(0, 11) : 0;
+  if (roundings) {
+    UpdateByElements(problem, roundings, sums.get(), scale, first, count);
+  } else {
+    const auto variables = CpuTable(problem);
+    cpu->fused_update_of_sums(sums.get(), type, scale, problem.rates, first,
+                              first, first + count, variables.data(),
+                              variables.size());
+  }
   const gpu::UpdatedBucket bucket = GpuTable(problem);
   const gpu::UpdateRates rates = {&problem.rates.learning_rate,
-                                  &problem.rates.decay, problem.rates.momentum};
+                                  &problem.rates.decay, problem.rates.momentum,
+                                  roundings};
   emulator::Launch(seed, gpu::CeilDivide(count, gpu::kThreads * gpu::kScaled),
                    gpu::kThreads, kernel, TableOf(bucket), sums.get(),
                    problem.scalers.data(), scale, rates, first, count);

@@ -17,28 +17,40 @@ struct Factors {
   float minus_rate;
   float momentum;
   float decay;
+  int roundings;
 };
 
 __device__ inline Factors FactorsOf(const UpdateRates& rates) {
-  return {-*rates.learning_rate, rates.momentum, *rates.decay};
+  return {-*rates.learning_rate, rates.momentum, *rates.decay,
+          rates.roundings};
 }
 
-// Updates an element by its gradient. The first product of each sum is not
-// rounded, as on the CPU.
+__device__ inline float MultiplyAdd(float a, float b, float c, bool rounds) {
+  return rounds ? a * b + c : __fmaf_rn(a, b, c);
+}
+
+// Updates an element by its gradient. Without roundings the first product of
+// each sum is not rounded, as on the CPU.
 __device__ inline void Update(const UpdatedVariable& variable, int64 element,
                               float gradient, const Factors& factors) {
   float step = gradient;
   if (variable.velocity) {
-    step = __fmaf_rn(variable.velocity[element], factors.momentum, step);
+    step = MultiplyAdd(variable.velocity[element], factors.momentum, step,
+                       factors.roundings & kRoundsMomentum);
     variable.velocity[element] = step;
   }
   const float parameter =
-      __fmaf_rn(step, factors.minus_rate, variable.parameter[element]);
+      MultiplyAdd(step, factors.minus_rate, variable.parameter[element],
+                  factors.roundings & kRoundsRate);
   variable.parameter[element] = parameter;
   if (variable.average) {
+    const float average = variable.average[element];
+    const float share = 1.0f - factors.decay;
     variable.average[element] =
-        __fmaf_rn(variable.average[element], factors.decay,
-                  (1.0f - factors.decay) * parameter);
+        factors.roundings & kRoundsAverage
+            ? __fmaf_rn(parameter, share, average * factors.decay)
+            : MultiplyAdd(average, factors.decay, share * parameter,
+                          factors.roundings & kRoundsShares);
   }
 }
 

@@ -27,11 +27,23 @@ struct UpdatedVariables {
   UpdatedVariable few[kFewUpdated];
 };
 
+// Products of an update that are rounded before they are added to something.
+// XLA's compiler rounds some of them; which ones depends on the device.
+enum Roundings {
+  kRoundsMomentum = 1,
+  kRoundsRate = 2,
+  // Of an average and a parameter times their shares the first product is not
+  // rounded; with one of these only the second one is not, or none.
+  kRoundsAverage = 4,
+  kRoundsShares = 8,
+};
+
 // The factors of an update; two of them are in the GPU's memory.
 struct UpdateRates {
   const float* learning_rate;
   const float* decay;
   float momentum;
+  int roundings;
 };
 
 }  // namespace terngrad_gpu

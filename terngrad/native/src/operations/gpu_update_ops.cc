@@ -24,6 +24,7 @@ class Updating : public Kernel {
       : Kernel(context), shapes_(ShapesOf(context)), moving_(context, shapes_) {
     if (!context->status().ok()) return;
     OP_REQUIRES_OK(context, context->GetAttr("scale", &scale_));
+    OP_REQUIRES_OK(context, context->GetAttr("roundings", &roundings_));
     int64_t first, count;
     OP_REQUIRES_OK(context, context->GetAttr("first", &first));
     OP_REQUIRES_OK(context, context->GetAttr("count", &count));
@@ -56,6 +57,7 @@ class Updating : public Kernel {
     TF_RETURN_IF_ERROR(
         ReadNumbers(context, "scalers", shapes_.size(), scalers));
     rates->momentum = moving_.momentum();
+    rates->roundings = roundings_;
     TF_RETURN_IF_ERROR(
         ReadNumbers(context, "learning_rate", 1, &rates->learning_rate));
     TF_RETURN_IF_ERROR(ReadNumbers(context, "decay", 1, &rates->decay));
@@ -75,6 +77,7 @@ class Updating : public Kernel {
   const std::vector<TensorShape> shapes_;
   const Moving moving_;
   float scale_;
+  int roundings_;
   terngrad_gpu::int64 first_ = 0;
   terngrad_gpu::int64 count_ = 0;
   int64_t total_ = 0;
@@ -173,6 +176,7 @@ REGISTER_OP("TerngradGpuFusedUpdate")
     .Attr("shapes: list(shape) >= 1")
     .Attr("scale: float")
     .Attr("momentum: float")
+    .Attr("roundings: int >= 0")
     .Attr("radix: int")
     .Attr("places: int >= 1")
     .SetIsStateful()
@@ -195,6 +199,7 @@ REGISTER_OP("TerngradGpuFusedUpdateOfSums")
     .Attr("shapes: list(shape) >= 1")
     .Attr("scale: float")
     .Attr("momentum: float")
+    .Attr("roundings: int >= 0")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs);
 
