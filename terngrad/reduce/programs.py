@@ -19,6 +19,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.codec.stages import tracing
 from terngrad.reduce import buckets as buckets_lib
 from terngrad.reduce import gradients as gradients_lib
 from terngrad.reduce import part_programs
@@ -228,7 +229,8 @@ def parts(
   for part, layout in zip(found, layouts, strict=True):
     drawn = tuple((b.stream, b.method.strata) for b in part.codec.buckets)
     if drawn not in keys:
-      keys[drawn] = part_programs.compile_if(compiles, part.codec.keys)
+      program = part_programs.compile_if(compiles, part.codec.keys)
+      keys[drawn] = tracing.on_host(program)
     part.use(programs[layout], keys[drawn], counts[layout] > 1)
   return found
 

@@ -68,11 +68,11 @@ def _walk(graph):
     if op.type in _ARGUMENTS:
       continue
     bodies = _functions(op, graph)
-    if _is_on_cpu(op):
+    if is_on_cpu(op):
       found += [
         _host_tensor(COPY, op, name, tensor)
         for name, tensor, is_input in _arguments(op)
-        if is_input and _is_large(tensor) and not _is_on_cpu(tensor.op)
+        if is_input and _is_large(tensor) and not is_on_cpu(tensor.op)
       ]
     elif bodies or 'f' in op.node_def.attr:
       found += _at_boundary(op)
@@ -83,7 +83,16 @@ def _walk(graph):
   return found
 
 
-def _is_on_cpu(op):
+def operations(graph):
+  """Yields the operations of a graph and of the functions that it calls."""
+  for op in graph.get_operations():
+    yield op
+    for body in _functions(op, graph):
+      yield from operations(body)
+
+
+def is_on_cpu(op):
+  """Whether an operation is placed on a CPU."""
   return tf.DeviceSpec.from_string(op.device or '').device_type == 'CPU'
 
 

@@ -66,6 +66,20 @@ def test_words_stay_on_the_gpu_in_programs(mode):
   assert find('ternary', mode) == []
 
 
+def test_the_host_computes_the_keys_of_workers():
+  placed = {}
+  graph = gpu_steps.trace('ternary', gpu_steps.TRAINER)
+  for op in host_tensors.operations(graph):
+    # Part of deriving a key.
+    assert op.type != 'LeftShift' or host_tensors.is_on_cpu(op)
+    if 'f' in op.node_def.attr:
+      placed[op.node_def.attr['f'].func.name] = host_tensors.is_on_cpu(op)
+  assert {on_cpu for name, on_cpu in placed.items() if 'key' in name} == {True}
+  assert {on_cpu for name, on_cpu in placed.items() if 'send' in name} == {
+    False
+  }
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('mode', gpu_steps.MODES)
 @pytest.mark.parametrize(

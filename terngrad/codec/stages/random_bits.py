@@ -78,9 +78,8 @@ def worker_key(seed: Integer, step: Integer, worker: Integer) -> tf.Tensor:
   return fold_in(fold_in(seed_key(seed), step), worker)
 
 
-# The same as one program. As hundreds of operations on a few numbers it would
-# take a GPU longer than coding the gradients.
-compiled_worker_key = tracing.compiled(worker_key)
+# The same as one program.
+compiled_worker_key = tracing.on_host(tracing.compiled(worker_key))
 
 
 def common_key(seed: Integer, step: Integer, stream: Integer) -> tf.Tensor:

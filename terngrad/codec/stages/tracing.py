@@ -6,12 +6,36 @@ tensors are written with `tf.while_loop` and `tf.cond`, except in functions that
 users pass.
 """
 
+import contextlib
 import functools
+from collections.abc import Callable
+from typing import ParamSpec
+from typing import TypeVar
 
 import tensorflow as tf
+
+_P = ParamSpec('_P')
+_T = TypeVar('_T')
 
 # Each takes a function, or is a decorator with options of `tf.function`.
 function = functools.partial(tf.function, autograph=False)
 compiled = functools.partial(function, jit_compile=True)
 # For functions that users pass: with AutoGraph.
 rewritten = tf.function
+
+
+def on_host(program: Callable[_P, _T]) -> Callable[_P, _T]:
+  """Returns a program that computes for GPUs on the CPU of their host.
+
+  For long computations on a few numbers, which must be on the host too: XLA
+  makes dozens of launches of them, and each takes longer than the CPU needs for
+  all. On other devices the program stays where it is.
+  """
+
+  def call(*arguments: _P.args, **options: _P.kwargs) -> _T:
+    scope = tf.DeviceSpec.from_string(tf.constant(0).device)
+    is_gpu = scope.device_type == 'GPU'
+    with tf.device('/CPU:0') if is_gpu else contextlib.nullcontext():
+      return program(*arguments, **options)
+
+  return call

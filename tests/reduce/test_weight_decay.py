@@ -1,0 +1,60 @@
+"""The gradients of L2 terms, and their sum with those of the loss."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.reduce import weight_decay
+
+TERMS = {
+  'L2': keras.regularizers.L2(0.0123),
+  'L1': keras.regularizers.L1(0.3),
+  'both': keras.regularizers.L1L2(0.01, 0.02),
+  'own': lambda x: 0.1 * tf.reduce_sum(x * x * x),
+  'of nothing': lambda x: tf.constant(1.0),
+  'none': None,
+}
+
+
+def values(seed):
+  rng = np.random.default_rng(seed)
+  scale = 10.0 ** rng.integers(-15, 15, 3000)
+  drawn = rng.standard_normal(3000) * scale
+  return tf.constant([*drawn, 0.0, -0.0, np.inf, np.nan], tf.float32)
+
+
+def bits(tensor):
+  return tensor.numpy().view(np.int32)
+
+
+@pytest.mark.parametrize('compiles', [False, True])
+@pytest.mark.parametrize('name', TERMS)
+def test_sums_have_the_bits_of_automatic_differentiation(name, compiles):
+  parameter, gradient, term = values(0), values(1), TERMS[name]
+  variable = keras.Variable(parameter)
+  variable.regularizer = term
+  others = keras.Variable(values(2))
+  decay = weight_decay.WeightDecay([others, variable], compiles).part([1, 0])
+
+  def expect(gradient, parameter):
+    with tf.GradientTape() as tape:
+      tape.watch(parameter)
+      loss = tf.constant(0.0) if term is None else term(parameter)
+    found = tape.gradient(loss, parameter)
+    return gradient if found is None else gradient + found
+
+  # Not as graphs, in which TensorFlow adds more than two terms in any order.
+  if compiles:
+    expect = tf.function(expect, jit_compile=True)
+  expected = expect(gradient, parameter)
+  added, same = decay.add([gradient, values(3)], [parameter] * 2)
+  np.testing.assert_array_equal(bits(added), bits(expected))
+  np.testing.assert_array_equal(bits(same), bits(values(3)))
+  assert decay.has_terms() == [term is not None, False]
+
+
+def test_only_terms_on_gpus_are_compiled():
+  decay = weight_decay.WeightDecay([])
+  assert decay.on('/GPU:1').part([])._compiles
+  assert not decay.on('/CPU:0')._compiles
