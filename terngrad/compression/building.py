@@ -173,9 +173,7 @@ class BuiltModel:
       result = [*warm_up, self._step][0].take(
         images,
         labels,
-        tf.constant(self.steps, tf.int64),
-        tf.constant(learning_rate, tf.float32),
-        tf.constant(0.0),
+        *steps.host_numbers(self.steps, learning_rate, 0.0),
       )
       if not result.is_taken:
         raise errors.TrainingError(

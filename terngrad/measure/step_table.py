@@ -18,6 +18,7 @@ from terngrad.config import training as configs
 from terngrad.machine import determinism
 from terngrad.measure import launches
 from terngrad.measure import timing
+from terngrad.step import step as steps_lib
 from terngrad.training import assembly
 from terngrad.training import run as runs
 
@@ -163,9 +164,7 @@ def _tower_step(config: configs.TrainConfig) -> Step:
   return lambda: run.coded_step.take(
     images,
     labels,
-    tf.constant(next(counter), tf.int64),
-    tf.constant(0.001),
-    tf.constant(0.999),
+    *steps_lib.host_numbers(next(counter), 0.001, 0.999),
   )
 
 

@@ -70,6 +70,26 @@ class StepResult(NamedTuple):
     return transport.to_int32(words)
 
 
+def host_numbers(step: int, *numbers: float) -> list[tf.Tensor]:
+  """Makes arguments of `Step.take` in the memory of the host.
+
+  TensorFlow would place them on a GPU, and a copy to a GPU waits until it has
+  finished the step before.
+
+  Args:
+    step: number of steps taken before.
+    *numbers: the learning rate, the decay of averages, the number of a signal.
+
+  Returns:
+    The step, int64 [], and the numbers, float32 [].
+  """
+  with tf.device('/CPU:0'):
+    return [
+      tf.constant(step, tf.int64),
+      *(tf.constant(number, tf.float32) for number in numbers),
+    ]
+
+
 class Training(NamedTuple):
   """What a step trains and on which devices.
 

@@ -248,10 +248,7 @@ def _take_step(
     result = train_step.take(
       images,
       labels,
-      tf.constant(step, tf.int64),
-      tf.constant(learning_rate, tf.float32),
-      tf.constant(decay, tf.float32),
-      tf.constant(float(stop.signal or 0)),
+      *steps.host_numbers(step, learning_rate, decay, stop.signal or 0),
     )
     # Waits for the step: TensorFlow may return before it has finished.
     result.entropy.numpy()

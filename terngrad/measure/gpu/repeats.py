@@ -10,6 +10,7 @@ from terngrad.config import training as configs
 from terngrad.measure import launches
 from terngrad.measure.gpu import figures
 from terngrad.measure.gpu import parts
+from terngrad.step import step as steps_lib
 from terngrad.training import assembly
 
 _STEPS, _FEW_STEPS = 300, 3
@@ -64,13 +65,8 @@ def train(device: str, steps: int) -> tuple[list[np.ndarray], float]:
   start = time.perf_counter()
   for number in range(steps):
     images, labels = _batch(number)
-    run.coded_step.take(
-      images,
-      labels,
-      tf.constant(number, tf.int64),
-      tf.constant(0.01),
-      tf.constant(0.999),
-    )
+    numbers = steps_lib.host_numbers(number, 0.01, 0.999)
+    run.coded_step.take(images, labels, *numbers)
     if not number:
       launches.wait()
       start = time.perf_counter()
