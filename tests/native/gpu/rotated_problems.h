@@ -176,7 +176,7 @@ inline bool RotatedDecodeAgrees(uint64_t seed, const terngrad::Kernels* cpu) {
   some.many = payloads.data();
   emulator::Launch(seed, blocks, gpu::kThreads, gpu::terngrad_rotated_decode,
                    table, some, factors.data(), gpu::RotatingOf(code, blocks),
-                   packing, scale);
+                   gpu::UnpackingOf(code, blocks), scale);
   bool same = true;
   for (size_t i = 0; i < bucket.sizes.size(); ++i) {
     same &= Same(expected[i].get(), bucket.memory[i].get(), bucket.sizes[i]);
