@@ -66,6 +66,11 @@ inline Bucket AnyRotatedBucket() {
     case 4:
       bucket.Add(Draw(1, 40));
       break;
+    case 5:
+      // One place of the words has all digits of many blocks.
+      bucket.Add(Draw(40000, 160000));
+      bucket.Add(Draw(0, 9000));
+      break;
     default:
       for (int64_t i = Draw(1, 3); i > 0; --i) {
         bucket.Add(Draw(0, 1) ? Draw(0, 9000) : 4096 * Draw(1, 2));
