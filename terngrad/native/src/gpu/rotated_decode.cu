@@ -121,9 +121,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 4)
   __shared__ float levels[kMostBase];
   const int thread = threadIdx.x;
   const int64 begin = static_cast<int64>(blockIdx.x) * code.block;
+  const FirstDigit first = FirstDigitOf(begin, packing.num_words);
   if (thread < kMostBase) levels[thread] = LevelOf(thread, code);
   __syncthreads();
-  const FirstDigit first = FirstDigitOf(begin, packing.num_words);
   float sums[kRadix];
 #pragma unroll
   for (int k = 0; k < kRadix; ++k) sums[k] = -0.0f;  // Adding it changes none.

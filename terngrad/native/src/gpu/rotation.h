@@ -56,21 +56,32 @@ __device__ inline void Store(const float* parts, float* shared) {
   for (int k = 0; k < kRadix; ++k) to[PlaceOf(k * kStride)] = parts[k];
 }
 
+template <int kStep>
+__device__ inline void AddPairs(float* parts) {
+#pragma unroll
+  for (int k = 0; k < kRadix; ++k) {
+    if (k & kStep) continue;
+    const float a = parts[k], b = parts[k | kStep];
+    parts[k] = a + b;
+    parts[k | kStep] = a - b;
+  }
+}
+
 // The transform steps kStride to 8 kStride that a block of `size` elements has,
 // on elements that are kStride apart.
 template <int kStride>
 __device__ inline void Transform(float* parts, int size) {
-#pragma unroll
-  for (int step = 1; step < kRadix; step *= 2) {
-    if (step * kStride >= size) break;
-#pragma unroll
-    for (int k = 0; k < kRadix; ++k) {
-      if (k & step) continue;
-      const float a = parts[k], b = parts[k | step];
-      parts[k] = a + b;
-      parts[k | step] = a - b;
-    }
+  if (size >= kRadix * kStride) {
+    // No branches between the steps: parts need not stay in their registers.
+    AddPairs<1>(parts);
+    AddPairs<2>(parts);
+    AddPairs<4>(parts);
+    AddPairs<8>(parts);
+    return;
   }
+  if (size > kStride) AddPairs<1>(parts);
+  if (size > 2 * kStride) AddPairs<2>(parts);
+  if (size > 4 * kStride) AddPairs<4>(parts);
 }
 
 // Multiplies a block of `size` elements in `shared`, a power of 2, by the
