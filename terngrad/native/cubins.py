@@ -1,11 +1,18 @@
 """Compiles the GPU kernels, or reads them from the user's cache folder.
 
-A file of the cache holds a SHA-256 digest and the cubin. Its name is a digest
-over everything that the cubin depends on, so that no file is ever outdated.
+Each file of kernels is a program of its own, so that they are compiled at the
+same time. A file of the cache holds a SHA-256 digest and the cubin. Its name is
+a digest over everything that the cubin depends on, so that no file is ever
+outdated.
 """
 
+import concurrent.futures
+import contextlib
+import functools
 import hashlib
+import os
 import pathlib
+import re
 from collections.abc import Mapping
 
 from terngrad import user_cache
@@ -13,6 +20,7 @@ from terngrad.native import nvrtc
 
 _SOURCES = pathlib.Path(__file__).parent / 'src' / 'gpu'
 _DIGEST_BYTES = 32
+_INCLUDE = re.compile(r'^#include "(.+)"', re.MULTILINE)
 
 
 def sources() -> dict[str, str]:
@@ -23,7 +31,12 @@ def sources() -> dict[str, str]:
   }
 
 
-def cubin(architecture: int) -> bytes:
+def programs(texts: Mapping[str, str]) -> list[dict[str, str]]:
+  """Returns each file of kernels in `texts` with what it includes."""
+  return [_with_included(name, texts) for name in texts if name.endswith('.cu')]
+
+
+def cubins(architecture: int) -> list[bytes]:
   """Returns the kernels for a compute capability, such as 90 for 9.0.
 
   Raises:
@@ -31,20 +44,45 @@ def cubin(architecture: int) -> bytes:
       refuses the kernels.
     OSError: the sources are missing.
   """
-  compiler, texts = nvrtc.Compiler(), sources()
-  key = repr((sorted(texts.items()), architecture, compiler.version()))
+  compiler = nvrtc.Compiler()
   try:
     folder = user_cache.private_folder('cubins')
-    name = hashlib.sha256(f'{key}{nvrtc.OPTIONS}'.encode()).hexdigest()
-    found = _read(folder / f'{name}.cubin')
-    if found is None:
-      found = _compile(compiler, texts, architecture)
-      digest = hashlib.sha256(found).digest()
-      user_cache.replace(folder / f'{name}.cubin', digest + found)
-    return found
   except OSError:
-    # The cache only saves a second.
+    folder = None  # The cache only saves seconds.
+  one = functools.partial(_cubin, compiler, folder, architecture)
+  # The compiler runs without Python's lock.
+  with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    return list(pool.map(one, programs(sources())))
+
+
+def _with_included(name: str, texts: Mapping[str, str]) -> dict[str, str]:
+  found, names = {}, [name]
+  while names:
+    name = names.pop()
+    if name not in found:
+      found[name] = texts[name]
+      names += _INCLUDE.findall(texts[name])
+  return found
+
+
+def _cubin(
+  compiler: nvrtc.Compiler,
+  folder: pathlib.Path | None,
+  architecture: int,
+  texts: Mapping[str, str],
+) -> bytes:
+  """Returns a program from the cache in `folder`, or compiles it."""
+  if folder is None:
     return _compile(compiler, texts, architecture)
+  key = repr((sorted(texts.items()), architecture, compiler.version()))
+  name = hashlib.sha256(f'{key}{nvrtc.OPTIONS}'.encode()).hexdigest()
+  path = folder / f'{name}.cubin'
+  found = _read(path)
+  if found is None:
+    found = _compile(compiler, texts, architecture)
+    with contextlib.suppress(OSError):
+      user_cache.replace(path, hashlib.sha256(found).digest() + found)
+  return found
 
 
 def _compile(
@@ -62,10 +100,10 @@ def _compile(
 
 
 def _read(path: pathlib.Path) -> bytes | None:
-  """Returns a stored cubin; None if there is none or it is damaged."""
+  """Returns a stored cubin; None if it is missing or damaged."""
   try:
     content = path.read_bytes()
-  except FileNotFoundError:
+  except OSError:
     return None
   digest, stored = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
   return stored if hashlib.sha256(stored).digest() == digest else None

@@ -59,11 +59,11 @@ def _load(device: tf.config.PhysicalDevice) -> None:
       'capability. Hide it with CUDA_VISIBLE_DEVICES to use the others.'
     )
   major, minor = capability
-  code = cubins.cubin(10 * major + minor)
+  codes = cubins.cubins(10 * major + minor)
   load = ctypes.CDLL(str(native.library_path())).terngrad_gpu_load
   load.restype = ctypes.c_char_p
   number = int(device.name.rpartition(':')[2])
-  error = load(number, code)
+  error = load(number, (ctypes.c_char_p * len(codes))(*codes), len(codes))
   if error:
     raise OSError(
       f"{device.name}: expected that CUDA's driver loads the kernels, received "

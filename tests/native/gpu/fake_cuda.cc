@@ -20,7 +20,9 @@ constexpr int kFailure = 209;
 
 std::string calls;
 int context_of_all;  // Its address is the context.
-int module_of_all;
+// The addresses are the modules: of kernels with names of even and odd lengths.
+int modules[2];
+int loaded;
 
 int Record(const std::string& call) {
   calls += call + "\n";
@@ -112,7 +114,7 @@ EXPORT int cuCtxPushCurrent_v2(void* context) {
 EXPORT int cuCtxPopCurrent_v2(void**) { return 0; }
 
 EXPORT int cuModuleLoadData(void** module, const void* image) {
-  *module = &module_of_all;
+  *module = &modules[loaded++ % 2];
   const bool is_elf = std::memcmp(image, "\177ELF", 4) == 0;
   const int error = Record("cuModuleLoadData");
   return is_elf ? error : kFailure;
@@ -121,7 +123,9 @@ EXPORT int cuModuleLoadData(void** module, const void* image) {
 EXPORT int cuModuleGetFunction(void** function, void* module,
                                const char* name) {
   const auto found = kernels.find(name);
-  if (module != &module_of_all || found == kernels.end()) return kFailure;
+  if (module != &modules[std::strlen(name) % 2] || found == kernels.end()) {
+    return kFailure;
+  }
   *function = &*found;
   return 0;
 }

@@ -79,7 +79,7 @@ def load(library):
     mock.patch.object(
       tf.config.experimental, 'get_device_details', lambda _: details
     ),
-    mock.patch.object(cubins, 'cubin', lambda _: b'\x7fELF'),
+    mock.patch.object(cubins, 'cubins', lambda _: 2 * [b'\x7fELF']),
   ):
     return gpu.unavailable_reason()
 

@@ -33,11 +33,12 @@ def folder(tmp_path, monkeypatch):
   monkeypatch.setenv('XDG_CACHE_HOME', str(tmp_path))
   monkeypatch.setattr(nvrtc, 'Compiler', CountingCompiler)
   monkeypatch.setattr(CountingCompiler, 'compiled', 0)
+  monkeypatch.setattr(cubins, 'sources', lambda: {'one.cu': ''})
   return tmp_path / 'terngrad' / 'cubins'
 
 
 def test_second_call_reads_what_the_first_compiled(folder):
-  assert cubins.cubin(90) == cubins.cubin(90)
+  assert cubins.cubins(90) == cubins.cubins(90)
   assert CountingCompiler.compiled == 1
   assert stat.S_IMODE(folder.stat().st_mode) == 0o700
   assert len(list(folder.iterdir())) == 1
@@ -46,38 +47,53 @@ def test_second_call_reads_what_the_first_compiled(folder):
 def test_other_architecture_version_and_source_are_other_files(
   folder, monkeypatch
 ):
-  found = {cubins.cubin(90), cubins.cubin(70)}
+  found = [cubins.cubins(90), cubins.cubins(70)]
   monkeypatch.setattr(CountingCompiler, 'version', lambda _: (12, 8))
-  found.add(cubins.cubin(90))
+  found.append(cubins.cubins(90))
   monkeypatch.setattr(cubins, 'sources', lambda: {'other.cu': ''})
-  found.add(cubins.cubin(90))
-  assert len(found) == len(list(folder.iterdir())) == 4
+  found.append(cubins.cubins(90))
+  assert len(set(map(tuple, found))) == len(list(folder.iterdir())) == 4
+
+
+def test_only_files_that_include_a_change_are_compiled_again(
+  folder, monkeypatch
+):
+  texts = {'a.cu': '#include "b.h"', 'b.h': '#include "c.h"', 'c.h': ''}
+  texts['other.cu'] = '\n#include "d.h"\n'
+  texts['d.h'] = ''
+  monkeypatch.setattr(cubins, 'sources', lambda: texts)
+  first = cubins.cubins(90)
+  texts['c.h'] = '// Changed.'
+  second = cubins.cubins(90)
+  assert first[0] != second[0]
+  assert first[1] == second[1]
+  assert CountingCompiler.compiled == len(list(folder.iterdir())) == 3
 
 
 def test_damaged_file_is_compiled_again(folder):
-  first = cubins.cubin(90)
+  first = cubins.cubins(90)
   (file,) = folder.iterdir()
   file.write_bytes(file.read_bytes()[:-1])
-  second = cubins.cubin(90)
+  second = cubins.cubins(90)
   assert second != first
-  assert cubins.cubin(90) == second
+  assert cubins.cubins(90) == second
 
 
 def test_folder_that_others_can_write_is_not_used(folder):
   folder.mkdir(parents=True)
   folder.chmod(0o777)
-  assert cubins.cubin(90) != cubins.cubin(90)
+  assert cubins.cubins(90) != cubins.cubins(90)
   assert list(folder.iterdir()) == []
 
 
 def test_missing_home_compiles_every_time(folder, monkeypatch):
   folder.parent.write_text('a file where the folder would be')
-  assert cubins.cubin(90) != cubins.cubin(90)
+  assert cubins.cubins(90) != cubins.cubins(90)
 
 
 def test_unknown_card_names_those_that_the_compiler_knows(folder):
   with pytest.raises(nvrtc.CompilerError, match=r'70, 90\), received 300'):
-    cubins.cubin(300)
+    cubins.cubins(300)
 
 
 WITHOUT_GPU = """

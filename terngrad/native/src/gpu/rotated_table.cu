@@ -68,7 +68,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                              sign[1])
                     : 0.0f;
   }
-  Hadamard(values, part.variable.block, shared);
+  Store<kThreads>(values, shared);
+  Hadamard(shared, part.variable.block, values);
   unsigned char* const to = digits + part.variable.digit + part.begin;
 #pragma unroll
   for (int k = 0; k < kRadix; ++k) {
@@ -99,7 +100,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const int i = thread + k * kThreads;
     values[k] = i < part.variable.block ? static_cast<float>(from[i]) : 0.0f;
   }
-  Hadamard(values, part.variable.block, shared);
+  Store<kThreads>(values, shared);
+  Hadamard(shared, part.variable.block, values);
   const uint32* const sign = signs + 2 * part.variable.key;
   const uint32 first = sign[0] + static_cast<uint32>(part.begin) + thread;
   float* const to = part.variable.data + part.begin;

@@ -17,11 +17,12 @@ static_assert(kThreads == kRadix * kRadix, "three passes of four steps each");
 static_assert(kRotatedBlock == kRadix * kThreads, "an element of each thread");
 
 // Floats of a block in shared memory. The gaps put the elements that a warp
-// reads at a time in different banks.
-constexpr int kShared = kRotatedBlock + kRotatedBlock / kRadix;
+// reads or writes at a time in different banks.
+constexpr int kBanks = 32;
+constexpr int kShared = kRotatedBlock + kRotatedBlock / kBanks;
 
 __device__ inline int PlaceOf(int element) {
-  return element + element / kRadix;
+  return element + static_cast<uint32>(element) / kBanks;
 }
 
 __device__ inline const RotatedVariable* AllOf(
@@ -29,26 +30,40 @@ __device__ inline const RotatedVariable* AllOf(
   return variables.count > kFewRotated ? variables.many : variables.few;
 }
 
-// The first of the elements of this thread that are kStride apart.
+// The place of this thread's first element; the others are kStride apart.
 template <int kStride>
-__device__ inline int FirstOf() {
-  const int thread = threadIdx.x;
-  return thread / kStride * (kStride * kRadix) + thread % kStride;
+__device__ inline int FirstPlace() {
+  const uint32 thread = threadIdx.x;
+  if (kStride == 1) return PlaceOf(thread * kRadix);
+  if (kStride == kThreads) return PlaceOf(thread);
+  // The halves of a warp have rows that are two apart, and so other banks.
+  const uint32 row = thread / kRadix;
+  const uint32 other = (row & 12) | (row & 1) << 1 | (row >> 1 & 1);
+  return PlaceOf(other * kThreads + thread % kRadix);
 }
 
 template <int kStride>
 __device__ inline void Load(const float* shared, float* parts) {
+  const float* const from = shared + FirstPlace<kStride>();
 #pragma unroll
-  for (int k = 0; k < kRadix; ++k) {
-    parts[k] = shared[PlaceOf(FirstOf<kStride>() + k * kStride)];
-  }
+  for (int k = 0; k < kRadix; ++k) parts[k] = from[PlaceOf(k * kStride)];
 }
 
 template <int kStride>
 __device__ inline void Store(const float* parts, float* shared) {
+  float* const to = shared + FirstPlace<kStride>();
+#pragma unroll
+  for (int k = 0; k < kRadix; ++k) to[PlaceOf(k * kStride)] = parts[k];
+}
+
+template <int kStep>
+__device__ inline void AddPairs(float* parts) {
 #pragma unroll
   for (int k = 0; k < kRadix; ++k) {
-    shared[PlaceOf(FirstOf<kStride>() + k * kStride)] = parts[k];
+    if (k & kStep) continue;
+    const float a = parts[k], b = parts[k | kStep];
+    parts[k] = a + b;
+    parts[k | kStep] = a - b;
   }
 }
 
@@ -56,24 +71,24 @@ __device__ inline void Store(const float* parts, float* shared) {
 // on elements that are kStride apart.
 template <int kStride>
 __device__ inline void Transform(float* parts, int size) {
-#pragma unroll
-  for (int step = 1; step < kRadix; step *= 2) {
-    if (step * kStride >= size) break;
-#pragma unroll
-    for (int k = 0; k < kRadix; ++k) {
-      if (k & step) continue;
-      const float a = parts[k], b = parts[k | step];
-      parts[k] = a + b;
-      parts[k | step] = a - b;
-    }
+  if (size >= kRadix * kStride) {
+    // No branches between the steps: parts need not stay in their registers.
+    AddPairs<1>(parts);
+    AddPairs<2>(parts);
+    AddPairs<4>(parts);
+    AddPairs<8>(parts);
+    return;
   }
+  if (size > kStride) AddPairs<1>(parts);
+  if (size > 2 * kStride) AddPairs<2>(parts);
+  if (size > 4 * kStride) AddPairs<4>(parts);
 }
 
-// Multiplies a block of `size` elements, a power of 2, by the Hadamard matrix.
-// The elements after them have any values before and after. A thread reads and
-// writes no others of `shared` than its own, but between the barriers.
-__device__ inline void Hadamard(float* values, int size, float* shared) {
-  Store<kThreads>(values, shared);
+// Multiplies a block of `size` elements in `shared`, a power of 2, by the
+// Hadamard matrix. The elements after them have any values before and after.
+// Before it, a thread has written its own elements, those that are kThreads
+// apart; it may do so again when it has its values.
+__device__ inline void Hadamard(float* shared, int size, float* values) {
   __syncthreads();
   Load<1>(shared, values);
   Transform<1>(values, size);

@@ -9,6 +9,8 @@
 
 namespace terngrad_gpu {
 
+typedef unsigned long long uint64;
+
 // As kernels.h has them, which explains them.
 constexpr int kRotatedBlock = 4096;
 constexpr int kMostLevels = 8;
@@ -34,6 +36,16 @@ struct Packing {
   uint32 fill;
   int64 num_digits;
   int64 num_words;
+};
+
+// The same words, to read their digits.
+constexpr int kMostPlaces = 32;
+
+struct Unpacking {
+  uint32 base;
+  int64 num_words;
+  // 2^64 / base^(p + 1) for place p, rounded up.
+  uint64 inverses[kMostPlaces];
 };
 
 // A variable that is rotated separately. Empty ones are not in the table.

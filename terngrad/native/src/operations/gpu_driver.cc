@@ -138,12 +138,23 @@ class Current {
   const std::string error_;
 };
 
-std::string Load(int number, const void* cubin) {
+// The kernel of a name, from the one of the modules that has it.
+std::string Get(const std::vector<Handle>& modules, const char* name,
+                Handle* function) {
+  int error = 0;
+  for (const Handle module : modules) {
+    error = driver.get_function(function, module, name);
+    if (error == 0) break;
+  }
+  return ErrorOf(name, error);
+}
+
+std::string Load(int number, const void* const* cubins, int count) {
   const std::lock_guard<std::mutex> lock(mutex);
   std::string error = Open();
   if (!error.empty()) return error;
   int device;
-  Handle context, module;
+  Handle context;
   error = ErrorOf("cuInit", driver.init(0));
   if (error.empty()) {
     error = ErrorOf("cuDeviceGet", driver.device_get(&device, number));
@@ -156,11 +167,14 @@ std::string Load(int number, const void* cubin) {
   if (!error.empty()) return error;
   const Current current(context);
   if (!current.error().empty()) return current.error();
-  error = ErrorOf("cuModuleLoadData", driver.load_module(&module, cubin));
+  std::vector<Handle> modules(count);
+  for (int i = 0; i < count && error.empty(); ++i) {
+    error = ErrorOf("cuModuleLoadData",
+                    driver.load_module(&modules[i], cubins[i]));
+  }
   std::array<Handle, kFunctions> functions;
   for (int i = 0; i < kFunctions && error.empty(); ++i) {
-    error = ErrorOf(kNames[i],
-                    driver.get_function(&functions[i], module, kNames[i]));
+    error = Get(modules, kNames[i], &functions[i]);
   }
   if (error.empty()) functions_of_context[context] = functions;
   return error;
@@ -229,8 +243,8 @@ std::string CopyOnGpu(void* stream, void* to, const void* from, size_t bytes) {
 }  // namespace terngrad_gpu
 
 extern "C" __attribute__((visibility("default"))) const char* terngrad_gpu_load(
-    int device, const void* cubin) {
+    int device, const void* const* cubins, int count) {
   static thread_local std::string error;
-  error = terngrad_gpu::Load(device, cubin);
+  error = terngrad_gpu::Load(device, cubins, count);
   return error.empty() ? nullptr : error.c_str();
 }

@@ -70,8 +70,9 @@ std::string CopyOnGpu(void* stream, void* to, const void* from, size_t bytes);
 
 }  // namespace terngrad_gpu
 
-// For ctypes: loads the kernels of a cubin for the GPU of this number. Returns
-// an error, which the next call changes, or nullptr.
-extern "C" const char* terngrad_gpu_load(int device, const void* cubin);
+// For ctypes: loads the kernels of all cubins for the GPU of this number.
+// Returns an error, which the next call changes, or nullptr.
+extern "C" const char* terngrad_gpu_load(int device, const void* const* cubins,
+                                         int count);
 
 #endif  // TERNGRAD_NATIVE_GPU_DRIVER_H_

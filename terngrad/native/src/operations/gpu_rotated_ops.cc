@@ -94,10 +94,10 @@ class DecodeRotated : public Rotated {
     terngrad_gpu::Payloads payloads;
     OP_REQUIRES_OK(context, launcher.MakeTable(rows, &payloads));
     const auto code = terngrad_gpu::RotatingOf(code_, num_blocks_);
-    const auto packing = terngrad_gpu::PackingOf(code_, num_blocks_);
+    const auto unpacking = terngrad_gpu::UnpackingOf(code_, num_blocks_);
     OP_REQUIRES_OK(context, launcher.Launch(Function::kRotatedDecode,
                                             num_blocks_, table, payloads,
-                                            factors, code, packing, scale_));
+                                            factors, code, unpacking, scale_));
   }
 
  private:

@@ -30,6 +30,18 @@ inline Packing PackingOf(const terngrad::RotatedCode& code,
           CeilDivide(digits, code.places)};
 }
 
+inline Unpacking UnpackingOf(const terngrad::RotatedCode& code,
+                             int64_t num_blocks) {
+  const Packing packing = PackingOf(code, num_blocks);
+  Unpacking unpacking = {packing.base, packing.num_words, {}};
+  uint64_t power = 1;  // At most 2^32.
+  for (int p = 0; p < code.places; ++p) {
+    power *= code.base;
+    unpacking.inverses[p] = UINT64_MAX / power + 1;
+  }
+  return unpacking;
+}
+
 inline Entries EntriesOf(const int32_t* values) {
   Entries entries = {};
   std::copy_n(values, kTableEntries, entries.values);
