@@ -7,7 +7,6 @@
 
 namespace terngrad_gpu {
 
-constexpr int kWarp = 32;
 constexpr int kWarps = kThreads / kWarp;
 
 // Digits of a word: 32 of base 2.

@@ -4,24 +4,106 @@
 
 namespace terngrad_gpu {
 
+// The elements of a block of words, `kPlaces` times kThreads that each follow
+// each other in one variable.
+struct Inside {
+  const float* data[kMaxPlaces];
+  int is_known;  // Otherwise those of some place are in several variables.
+};
+
+// Finds the places of a block of words, by its first warp.
+__device__ inline void FindPlaces(const Variables& variables, int64 begin,
+                                  const float* limits, const float* scalers,
+                                  const Coding& coding, Place* places,
+                                  Inside* inside) {
+  const int p = threadIdx.x;
+  bool is_inside = true;
+  if (p < coding.places) {
+    const int64 position = p * coding.num_words + begin;
+    places[p] = PlaceOf(Find(variables, position), limits, scalers);
+    const Variable& variable = AllOf(variables)[places[p].index];
+    const int64 offset = position - variable.start;
+    inside->data[p] = variable.data + offset;
+    is_inside = offset + kThreads <= variable.size;
+  }
+  const uint32 lanes = __ballot_sync(0xffffffffU, is_inside);
+  if (p == 0) inside->is_known = lanes == 0xffffffffU;
+}
+
+// The word of a thread. `counter` is the position of its first element plus the
+// first number of the key.
+template <int kRadix, int kPlaces, bool kStratified>
+__device__ inline uint32 WordInside(const Inside& inside, const Place* places,
+                                    uint32 counter, uint32 num_words,
+                                    uint32 second, uint32 stratum) {
+  constexpr int kHalf = kPlaces / 2;
+  // All reads first, so that they wait for the memory together.
+  float values[kPlaces];
+#pragma unroll
+  for (int p = 0; p < kPlaces; ++p) values[p] = inside.data[p][threadIdx.x];
+  uint32 word = 0;
+#pragma unroll
+  for (int half = 1; half >= 0; --half) {
+    // Sums of half of the digits are exact in float32, whose additions are
+    // faster.
+    float sum = 0.0f;
+    int power = 1, digits = 0;
+#pragma unroll
+    for (int i = 0; i < kHalf; ++i, power *= kRadix) {
+      const int p = half * kHalf + i;
+      const float value = values[p];
+      const uint32 random = AlmostRandom(counter + p * num_words, second);
+      const int bits = __float_as_int(static_cast<float>(power));
+      if (Fires(value, places[p], random, kStratified, stratum)) {
+        sum += __int_as_float((__float_as_int(value) & ~0x7fffffff) | bits);
+      }
+      digits += power;  // A digit is its code plus one.
+    }
+    word = word * power + static_cast<uint32>(static_cast<int>(sum) + digits);
+  }
+  return word;
+}
+
+template <int kRadix, int kPlaces>
+__device__ inline uint32 WordInside(const Inside& inside, const Place* places,
+                                    int64 word, const uint32* key,
+                                    int has_stratum, const Coding& coding) {
+  const uint32 counter = static_cast<uint32>(word) + key[0];
+  const uint32 num_words = static_cast<uint32>(coding.num_words);
+  const uint32 stratum = has_stratum ? key[2] : 0;
+  return coding.stratified
+             ? WordInside<kRadix, kPlaces, true>(inside, places, counter,
+                                                 num_words, key[1], stratum)
+             : WordInside<kRadix, kPlaces, false>(inside, places, counter,
+                                                  num_words, key[1], stratum);
+}
+
 // A thread a word. `limits` is null if nothing is clipped.
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, 5)
     terngrad_ternary_encode(const __grid_constant__ Variables variables,
                             const float* limits, const float* scalers,
                             const uint32* key, int has_stratum, Coding coding,
                             uint32* words) {
   __shared__ Place places[kMaxPlaces];
-  const Variable* const all = AllOf(variables);
+  __shared__ Inside inside;
   const int64 begin = static_cast<int64>(blockIdx.x) * kThreads;
-  if (threadIdx.x < coding.places) {
-    places[threadIdx.x] =
-        PlaceOf(Find(variables, threadIdx.x * coding.num_words + begin), limits,
-                scalers);
+  if (threadIdx.x < kWarp) {
+    FindPlaces(variables, begin, limits, scalers, coding, places, &inside);
   }
   __syncthreads();
   const int64 word = begin + threadIdx.x;
   if (word >= coding.num_words) return;
-  // All reads first, so that they wait for the memory together.
+  if (inside.is_known && coding.radix == 3 && coding.places == 20) {
+    words[word] = WordInside<3, 20>(inside, places, word, key, has_stratum,
+                                    coding);
+    return;
+  }
+  if (inside.is_known && coding.radix == 4 && coding.places == 16) {
+    words[word] = WordInside<4, 16>(inside, places, word, key, has_stratum,
+                                    coding);
+    return;
+  }
+  const Variable* const all = AllOf(variables);
   float values[kMaxPlaces];
 #pragma unroll
   for (int p = 0; p < kMaxPlaces; ++p) {
