@@ -42,6 +42,12 @@ __device__ inline int64 CeilDivided(int64 a, int64 b) {
   return (a + b - 1) / b;
 }
 
+// a / b, without the division of 64 bits if both have 32; neither is negative.
+__device__ inline int64 Divided(int64 a, int64 b) {
+  return (a | b) >> 32 ? a / b
+                       : static_cast<uint32>(a) / static_cast<uint32>(b);
+}
+
 // The bits of a float as an integer that wraps around.
 __device__ inline uint32 BitsOf(float value) {
   return static_cast<uint32>(__float_as_int(value));
@@ -64,7 +70,7 @@ __device__ inline float Limited(float value) {
   return kLargestMagnitude < above ? kLargestMagnitude : above;
 }
 
-// The group of the first element of a digit of a block's words.
+// The group of an element.
 struct FirstGroup {
   int64 group;
   int64 start;
@@ -72,7 +78,7 @@ struct FirstGroup {
 
 __device__ inline FirstGroup FirstGroupOf(const GroupedVariable& variable,
                                           int64 element) {
-  const int64 group = element / variable.group;
+  const int64 group = Divided(element, variable.group);
   return {group, group * variable.group};
 }
 

@@ -53,10 +53,11 @@ struct GroupedBucket {
            int64_t group_size) {
     if (size == 0) return;
     const int64_t group = group_size ? std::min(group_size, size) : size;
-    variables.push_back({const_cast<float*>(data), size, elements, group, words,
-                         code_blocks, extents, finishes});
     const int64_t groups = CeilDivide(size, group);
     const int64_t num_words = CeilDivide(size, code.places);
+    variables.push_back({const_cast<float*>(data), size, elements, group,
+                         groups, num_words, words, code_blocks, extents,
+                         finishes});
     const int64_t blocks = CeilDivide(group, kExtentBlock);
     elements += size;
     words += code.num_scales * groups + num_words;
@@ -69,8 +70,8 @@ struct GroupedBucket {
   void AddNatural(const float* data, int64_t size) {
     if (size == 0) return;
     const int64_t exponents = CeilDivide(size, 4), signs = CeilDivide(size, 32);
-    variables.push_back({const_cast<float*>(data), size, elements, size, words,
-                         code_blocks, extents, finishes});
+    variables.push_back({const_cast<float*>(data), size, elements, size, 1,
+                         exponents, words, code_blocks, extents, finishes});
     elements += size;
     words += exponents + signs;
     code_blocks +=
