@@ -70,7 +70,7 @@ bool StatisticsAgree(uint64_t seed) {
   const gpu::Variables table =
       bucket.Table(gpu::Unit::kStatisticsBlocks, &many);
   Array<gpu::Partial> partials(new gpu::Partial[table.total]);
-  std::vector<int> ended(count);
+  std::vector<int> ended(gpu::NumEnded(table));
   const gpu::StatisticsOutputs to = {&received[0], &received[count],
                                      &received[2 * count],
                                      &received[3 * count], clip_factor};

@@ -158,14 +158,16 @@ __device__ inline double SumOf(const Extent* extents, int64 blocks,
                                Extent* some) {
   double sum = 0.0;
   for (int64 done = 0; done < blocks; done += kThreads) {
-    const int64 at = done + threadIdx.x;
+    const int count =
+        blocks - done < kThreads ? static_cast<int>(blocks - done) : kThreads;
     __syncthreads();
-    // Those past the end are 0, which changes no sum.
-    some[threadIdx.x].sum = at < blocks ? extents[at].sum : 0.0;
+    if (threadIdx.x < count) {
+      some[threadIdx.x].sum = extents[done + threadIdx.x].sum;
+    }
     __syncthreads();
     if (threadIdx.x == 0) {
 #pragma unroll 16
-      for (int i = 0; i < kThreads; ++i) sum += some[i].sum;
+      for (int i = 0; i < count; ++i) sum += some[i].sum;
     }
   }
   return sum;

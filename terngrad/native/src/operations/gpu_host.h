@@ -15,6 +15,12 @@ namespace terngrad_gpu {
 
 inline int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// The numbers in which terngrad_statistics counts: for each variable one for
+// each kThreads blocks.
+inline int64_t NumEnded(const Variables& variables) {
+  return variables.total / kThreads + variables.count;
+}
+
 // What `Variable::start` counts.
 enum class Unit { kElements, kStatisticsBlocks };
 
