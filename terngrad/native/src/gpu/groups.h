@@ -58,10 +58,9 @@ __device__ inline float FloatOf(uint32 bits) {
 }
 
 // Rounds to the nearest integer, ties to even, as x86 does: other numbers, and
-// NaN, give the smallest one.
+// NaN, give the smallest one, which is also that of -2^31.
 __device__ inline int Nearest(float value) {
-  return value >= -0x1p31f && value < 0x1p31f ? __float2int_rn(value)
-                                              : -2147483647 - 1;
+  return fabsf(value) < 0x1p31f ? __float2int_rn(value) : -2147483647 - 1;
 }
 
 // NaN is preserved.

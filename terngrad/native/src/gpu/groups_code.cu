@@ -85,18 +85,14 @@ __device__ inline void ReadBatch(const GroupedVariable& variable,
 }
 
 // The word of a thread, of whose elements the first kBatch are in `values`.
+// `counter` is the number of its first element plus the key's first number.
 template <int kKind>
 __device__ inline uint32 EncodedWord(const GroupedVariable& variable,
-                                     const Grouping& code, const uint32* key,
-                                     const float* scales,
+                                     const Grouping& code, uint32 counter,
+                                     uint32 second, const float* scales,
                                      const Stretch* stretches,
                                      const ToDigits (*groups)[2], int64 word,
                                      float* values) {
-  const uint32 num_words = static_cast<uint32>(variable.num_words);
-  const uint32 second = kKind == kSigns ? 0 : key[1];
-  uint32 counter = kKind == kSigns
-                       ? 0
-                       : key[0] + static_cast<uint32>(variable.start + word);
   uint32 sum = 0, power = 1;
 #pragma unroll 1
   for (int first = 0; first < code.places; first += kBatch) {
@@ -118,7 +114,7 @@ __device__ inline uint32 EncodedWord(const GroupedVariable& variable,
       if (kKind == kSpans && threadIdx.x >= stretch.size) digit = 0;
       sum += digit * power;
       power *= code.base;
-      counter += num_words;
+      counter += static_cast<uint32>(variable.num_words);
     }
   }
   return sum;
@@ -136,9 +132,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 5)
       FindBy(variables, &GroupedVariable::code_block, blockIdx.x);
   const int64 begin = (blockIdx.x - variable.code_block) * kThreads;
   const int64 word = begin + threadIdx.x;
-  // Before the scales, so that both wait for the memory together.
+  // All reads first, so that they wait for the memory together.
   float values[kBatch];
   ReadBatch(variable, code, 0, word, values);
+  const bool is_random = code.kind != kSigns;
+  const uint32 counter = (is_random ? key[0] : 0) +
+                         static_cast<uint32>(variable.start + word);
+  const uint32 second = is_random ? key[1] : 0;
   uint32* const to = words + variable.words;
   const float* const scales = reinterpret_cast<const float*>(to);
   if (threadIdx.x < code.places) {
@@ -154,14 +154,14 @@ extern "C" __global__ void __launch_bounds__(kThreads, 5)
   if (word >= variable.num_words) return;
   uint32 sum;
   if (code.kind == kSteps) {
-    sum = EncodedWord<kSteps>(variable, code, key, scales, stretches,
-                              groups, word, values);
+    sum = EncodedWord<kSteps>(variable, code, counter, second, scales,
+                              stretches, groups, word, values);
   } else if (code.kind == kSpans) {
-    sum = EncodedWord<kSpans>(variable, code, key, scales, stretches,
-                              groups, word, values);
+    sum = EncodedWord<kSpans>(variable, code, counter, second, scales,
+                              stretches, groups, word, values);
   } else {
-    sum = EncodedWord<kSigns>(variable, code, key, scales, stretches,
-                              groups, word, values);
+    sum = EncodedWord<kSigns>(variable, code, counter, second, scales,
+                              stretches, groups, word, values);
   }
   to[code.num_scales * variable.num_groups + word] = sum;
 }

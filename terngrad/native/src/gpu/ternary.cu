@@ -4,30 +4,31 @@
 
 namespace terngrad_gpu {
 
-// The elements of a block of words, `kPlaces` times kThreads that each follow
-// each other in one variable.
+// The elements of a block of words, if those of each place follow each other in
+// one variable.
 struct Inside {
-  const float* data[kMaxPlaces];
-  int is_known;  // Otherwise those of some place are in several variables.
+  float* data[kMaxPlaces];
+  int is_known;  // Otherwise some are in several variables.
 };
 
-// Finds the places of a block of words, by its first warp.
-__device__ inline void FindPlaces(const Variables& variables, int64 begin,
-                                  const float* limits, const float* scalers,
-                                  const Coding& coding, Place* places,
-                                  Inside* inside) {
+// The variables in which the places of a block of words begin: threads of the
+// first warp call this, and each receives that of the place with its number.
+__device__ inline int FindPlace(const Variables& variables, int64 begin,
+                                int64 num_words, int places, Inside* inside) {
   const int p = threadIdx.x;
+  int index = 0;
   bool is_inside = true;
-  if (p < coding.places) {
-    const int64 position = p * coding.num_words + begin;
-    places[p] = PlaceOf(Find(variables, position), limits, scalers);
-    const Variable& variable = AllOf(variables)[places[p].index];
+  if (p < places) {
+    const int64 position = p * num_words + begin;
+    index = Find(variables, position);
+    const Variable& variable = AllOf(variables)[index];
     const int64 offset = position - variable.start;
     inside->data[p] = variable.data + offset;
     is_inside = offset + kThreads <= variable.size;
   }
   const uint32 lanes = __ballot_sync(0xffffffffU, is_inside);
   if (p == 0) inside->is_known = lanes == 0xffffffffU;
+  return index;
 }
 
 // The word of a thread. `counter` is the position of its first element plus the
@@ -88,7 +89,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 5)
   __shared__ Inside inside;
   const int64 begin = static_cast<int64>(blockIdx.x) * kThreads;
   if (threadIdx.x < kWarp) {
-    FindPlaces(variables, begin, limits, scalers, coding, places, &inside);
+    const int index =
+        FindPlace(variables, begin, coding.num_words, coding.places, &inside);
+    if (threadIdx.x < coding.places) {
+      places[threadIdx.x] = PlaceOf(index, limits, scalers);
+    }
   }
   __syncthreads();
   const int64 word = begin + threadIdx.x;
@@ -119,28 +124,47 @@ extern "C" __global__ void __launch_bounds__(kThreads, 5)
                        has_stratum, coding);
 }
 
+// The variable of the first element of each place, and its scaler.
+struct DecodedPlaces {
+  Inside inside;
+  int first[kMaxPlaces];
+  float scalers[kMaxPlaces];
+};
+
 template <int kPlaces>
 __device__ inline void Decode(const Variables& variables,
                               const Payloads& payloads, const float* scalers,
-                              float scale, int64 num_words, int* first) {
+                              float scale, int64 num_words,
+                              DecodedPlaces* places) {
   const Variable* const all = AllOf(variables);
   const int64 begin = static_cast<int64>(blockIdx.x) * kThreads;
-  if (threadIdx.x < kPlaces) {
-    first[threadIdx.x] = Find(variables, threadIdx.x * num_words + begin);
+  if (threadIdx.x < kWarp) {
+    const int index =
+        FindPlace(variables, begin, num_words, kPlaces, &places->inside);
+    if (threadIdx.x < kPlaces) {
+      places->first[threadIdx.x] = index;
+      places->scalers[threadIdx.x] = scalers[index];
+    }
   }
   __syncthreads();
   const int64 word = begin + threadIdx.x;
   if (word >= num_words) return;
   uint32 totals[kPlaces / 2] = {};
   AddPayloads<kPlaces>(payloads, word, totals);
+  const bool is_known = places->inside.is_known;
 #pragma unroll
   for (int p = 0; p < kPlaces; ++p) {
     const int64 position = p * num_words + word;
-    if (position >= variables.total) break;
-    const int index = Walk(all, first[p], position);
-    const int sum = DigitsIn<kPlaces>(totals, p);
-    all[index].data[position - all[index].start] =
-        static_cast<float>(sum - payloads.count) * scalers[index] * scale;
+    float* to = places->inside.data[p] + threadIdx.x;
+    float scaler = places->scalers[p];
+    if (!is_known) {
+      if (position >= variables.total) break;
+      const int index = Walk(all, places->first[p], position);
+      to = all[index].data + (position - all[index].start);
+      scaler = scalers[index];
+    }
+    const int sum = DigitsIn<kPlaces>(totals, p) - payloads.count;
+    *to = static_cast<float>(sum) * scaler * scale;
   }
 }
 
@@ -150,8 +174,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                                   const __grid_constant__ Payloads payloads,
                                   const float* scalers, float scale,
                                   int64 num_words) {
-  __shared__ int first[20];
-  Decode<20>(variables, payloads, scalers, scale, num_words, first);
+  __shared__ DecodedPlaces places;
+  Decode<20>(variables, payloads, scalers, scale, num_words, &places);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
@@ -159,8 +183,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
                                     const __grid_constant__ Payloads payloads,
                                     const float* scalers, float scale,
                                     int64 num_words) {
-  __shared__ int first[16];
-  Decode<16>(variables, payloads, scalers, scale, num_words, first);
+  __shared__ DecodedPlaces places;
+  Decode<16>(variables, payloads, scalers, scale, num_words, &places);
 }
 
 template <typename Sum>
