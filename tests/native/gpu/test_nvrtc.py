@@ -14,7 +14,7 @@ SOURCES = {
 KERNELS = {
   name
   for text in SOURCES.values()
-  for name in re.findall(r'__global__[^(]*\(kThreads\)\s+(\w+)\(', text)
+  for name in re.findall(r'__global__[^(]*\(kThreads(?:, \d)?\)\s+(\w+)\(', text)
 }
 
 
