@@ -357,6 +357,12 @@ inline unsigned __umulhi(unsigned a, unsigned b) {
   return static_cast<unsigned>((static_cast<uint64_t>(a) * b) >> 32);
 }
 
+// The low word of high:low, shifted to the right by the low 5 bits of `shift`.
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
+  const uint64_t both = static_cast<uint64_t>(high) << 32 | low;
+  return static_cast<unsigned>(both >> (shift % 32));
+}
+
 inline double __fma_rn(double a, double b, double c) {
   return std::fma(a, b, c);
 }

@@ -32,7 +32,7 @@ float NormOf(const std::vector<terngrad::Partial>& partials) {
 bool StatisticsAgree(uint64_t seed) {
   Bucket bucket = problems::AnyBucket();
   // More blocks than a block of threads adds at a time.
-  if (seed % 20 == 0) {
+  if (seed % 10 == 0) {
     bucket.Add(gpu::kStatisticsBlock * (gpu::kThreads + Draw(0, 1)) -
                Draw(0, 99));
   }
@@ -70,7 +70,7 @@ bool StatisticsAgree(uint64_t seed) {
   const gpu::Variables table =
       bucket.Table(gpu::Unit::kStatisticsBlocks, &many);
   Array<gpu::Partial> partials(new gpu::Partial[table.total]);
-  std::vector<int> ended(count);
+  std::vector<int> ended(gpu::NumEnded(table));
   const gpu::StatisticsOutputs to = {&received[0], &received[count],
                                      &received[2 * count],
                                      &received[3 * count], clip_factor};
@@ -236,8 +236,8 @@ struct Groups {
   int64_t group_size;  // 0 for one group.
 };
 
-Groups AnyGroups() {
-  const int kind = Draw(0, 2), bits = 1 << Draw(0, 3);
+Groups AnyGroups(int kind) {
+  const int bits = 1 << Draw(0, 3);
   const int levels = kind == 0 ? Draw(1, 255) : kind == 1 ? (1 << bits) - 1 : 1;
   const uint32_t base = kind == 0 ? 2 * levels + 1 : levels + 1;
   int places = 1;
@@ -293,9 +293,16 @@ float AnyElement(int kind, float mean) {
 }
 
 bool GroupsAgree(uint64_t seed) {
-  Groups groups = AnyGroups();
+  // More blocks than a block of threads joins at a time: of sums and of ranges.
+  const bool is_large = seed % 10 == 0;
+  int code_kind = Draw(0, 2);
+  if (is_large) code_kind = seed % 20 == 0 ? gpu::kSigns : gpu::kSpans;
+  Groups groups = AnyGroups(code_kind);
   Bucket bucket;
-  if (groups.group_size == 1 || groups.group_size == 7) {
+  if (is_large) {
+    groups.group_size = 0;
+    bucket.Add(gpu::kExtentBlock * (gpu::kThreads + 40) - Draw(0, 99));
+  } else if (groups.group_size == 1 || groups.group_size == 7) {
     // A warp for each group: enough for several blocks, and no more.
     for (int64_t i = Draw(1, 3); i > 0; --i) bucket.Add(Draw(0, 600));
   } else {

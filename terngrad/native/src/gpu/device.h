@@ -12,6 +12,8 @@
 
 namespace terngrad_gpu {
 
+constexpr int kWarp = 32;  // Threads.
+
 // The smallest normal float32, as bits.
 constexpr int kLeastNormal = 0x00800000;
 

@@ -15,8 +15,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const GroupedVariable variable =
       FindBy(variables, &GroupedVariable::code_block, blockIdx.x);
   const int64 begin = (blockIdx.x - variable.code_block) * kThreads;
-  const int64 num_words = CeilDivided(variable.size, kFloatsOfWord);
-  const int64 num_groups = CeilDivided(variable.size, variable.group);
+  const int64 num_words = variable.num_words;
   if (threadIdx.x < kFloatsOfWord) {
     firsts[threadIdx.x] =
         FirstGroupOf(variable, threadIdx.x * num_words + begin);
@@ -34,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
     const float inverse = 1.0f / FloatOf(words[variable.words + group]);
     sum |= Fp8Code(variable.data[element], inverse, code.levels) << (8 * p);
   }
-  words[variable.words + num_groups + word] = sum;
+  words[variable.words + variable.num_groups + word] = sum;
 }
 
 // Elements are the sums of the values of all payloads, in order, times `scale`;
@@ -47,8 +46,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const GroupedVariable variable =
       FindBy(variables, &GroupedVariable::code_block, blockIdx.x);
   const int64 begin = (blockIdx.x - variable.code_block) * kThreads;
-  const int64 num_words = CeilDivided(variable.size, kFloatsOfWord);
-  const int64 num_groups = CeilDivided(variable.size, variable.group);
+  const int64 num_words = variable.num_words;
   if (threadIdx.x < kFloatsOfWord) {
     firsts[threadIdx.x] =
         FirstGroupOf(variable, threadIdx.x * num_words + begin);
@@ -59,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   float sums[kFloatsOfWord];
   for (int r = 0; r < payloads.count; ++r) {
     const uint32* const scales = PayloadOf(payloads, r) + variable.words;
-    const uint32 all = scales[num_groups + word];
+    const uint32 all = scales[variable.num_groups + word];
 #pragma unroll
     for (int p = 0; p < kFloatsOfWord; ++p) {
       const int64 element = p * num_words + word;

@@ -7,7 +7,6 @@
 
 namespace terngrad_gpu {
 
-constexpr int kWarp = 32;
 constexpr int kWarps = kThreads / kWarp;
 
 // Digits of a word: 32 of base 2.
@@ -43,6 +42,12 @@ __device__ inline int64 CeilDivided(int64 a, int64 b) {
   return (a + b - 1) / b;
 }
 
+// a / b, without the division of 64 bits if both have 32; neither is negative.
+__device__ inline int64 Divided(int64 a, int64 b) {
+  return (a | b) >> 32 ? a / b
+                       : static_cast<uint32>(a) / static_cast<uint32>(b);
+}
+
 // The bits of a float as an integer that wraps around.
 __device__ inline uint32 BitsOf(float value) {
   return static_cast<uint32>(__float_as_int(value));
@@ -53,10 +58,9 @@ __device__ inline float FloatOf(uint32 bits) {
 }
 
 // Rounds to the nearest integer, ties to even, as x86 does: other numbers, and
-// NaN, give the smallest one.
+// NaN, give the smallest one, which is also that of -2^31.
 __device__ inline int Nearest(float value) {
-  return value >= -0x1p31f && value < 0x1p31f ? __float2int_rn(value)
-                                              : -2147483647 - 1;
+  return fabsf(value) < 0x1p31f ? __float2int_rn(value) : -2147483647 - 1;
 }
 
 // NaN is preserved.
@@ -65,7 +69,7 @@ __device__ inline float Limited(float value) {
   return kLargestMagnitude < above ? kLargestMagnitude : above;
 }
 
-// The group of the first element of a digit of a block's words.
+// The group of an element.
 struct FirstGroup {
   int64 group;
   int64 start;
@@ -73,7 +77,7 @@ struct FirstGroup {
 
 __device__ inline FirstGroup FirstGroupOf(const GroupedVariable& variable,
                                           int64 element) {
-  const int64 group = element / variable.group;
+  const int64 group = Divided(element, variable.group);
   return {group, group * variable.group};
 }
 

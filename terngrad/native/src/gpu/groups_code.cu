@@ -9,6 +9,8 @@ namespace terngrad_gpu {
 // Fractions of a level have this many bits.
 constexpr int kFraction = 22;
 
+constexpr int kBatch = 8;  // Digits whose elements a thread reads at a time.
+
 // How the elements of one group become digits.
 struct ToDigits {
   float inverse;
@@ -21,81 +23,147 @@ __device__ inline ToDigits ToDigitsOf(const float* scales, int64 groups,
   return {step > 0.0f ? 0x1p22f / step : 0.0f, scales[0]};
 }
 
-__device__ inline uint32 DigitOf(float value, const ToDigits& group,
-                                 const Grouping& code, uint32 counter,
-                                 uint32 second) {
+template <int kKind>
+__device__ inline uint32 DigitOf(float value, const ToDigits& group, int levels,
+                                 uint32 counter, uint32 second) {
   const int bits = __float_as_int(value);
-  if (code.kind == kSigns) return bits < 0 && bits != -2147483647 - 1;
-  const float above = code.kind == kSteps ? __int_as_float(bits & 0x7fffffff)
-                                          : Limited(value) - group.least;
-  int fixed = Nearest(above * group.inverse);
-  const int most = code.levels << kFraction;
-  fixed = fixed < most ? fixed : most;
+  if (kKind == kSigns) return BitsOf(value) > 0x80000000U;
+  const float above =
+      kKind == kSteps ? fabsf(value) : Limited(value) - group.least;
+  const int fixed = Nearest(above * group.inverse);
+  const int most = levels << kFraction;
   uint32 random = AlmostRandom(counter, second);
   random ^= random >> 16;
-  const int digit =
-      (fixed + static_cast<int>(random >> (32 - kFraction))) >> kFraction;
-  if (code.kind == kSpans) return static_cast<uint32>(digit);
-  return static_cast<uint32>((bits < 0 ? -digit : digit) + code.levels);
+  const int digit = ((fixed < most ? fixed : most) +
+                     static_cast<int>(random >> (32 - kFraction))) >>
+                    kFraction;
+  if (kKind == kSpans) return static_cast<uint32>(digit);
+  return static_cast<uint32>(digit * (bits >> 31 | 1) + levels);
+}
+
+// The elements of one digit of a block's words: the first `size` threads have
+// one. That of the first thread is in group `first`, and those from `boundary`
+// on are in the next ones.
+struct Stretch {
+  int64 first;
+  int boundary;
+  int size;
+};
+
+__device__ inline Stretch StretchOf(const GroupedVariable& variable,
+                                    int64 element) {
+  Stretch stretch = {};
+  const int64 rest = variable.size - element;
+  if (rest <= 0) return stretch;
+  stretch.first = Divided(element, variable.group);
+  const int64 boundary = (stretch.first + 1) * variable.group - element;
+  stretch.size = static_cast<int>(rest < kThreads ? rest : kThreads);
+  stretch.boundary =
+      static_cast<int>(boundary < kThreads ? boundary : kThreads);
+  return stretch;
+}
+
+// How many groups after the first one a thread's element is, where groups are
+// smaller than a block of threads.
+__device__ inline uint32 GroupsAfter(const GroupedVariable& variable,
+                                     const Stretch& stretch) {
+  const uint32 group = static_cast<uint32>(variable.group);
+  return (group - stretch.boundary + threadIdx.x) / group;
+}
+
+// Reads the elements of kBatch digits of a word, from the first digit on.
+__device__ inline void ReadBatch(const GroupedVariable& variable,
+                                 const Grouping& code, int first, int64 word,
+                                 float* values) {
+#pragma unroll
+  for (int i = 0; i < kBatch; ++i) {
+    const int64 element = (first + i) * variable.num_words + word;
+    values[i] = first + i < code.places && element < variable.size
+                    ? variable.data[element]
+                    : 0.0f;
+  }
+}
+
+// The word of a thread, of whose elements the first kBatch are in `values`.
+// `counter` is the number of its first element plus the key's first number.
+template <int kKind>
+__device__ inline uint32 EncodedWord(const GroupedVariable& variable,
+                                     const Grouping& code, uint32 counter,
+                                     uint32 second, const float* scales,
+                                     const Stretch* stretches,
+                                     const ToDigits (*groups)[2], int64 word,
+                                     float* values) {
+  uint32 sum = 0, power = 1;
+#pragma unroll 1
+  for (int first = 0; first < code.places; first += kBatch) {
+    if (first > 0) ReadBatch(variable, code, first, word, values);
+#pragma unroll
+    for (int i = 0; i < kBatch; ++i) {
+      if (first + i >= code.places) break;
+      const Stretch& stretch = stretches[first + i];
+      ToDigits group = groups[first + i][threadIdx.x >= stretch.boundary];
+      if (kKind != kSigns && variable.group < kThreads &&
+          threadIdx.x < stretch.size) {
+        group = ToDigitsOf(scales + stretch.first +
+                               GroupsAfter(variable, stretch),
+                           variable.num_groups, code);
+      }
+      uint32 digit =
+          DigitOf<kKind>(values[i], group, code.levels, counter, second);
+      // Elements past the end have the code 0, as 0 has in other kinds.
+      if (kKind == kSpans && threadIdx.x >= stretch.size) digit = 0;
+      sum += digit * power;
+      power *= code.base;
+      counter += static_cast<uint32>(variable.num_words);
+    }
+  }
+  return sum;
 }
 
 // A thread a word; the blocks of threads of a variable follow each other. The
 // scales in `words` are complete.
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, 5)
     terngrad_groups_encode(const __grid_constant__ GroupedVariables variables,
                            const Grouping code, const uint32* key,
                            uint32* words) {
-  __shared__ FirstGroup firsts[kMostDigits];
-  __shared__ ToDigits groups[kMostDigits];
+  __shared__ Stretch stretches[kMostDigits];
+  __shared__ ToDigits groups[kMostDigits][2];
   const GroupedVariable variable =
       FindBy(variables, &GroupedVariable::code_block, blockIdx.x);
   const int64 begin = (blockIdx.x - variable.code_block) * kThreads;
-  const int64 num_words = CeilDivided(variable.size, code.places);
-  const int64 num_groups = CeilDivided(variable.size, variable.group);
-  const float* const scales =
-      reinterpret_cast<const float*>(words + variable.words);
+  const int64 word = begin + threadIdx.x;
+  // All reads first, so that they wait for the memory together.
+  float values[kBatch];
+  ReadBatch(variable, code, 0, word, values);
+  const bool is_random = code.kind != kSigns;
+  const uint32 counter = (is_random ? key[0] : 0) +
+                         static_cast<uint32>(variable.start + word);
+  const uint32 second = is_random ? key[1] : 0;
+  uint32* const to = words + variable.words;
+  const float* const scales = reinterpret_cast<const float*>(to);
   if (threadIdx.x < code.places) {
-    const int64 element = threadIdx.x * num_words + begin;
-    if (element < variable.size) {
-      const FirstGroup first = FirstGroupOf(variable, element);
-      firsts[threadIdx.x] = first;
-      groups[threadIdx.x] = ToDigitsOf(scales + first.group, num_groups, code);
-    }
+    const Stretch stretch =
+        StretchOf(variable, threadIdx.x * variable.num_words + begin);
+    const float* const first = scales + stretch.first;
+    const float* const next = first + (stretch.boundary < stretch.size);
+    stretches[threadIdx.x] = stretch;
+    groups[threadIdx.x][0] = ToDigitsOf(first, variable.num_groups, code);
+    groups[threadIdx.x][1] = ToDigitsOf(next, variable.num_groups, code);
   }
   __syncthreads();
-  const int64 word = begin + threadIdx.x;
-  if (word >= num_words) return;
-  // All reads first, so that they wait for the memory together.
-  float values[kMostDigits];
-#pragma unroll
-  for (int p = 0; p < kMostDigits; ++p) {
-    const int64 element = p * num_words + word;
-    values[p] = p < code.places && element < variable.size
-                    ? variable.data[element]
-                    : 0.0f;
+  if (word >= variable.num_words) return;
+  uint32 sum;
+  if (code.kind == kSteps) {
+    sum = EncodedWord<kSteps>(variable, code, counter, second, scales,
+                              stretches, groups, word, values);
+  } else if (code.kind == kSpans) {
+    sum = EncodedWord<kSpans>(variable, code, counter, second, scales,
+                              stretches, groups, word, values);
+  } else {
+    sum = EncodedWord<kSigns>(variable, code, counter, second, scales,
+                              stretches, groups, word, values);
   }
-  const uint32 first = key[0] + static_cast<uint32>(variable.start);
-  const uint32 second = key[1];
-  uint32 sum = 0, power = 1;
-#pragma unroll
-  for (int p = 0; p < kMostDigits; ++p) {
-    if (p >= code.places) break;
-    const int64 element = p * num_words + word;
-    // Elements past the end have the code 0.
-    uint32 digit = code.kind == kSteps ? code.levels : 0;
-    if (element < variable.size) {
-      ToDigits group = groups[p];
-      const int64 number = GroupAt(variable, firsts[p], element);
-      if (number != firsts[p].group) {
-        group = ToDigitsOf(scales + number, num_groups, code);
-      }
-      digit = DigitOf(values[p], group, code,
-                      first + static_cast<uint32>(element), second);
-    }
-    sum += digit * power;
-    power *= code.base;
-  }
-  words[variable.words + code.num_scales * num_groups + word] = sum;
+  to[code.num_scales * variable.num_groups + word] = sum;
 }
 
 // A step that `StepOf` can return; see `KnownStep` in grouping_impl.h.
@@ -106,77 +174,153 @@ __device__ inline float KnownStep(uint32 bits, const Grouping& code) {
   return __int_as_float(step >= kLeast ? step : 0);
 }
 
-// The value of a digit; `scales` are those of its group.
-__device__ inline float ValueOf(uint32 digit, const uint32* scales,
-                                int64 groups, const Grouping& code) {
-  if (code.kind == kSigns) return FloatOf(scales[0] ^ (digit << 31));
-  if (code.kind == kSpans) {
-    return static_cast<float>(static_cast<int>(digit)) *
-               KnownStep(scales[groups], code) +
-           FloatOf(scales[0]);
-  }
-  return static_cast<float>(static_cast<int>(digit) - code.levels) *
-         KnownStep(scales[0], code);
+// How the digits of one group become elements.
+struct FromDigits {
+  float step;
+  float least;
+};
+
+__device__ inline FromDigits FromDigitsOf(const uint32* scales, int64 groups,
+                                          const Grouping& code) {
+  if (code.kind == kSigns) return {FloatOf(scales[0]), 0.0f};
+  return {KnownStep(scales[(code.num_scales - 1) * groups], code),
+          FloatOf(scales[0])};
 }
 
-// The word without its lowest digit.
-__device__ inline uint32 WithoutDigit(uint32 word, const Grouping& code) {
-  if (code.kind != kSteps) return word >> code.shift;
-  const uint32 high = __umulhi(word, code.factor);
-  return (high + ((word - high) >> 1)) >> code.shift;
+// The number of a digit plus 2^23, which takes no conversion.
+__device__ inline float Raised(uint32 digit) {
+  return FloatOf(0x4b000000U | digit);
+}
+
+template <int kKind>
+__device__ inline float ValueOf(uint32 digit, const FromDigits& group,
+                                int levels) {
+  if (kKind == kSigns) return FloatOf(BitsOf(group.step) ^ (digit << 31));
+  if (kKind == kSpans) {
+    return (Raised(digit) - 0x1p23f) * group.step + group.least;
+  }
+  return (Raised(digit) - Raised(levels)) * group.step;
+}
+
+// Removes the lowest digit of a word and returns it.
+template <int kKind>
+__device__ inline uint32 TakeDigit(const Grouping& code, uint32* word) {
+  const uint32 before = *word;
+  if (kKind != kSteps) {
+    *word = before >> code.shift;
+    return before & (code.base - 1);
+  }
+  const uint32 high = __umulhi(before, code.factor);
+  *word = (high + ((before - high) >> 1)) >> code.shift;
+  return before - *word * code.base;
+}
+
+// The groups of kBatch digits of the words of kSome payloads: of each digit
+// that of the first thread's element and the next one.
+constexpr int kSome = kThreads / (2 * kBatch);
+using SomeGroups = FromDigits[kSome][kBatch][2];
+
+// A thread reads one of the groups.
+__device__ inline void ReadGroups(const GroupedVariable& variable,
+                                  const Grouping& code,
+                                  const Payloads& payloads, int payload,
+                                  const Stretch* stretches, int first,
+                                  SomeGroups groups) {
+  const int i = threadIdx.x % 2, p = threadIdx.x / 2 % kBatch;
+  const int r = threadIdx.x / (2 * kBatch);
+  if (payload + r >= payloads.count || first + p >= code.places) return;
+  const Stretch& stretch = stretches[first + p];
+  if (stretch.size == 0) return;
+  const int64 group = stretch.first + (i && stretch.boundary < stretch.size);
+  groups[r][p][i] =
+      FromDigitsOf(PayloadOf(payloads, payload + r) + variable.words + group,
+                   variable.num_groups, code);
+}
+
+// Adds kBatch digits of a payload's word, from the digit `first` on, to the
+// sums. `scales` are those of the payload.
+template <int kKind>
+__device__ inline void AddDigits(const GroupedVariable& variable,
+                                 const Grouping& code, const uint32* scales,
+                                 const FromDigits (*groups)[2],
+                                 const Stretch* stretches, int first,
+                                 uint32 word, bool is_first, float* sums) {
+  const int thread = threadIdx.x;
+  for (int i = 0; i < first; ++i) TakeDigit<kKind>(code, &word);
+#pragma unroll
+  for (int p = 0; p < kBatch; ++p) {
+    if (first + p >= code.places) break;
+    const Stretch& stretch = stretches[first + p];
+    const uint32 digit = TakeDigit<kKind>(code, &word);
+    FromDigits group = groups[p][thread >= stretch.boundary];
+    if (variable.group < kThreads && thread < stretch.size) {
+      group = FromDigitsOf(
+          scales + stretch.first + GroupsAfter(variable, stretch),
+          variable.num_groups, code);
+    }
+    const float value = ValueOf<kKind>(digit, group, code.levels);
+    sums[p] = is_first ? value : sums[p] + value;
+  }
+}
+
+template <int kKind>
+__device__ inline void Decode(const GroupedVariable& variable,
+                              const Grouping& code, const Payloads& payloads,
+                              const Stretch* stretches, int64 word, float scale,
+                              SomeGroups groups) {
+  const int64 at =
+      variable.words + code.num_scales * variable.num_groups + word;
+  const bool has_word = word < variable.num_words;
+  // Before the scales, so that both wait for the memory together.
+  const uint32 own = has_word ? PayloadOf(payloads, 0)[at] : 0;
+#pragma unroll 1
+  for (int first = 0; first < code.places; first += kBatch) {
+    float sums[kBatch];
+#pragma unroll 1
+    for (int r = 0; r < payloads.count; ++r) {
+      if (r % kSome == 0) {
+        __syncthreads();
+        ReadGroups(variable, code, payloads, r, stretches, first, groups);
+        __syncthreads();
+      }
+      if (!has_word) continue;
+      const uint32* const payload = PayloadOf(payloads, r);
+      AddDigits<kKind>(variable, code, payload + variable.words,
+                       groups[r % kSome], stretches, first,
+                       r ? payload[at] : own, r == 0, sums);
+    }
+#pragma unroll
+    for (int p = 0; p < kBatch; ++p) {
+      if (first + p >= code.places) break;
+      const int64 element = (first + p) * variable.num_words + word;
+      if (!has_word || threadIdx.x >= stretches[first + p].size) continue;
+      variable.data[element] = scale != 1.0f ? sums[p] * scale : sums[p];
+    }
+  }
 }
 
 // Elements are the sums of the values of all payloads, in order, times `scale`;
 // a thread a word.
-extern "C" __global__ void __launch_bounds__(kThreads)
+extern "C" __global__ void __launch_bounds__(kThreads, 5)
     terngrad_groups_decode(const __grid_constant__ GroupedVariables variables,
                            const __grid_constant__ Payloads payloads,
                            const Grouping code, float scale) {
-  // Volatile, so that the compiler keeps them out of registers, of which sums
-  // and digits need many. An element's group is at most 255 after the first.
-  __shared__ volatile int64 groups[kMostDigits];
-  __shared__ volatile unsigned char nearby[kMostDigits][kThreads];
+  __shared__ Stretch stretches[kMostDigits];
+  __shared__ SomeGroups groups;
   const GroupedVariable variable =
       FindBy(variables, &GroupedVariable::code_block, blockIdx.x);
   const int64 begin = (blockIdx.x - variable.code_block) * kThreads;
-  const int64 num_words = CeilDivided(variable.size, code.places);
-  const int64 num_groups = CeilDivided(variable.size, variable.group);
-  if (threadIdx.x < code.places) {
-    groups[threadIdx.x] = (threadIdx.x * num_words + begin) / variable.group;
-  }
-  __syncthreads();
   const int64 word = begin + threadIdx.x;
-  if (word >= num_words) return;
-  int count = 0;  // Of the word's digits that are elements.
-  for (; count < code.places; ++count) {
-    const int64 element = count * num_words + word;
-    if (element >= variable.size) break;
-    const int64 first = groups[count];
-    const FirstGroup start = {first, first * variable.group};
-    nearby[count][threadIdx.x] =
-        static_cast<unsigned char>(GroupAt(variable, start, element) - first);
+  if (threadIdx.x < code.places) {
+    stretches[threadIdx.x] =
+        StretchOf(variable, threadIdx.x * variable.num_words + begin);
   }
-  float sums[kMostDigits];
-#pragma unroll 1
-  for (int r = 0; r < payloads.count; ++r) {
-    const uint32* const scales = PayloadOf(payloads, r) + variable.words;
-    uint32 rest = scales[code.num_scales * num_groups + word];
-#pragma unroll
-    for (int p = 0; p < kMostDigits; ++p) {
-      if (p >= count) break;
-      const uint32 shorter = WithoutDigit(rest, code);
-      const float value = ValueOf(rest - shorter * code.base,
-                                  scales + groups[p] + nearby[p][threadIdx.x],
-                                  num_groups, code);
-      sums[p] = r ? sums[p] + value : value;
-      rest = shorter;
-    }
-  }
-#pragma unroll
-  for (int p = 0; p < kMostDigits; ++p) {
-    if (p >= count) break;
-    variable.data[p * num_words + word] =
-        scale != 1.0f ? sums[p] * scale : sums[p];
+  if (code.kind == kSteps) {
+    Decode<kSteps>(variable, code, payloads, stretches, word, scale, groups);
+  } else if (code.kind == kSpans) {
+    Decode<kSpans>(variable, code, payloads, stretches, word, scale, groups);
+  } else {
+    Decode<kSigns>(variable, code, payloads, stretches, word, scale, groups);
   }
 }
 

@@ -37,55 +37,83 @@ __device__ inline void FinishGroup(const Extent& extent, const Grouping& code,
   }
 }
 
-// The extent of elements [begin, end) of a group that begins with `first`, for
-// the threads of a warp. Only its first thread has the sum.
-__device__ inline Extent Measure(const float* data, int64 begin, int64 end,
-                                 const Grouping& code, double* sums) {
+// What of a group decides its scales.
+enum Measured { kSum, kSquares, kMagnitude, kRange };
+
+__device__ inline Measured MeasuredBy(const Grouping& code) {
+  return code.kind == kSigns   ? kSum
+         : code.is_norm        ? kSquares
+         : code.kind == kSpans ? kRange
+                               : kMagnitude;
+}
+
+// Adds a value to what a thread has measured.
+template <Measured kMeasured>
+__device__ inline void Add(float value, Extent* extent) {
+  if (kMeasured == kRange) {
+    extent->least = value < extent->least ? value : extent->least;
+    extent->largest = extent->largest < value ? value : extent->largest;
+  } else if (kMeasured == kMagnitude) {
+    const int bits = __float_as_int(fabsf(value));
+    const int most = __float_as_int(extent->largest);
+    extent->largest = __int_as_float(most < bits ? bits : most);
+  } else {
+    const double wide = fabsf(value);
+    // The square is exact, so that this is one rounding, as on the CPU.
+    extent->sum = kMeasured == kSum ? extent->sum + wide
+                                    : __fma_rn(wide, wide, extent->sum);
+  }
+}
+
+// The extent of `count` elements, for the threads of a warp. Only its first
+// thread has the sum.
+template <Measured kMeasured>
+__device__ inline Extent Measure(const float* data, int count, double* sums) {
+  constexpr bool kAdds = kMeasured == kSum || kMeasured == kSquares;
   const int lane = threadIdx.x % kWarp;
-  const bool adds = code.kind == kSigns || code.is_norm;
-  const float padding = code.kind == kSpans ? data[begin] : 0.0f;
-  double sum = 0.0;
-  int magnitude = 0;
-  float least = data[begin], largest = data[begin];
-  for (int64 from = begin; from < end; from += kReads * kWarp) {
+  const float padding = kMeasured == kRange ? data[0] : 0.0f;
+  Extent extent = {padding, padding, 0.0};
+  for (int from = lane; from < count; from += kReads * kWarp) {
     float values[kReads];
 #pragma unroll
     for (int i = 0; i < kReads; ++i) {
-      const int64 at = from + i * kWarp + lane;
-      values[i] = at < end ? data[at] : padding;
+      const int at = from + i * kWarp;
+      values[i] = at < count ? data[at] : padding;
     }
 #pragma unroll
-    for (int i = 0; i < kReads; ++i) {
-      const float value = values[i];
-      const int bits = __float_as_int(value) & 0x7fffffff;
-      if (adds) {
-        const double wide = __int_as_float(bits);
-        // The square is exact, so that this is one rounding, as on the CPU.
-        sum = code.kind == kSigns ? sum + wide : __fma_rn(wide, wide, sum);
-      } else if (code.kind != kSpans) {
-        magnitude = magnitude < bits ? bits : magnitude;
-      } else {
-        least = value < least ? value : least;
-        largest = largest < value ? value : largest;
-      }
+    for (int i = 0; i < kReads; ++i) Add<kMeasured>(values[i], &extent);
+  }
+  if (kAdds) {
+    sums[lane] = extent.sum;
+    __syncwarp();
+    if (lane == 0) {
+      extent.sum = 0.0;
+#pragma unroll 8
+      for (int i = 0; i < kWarp; ++i) extent.sum += sums[i];
     }
+    return extent;
   }
   for (int distance = kWarp / 2; distance > 0; distance /= 2) {
-    const int bits = __shfl_xor_sync(0xffffffffU, magnitude, distance);
-    const float low = __shfl_xor_sync(0xffffffffU, least, distance);
-    const float high = __shfl_xor_sync(0xffffffffU, largest, distance);
-    magnitude = magnitude < bits ? bits : magnitude;
-    least = low < least ? low : least;
-    largest = largest < high ? high : largest;
-  }
-  sums[lane] = sum;
-  __syncwarp();
-  if (code.kind != kSpans) largest = __int_as_float(magnitude);
-  Extent extent = {least, largest, 0.0};
-  if (adds && lane == 0) {
-    for (int i = 0; i < kWarp; ++i) extent.sum += sums[i];
+    const float least = __shfl_xor_sync(0xffffffffU, extent.least, distance);
+    const float most = __shfl_xor_sync(0xffffffffU, extent.largest, distance);
+    Add<kMeasured>(most, &extent);
+    if (kMeasured == kRange) Add<kMeasured>(least, &extent);
   }
   return extent;
+}
+
+__device__ inline Extent Measure(const float* data, int count,
+                                 const Grouping& code, double* sums) {
+  switch (MeasuredBy(code)) {
+    case kSum:
+      return Measure<kSum>(data, count, sums);
+    case kSquares:
+      return Measure<kSquares>(data, count, sums);
+    case kMagnitude:
+      return Measure<kMagnitude>(data, count, sums);
+    default:
+      return Measure<kRange>(data, count, sums);
+  }
 }
 
 // A warp for each block of kExtentBlock elements of a group: writes the scales
@@ -101,8 +129,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const GroupedVariable variable =
       FindBy(variables, &GroupedVariable::extent, number);
   const int64 blocks = CeilDivided(variable.group, kExtentBlock);
-  const int64 group = (number - variable.extent) / blocks;
-  const int64 block = (number - variable.extent) % blocks;
+  const int64 group = Divided(number - variable.extent, blocks);
+  const int64 block = number - variable.extent - group * blocks;
   const int64 first = group * variable.group;
   const int64 last = first + variable.group < variable.size
                          ? first + variable.group
@@ -110,26 +138,64 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int64 begin = first + block * kExtentBlock;
   // The last group may have fewer blocks.
   if (begin >= last) return;
-  const int64 end = begin + kExtentBlock < last ? begin + kExtentBlock : last;
-  const Extent extent = Measure(variable.data, begin, end, code, sums[warp]);
+  const int64 rest = last - begin;
+  const Extent extent = Measure(
+      variable.data + begin,
+      static_cast<int>(rest < kExtentBlock ? rest : kExtentBlock), code,
+      sums[warp]);
   if (threadIdx.x % kWarp != 0) return;
   if (blocks > 1) {
     extents[number] = extent;
   } else {
     float* const scales = reinterpret_cast<float*>(words + variable.words);
-    FinishGroup(extent, code, last - first,
-                CeilDivided(variable.size, variable.group), scales + group);
+    FinishGroup(extent, code, last - first, variable.num_groups,
+                scales + group);
   }
 }
 
-// Joins the extents of the blocks of a large group, in order; a block of
-// threads for each group.
+// The sum of the blocks' sums, in order. Only the first thread has it.
+__device__ inline double SumOf(const Extent* extents, int64 blocks,
+                               Extent* some) {
+  double sum = 0.0;
+  for (int64 done = 0; done < blocks; done += kThreads) {
+    const int count =
+        blocks - done < kThreads ? static_cast<int>(blocks - done) : kThreads;
+    __syncthreads();
+    if (threadIdx.x < count) {
+      some[threadIdx.x].sum = extents[done + threadIdx.x].sum;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+#pragma unroll 16
+      for (int i = 0; i < count; ++i) sum += some[i].sum;
+    }
+  }
+  return sum;
+}
+
+// The smallest and the largest number of all blocks.
+__device__ inline Extent RangeOf(const Extent* extents, int64 blocks,
+                                 Extent* some) {
+  // Comparisons with NaN are false. So the result is NaN if the first block's
+  // is, as on the CPU, or that of the blocks with numbers.
+  Extent all = extents[0];
+  const auto join = [&](const Extent& one) {
+    if (one.least < all.least) all.least = one.least;
+    if (all.largest < one.largest) all.largest = one.largest;
+  };
+  for (int64 i = threadIdx.x; i < blocks; i += kThreads) join(extents[i]);
+  some[threadIdx.x] = all;
+  __syncthreads();
+  for (int i = 0; i < kThreads; ++i) join(some[i]);
+  return all;
+}
+
+// Joins the extents of the blocks of a large group; a block of threads for each
+// group.
 extern "C" __global__ void __launch_bounds__(kThreads)
     terngrad_groups_finish(const __grid_constant__ GroupedVariables variables,
                            const Grouping code, const Extent* extents,
                            uint32* words) {
-  __shared__ Extent some[kThreads];
-  __shared__ float least, largest;
   const GroupedVariable variable =
       FindBy(variables, &GroupedVariable::finish, blockIdx.x);
   const int64 group = blockIdx.x - variable.finish;
@@ -138,31 +204,16 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   const int64 blocks = CeilDivided(size, kExtentBlock);
   const Extent* const from = extents + variable.extent +
                              group * CeilDivided(variable.group, kExtentBlock);
-  Extent all = from[0];
-  for (int64 done = 0; done < blocks; done += kThreads) {
-    const int count =
-        blocks - done < kThreads ? static_cast<int>(blocks - done) : kThreads;
-    __syncthreads();
-    if (threadIdx.x < count) some[threadIdx.x] = from[done + threadIdx.x];
-    __syncthreads();
-    // Three warps, so that the numbers are joined at the same time.
-    for (int i = done == 0; i < count; ++i) {
-      if (threadIdx.x == 0) all.sum += some[i].sum;
-      if (threadIdx.x == kWarp && some[i].least < all.least) {
-        all.least = some[i].least;
-      }
-      if (threadIdx.x == 2 * kWarp && all.largest < some[i].largest) {
-        all.largest = some[i].largest;
-      }
-      if (threadIdx.x % kWarp != 0) break;
-    }
+  __shared__ Extent some[kThreads];
+  const Measured measured = MeasuredBy(code);
+  Extent all = {};
+  if (measured == kSum || measured == kSquares) {
+    all.sum = SumOf(from, blocks, some);
+  } else {
+    all = RangeOf(from, blocks, some);
   }
-  if (threadIdx.x == kWarp) least = all.least;
-  if (threadIdx.x == 2 * kWarp) largest = all.largest;
-  __syncthreads();
   if (threadIdx.x == 0) {
-    const Extent joined = {least, largest, all.sum};
-    FinishGroup(joined, code, size, CeilDivided(variable.size, variable.group),
+    FinishGroup(all, code, size, variable.num_groups,
                 reinterpret_cast<float*>(words + variable.words) + group);
   }
 }

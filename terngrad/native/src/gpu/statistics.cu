@@ -1,7 +1,6 @@
 // Standard deviations and largest magnitudes of variables.
 //
-// The last block of threads of a variable adds the sums of all its blocks, in
-// order.
+// Blocks of threads that end late add the sums of all blocks, in order.
 
 #include "device.h"
 
@@ -44,7 +43,6 @@ __device__ inline void Largest(int magnitude, int* largest) {
 struct StatisticsSpace {
   float tile[kTile];
   double sums[2][kThreads];
-  double squares;
   int largest;
   int is_last;
 };
@@ -124,47 +122,60 @@ __device__ inline void WriteStatistics(int index, double size, double total,
   to.clipped[index] = limit > 0.0f && most > limit ? limit : most;
 }
 
-// Adds the sums of the blocks of a variable, which other blocks of threads have
-// written, in order.
-__device__ inline void Finish(const Variable& variable, int index, int64 blocks,
-                              const volatile Partial* partials,
-                              StatisticsSpace* space,
-                              const StatisticsOutputs& to) {
-  if (threadIdx.x == 0) space->largest = 0;
-  double total = 0.0;
+// Adds the sums of `count` blocks, which other blocks of threads have written,
+// in order, to those before them if there are any. The last of the partials
+// becomes the result.
+__device__ inline void AddBlocks(volatile Partial* partials, int count,
+                                 bool has_before, StatisticsSpace* space) {
+  if (threadIdx.x == 0) {
+    space->largest = has_before ? partials[-1].max_abs : 0;
+  }
   int magnitude = 0;
-  for (int64 from = 0; from < blocks; from += kThreads) {
-    const int64 rest = blocks - from;
-    const int count = rest < kThreads ? static_cast<int>(rest) : kThreads;
-    __syncthreads();
-    if (threadIdx.x < count) {
-      const volatile Partial& partial = partials[from + threadIdx.x];
-      const int max_abs = partial.max_abs;
-      space->sums[0][threadIdx.x] = partial.sum;
-      space->sums[1][threadIdx.x] = partial.squares;
-      magnitude = magnitude < max_abs ? max_abs : magnitude;
-    }
-    __syncthreads();
-    // Two warps, so that the sums are added at the same time.
-    if (threadIdx.x == 0 || threadIdx.x == kLanes) {
-      const double* const some = space->sums[threadIdx.x / kLanes];
-#pragma unroll 8
-      for (int i = 0; i < count; ++i) total += some[i];
-    }
+  if (threadIdx.x < count) {
+    space->sums[0][threadIdx.x] = partials[threadIdx.x].sum;
+    space->sums[1][threadIdx.x] = partials[threadIdx.x].squares;
+    magnitude = partials[threadIdx.x].max_abs;
+  }
+  __syncthreads();
+  volatile Partial* const result = partials + (count - 1);
+  // Two warps, so that the sums are added at the same time.
+  if (threadIdx.x == 0 || threadIdx.x == kLanes) {
+    const bool is_sum = threadIdx.x == 0;
+    const double* const some = space->sums[is_sum ? 0 : 1];
+    double total = !has_before ? 0.0
+                   : is_sum    ? partials[-1].sum
+                               : partials[-1].squares;
+#pragma unroll 16
+    for (int i = 0; i < count; ++i) total += some[i];
+    *(is_sum ? &result->sum : &result->squares) = total;
   }
   Largest(magnitude, &space->largest);
-  if (threadIdx.x == kLanes) space->squares = total;
   __syncthreads();
-  if (threadIdx.x == 0) {
-    WriteStatistics(index, static_cast<double>(variable.size), total,
-                    space->squares, space->largest, to);
+  if (threadIdx.x == 0) result->max_abs = space->largest;
+}
+
+// Ends a block of `blocks` of a variable. The additions are in order, so they
+// cannot begin at the end, when nothing else is left to do: whoever completes
+// kThreads blocks adds their sums, or, if the sums before them are not known
+// yet, whoever completes those. `ended` counts both events.
+__device__ inline bool IsAdded(int64 block, int64 blocks, Partial* partials,
+                               int* ended, StatisticsSpace* space) {
+  int64 first = block / kThreads * kThreads;
+  for (; first < blocks; first += kThreads) {
+    const int count =
+        blocks - first < kThreads ? static_cast<int>(blocks - first) : kThreads;
+    int* const events = ended + first / kThreads;
+    if (!IsLast(events, count + (first > 0), &space->is_last)) return false;
+    if (threadIdx.x == 0) *events = 0;
+    AddBlocks(partials + first, count, first > 0, space);
   }
+  return true;
 }
 
 // A block of threads for each block of kStatisticsBlock elements, or one if
-// there are no elements. `ended` has a number for each variable, which is 0
-// before and after.
-extern "C" __global__ void __launch_bounds__(kThreads)
+// there are no elements. `ended` has NumEnded numbers, which are 0 before and
+// after.
+extern "C" __global__ void __launch_bounds__(kThreads, 5)
     terngrad_statistics(const __grid_constant__ Variables variables,
                         Partial* partials, int* ended,
                         const __grid_constant__ StatisticsOutputs to) {
@@ -180,11 +191,19 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   if (variable.size == 0) return;
   const int64 blocks =
       (variable.size + kStatisticsBlock - 1) / kStatisticsBlock;
-  MeasureBlock(variable, (blockIdx.x - variable.start) * kStatisticsBlock,
-               &space, partials + blockIdx.x);
-  if (!IsLast(ended + index, static_cast<int>(blocks), &space.is_last)) return;
-  if (threadIdx.x == 0) ended[index] = 0;
-  Finish(variable, index, blocks, partials + variable.start, &space, to);
+  Partial* const own = partials + variable.start;
+  const int64 block = blockIdx.x - variable.start;
+  MeasureBlock(variable, block * kStatisticsBlock, &space, own + block);
+  // Variables that follow each other have numbers that do not overlap.
+  if (!IsAdded(block, blocks, own, ended + variable.start / kThreads + index,
+               &space)) {
+    return;
+  }
+  if (threadIdx.x == 0) {
+    const volatile Partial& all = own[blocks - 1];
+    WriteStatistics(index, static_cast<double>(variable.size), all.sum,
+                    all.squares, all.max_abs, to);
+  }
 }
 
 }  // namespace terngrad_gpu

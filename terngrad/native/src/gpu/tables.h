@@ -78,6 +78,8 @@ struct GroupedVariable {
   int64 size;
   int64 start;       // The number of its first element in the bucket.
   int64 group;       // Elements of a group.
+  int64 num_groups;
+  int64 num_words;  // Without scales.
   int64 words;       // The index of its first scale in a payload.
   int64 code_block;  // The first block of threads that codes its words.
   int64 extent;  // The first of its groups' blocks of kExtentBlock elements.

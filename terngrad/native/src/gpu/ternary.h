@@ -10,19 +10,16 @@ namespace terngrad_gpu {
 // The elements of one digit of a block's words begin in this variable.
 struct Place {
   int index;
-  float limit;
+  float most;  // The limit times the factor.
   float factor;
 };
 
-// The limit and factor of a variable. With a limit that is NaN all codes are 0.
+// The numbers of a variable. With a limit that is NaN all codes are 0.
 __device__ inline Place PlaceOf(int index, const float* limits,
                                 const float* scalers) {
-  Place place = {index, __int_as_float(kInfinity), Factor(scalers[index])};
-  if (limits) {
-    place.limit = limits[index];
-    if (place.limit != place.limit) place.factor = 0.0f;
-  }
-  return place;
+  const float limit = limits ? limits[index] : __int_as_float(kInfinity);
+  const float factor = limit == limit ? Factor(scalers[index]) : 0.0f;
+  return {index, limit * factor, factor};
 }
 
 // True if the code of a value is not 0.
@@ -31,13 +28,16 @@ __device__ inline bool Fires(float value, const Place& place, uint32 random,
   random ^= random >> 16;
   if (stratified) {
     random += stratum;
-    if (__float_as_int(value) >= 0) random = ~random;
+    random ^= ~static_cast<uint32>(__float_as_int(value) >> 31);
   }
-  const float magnitude = __int_as_float(__float_as_int(value) & 0x7fffffff);
-  // NaN is preserved and gives the code 0.
-  const float scaled =
-      (place.limit < magnitude ? place.limit : magnitude) * place.factor;
-  return static_cast<float>(random >> 9) + 0.5f <= scaled;
+  // (random >> 9) + 0.5, without a conversion: 2^23 has the upper bits 0x96.
+  const float threshold =
+      __int_as_float(static_cast<int>(__funnelshift_r(random, 0x96, 9))) -
+      8388607.5f;
+  // NaN gives the code 0. As products are rounded monotonically, this limits
+  // the magnitude.
+  return (threshold <= place.most) &
+         (threshold <= fabsf(value * place.factor));
 }
 
 // The word of the values of its elements. `places` are those of the first word

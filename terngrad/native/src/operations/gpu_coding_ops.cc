@@ -49,7 +49,9 @@ class Statistics : public Kernel {
     terngrad_gpu::Partial* partials = nullptr;
     OP_REQUIRES_OK(context, launcher.Allocate(table.total, &partials));
     int* ended = nullptr;
-    OP_REQUIRES_OK(context, counters_.Get(context, count, &ended));
+    OP_REQUIRES_OK(
+        context,
+        counters_.Get(context, terngrad_gpu::NumEnded(table), &ended));
     const terngrad_gpu::StatisticsOutputs to = {
         outputs[0], outputs[1], outputs[2], outputs[3], clip_factor_};
     OP_REQUIRES_OK(context, launcher.Launch(Function::kStatistics,

@@ -15,6 +15,12 @@ namespace terngrad_gpu {
 
 inline int64_t CeilDivide(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+// The numbers in which terngrad_statistics counts: for each variable one for
+// each kThreads blocks.
+inline int64_t NumEnded(const Variables& variables) {
+  return variables.total / kThreads + variables.count;
+}
+
 // What `Variable::start` counts.
 enum class Unit { kElements, kStatisticsBlocks };
 
@@ -53,10 +59,11 @@ struct GroupedBucket {
            int64_t group_size) {
     if (size == 0) return;
     const int64_t group = group_size ? std::min(group_size, size) : size;
-    variables.push_back({const_cast<float*>(data), size, elements, group, words,
-                         code_blocks, extents, finishes});
     const int64_t groups = CeilDivide(size, group);
     const int64_t num_words = CeilDivide(size, code.places);
+    variables.push_back({const_cast<float*>(data), size, elements, group,
+                         groups, num_words, words, code_blocks, extents,
+                         finishes});
     const int64_t blocks = CeilDivide(group, kExtentBlock);
     elements += size;
     words += code.num_scales * groups + num_words;
@@ -69,8 +76,8 @@ struct GroupedBucket {
   void AddNatural(const float* data, int64_t size) {
     if (size == 0) return;
     const int64_t exponents = CeilDivide(size, 4), signs = CeilDivide(size, 32);
-    variables.push_back({const_cast<float*>(data), size, elements, size, words,
-                         code_blocks, extents, finishes});
+    variables.push_back({const_cast<float*>(data), size, elements, size, 1,
+                         exponents, words, code_blocks, extents, finishes});
     elements += size;
     words += exponents + signs;
     code_blocks +=
