@@ -69,7 +69,7 @@ __device__ inline float Limited(float value) {
   return kLargestMagnitude < above ? kLargestMagnitude : above;
 }
 
-// The group of an element.
+// The group of the first element of a digit of a block's words.
 struct FirstGroup {
   int64 group;
   int64 start;

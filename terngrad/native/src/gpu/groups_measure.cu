@@ -156,15 +156,17 @@ extern "C" __global__ void __launch_bounds__(kThreads)
 // The sum of the blocks' sums, in order. Only the first thread has it.
 __device__ inline double SumOf(const Extent* extents, int64 blocks,
                                Extent* some) {
-  double sum = 0.0;
+  const auto read = [&](int64 at) {
+    return at < blocks ? extents[at].sum : 0.0;
+  };
+  double sum = 0.0, next = read(threadIdx.x);
   for (int64 done = 0; done < blocks; done += kThreads) {
     const int count =
         blocks - done < kThreads ? static_cast<int>(blocks - done) : kThreads;
     __syncthreads();
-    if (threadIdx.x < count) {
-      some[threadIdx.x].sum = extents[done + threadIdx.x].sum;
-    }
+    some[threadIdx.x].sum = next;
     __syncthreads();
+    next = read(done + kThreads + threadIdx.x);
     if (threadIdx.x == 0) {
 #pragma unroll 16
       for (int i = 0; i < count; ++i) sum += some[i].sum;
