@@ -70,7 +70,8 @@ def test_servers_and_towers_end_at_the_same_bits(
     'ef21_sgdm+topk:ratio=0.01',
     'diana+qsgd',
     'demo:count=4',
-    'one_bit_adam:warm_up=5+sign',
+    # Of a small variance the steps would diverge after so short a warm-up.
+    'one_bit_adam:warm_up=5,epsilon=0.1+sign',
     'ternary:sharing=thin',
   ],
 )
