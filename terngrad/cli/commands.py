@@ -6,6 +6,7 @@ here.
 
 import pkgutil
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -42,11 +43,14 @@ class CommandGroup(NamedTuple):
   members: Mapping[str, Entry]
 
 
-def _data_set_entries(location: str) -> dict[str, Entry]:
-  """Returns one entry per data set."""
+def _data_set_entries(
+  location: str, without: Collection[str] = ()
+) -> dict[str, Entry]:
+  """Returns one entry per data set, but for some."""
   return {
     name: Entry(preset.title, location, name)
     for name, preset in presets.PRESETS.items()
+    if name not in without
   }
 
 
@@ -116,7 +120,8 @@ COMMANDS: Mapping[str, Entry | CommandGroup] = {
   ),
   'distributed_train': CommandGroup(
     'Run one task of a training run with parameter servers.',
-    _data_set_entries('terngrad.cli.train:server_trainer'),
+    # The servers' queues hold images.
+    _data_set_entries('terngrad.cli.train:server_trainer', without=['text']),
   ),
   'eval': CommandGroup(
     'Score the checkpoints of a training run.',

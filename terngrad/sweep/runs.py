@@ -266,7 +266,7 @@ class _Run:
     self.code: int | None = None
     self._commands = list(commands[::-1])
     self._first = len(self._commands) - 1
-    self._written = self._metrics()
+    self._written = self._metrics_size()
     self._environment = (
       os.environ
       | signals.environment()
@@ -294,12 +294,12 @@ class _Run:
     """Whether the trainer ended with a usage error, without a step."""
     is_trainer = len(self._commands) == self._first
     is_usage = self.code == _REFUSED and is_trainer
-    return is_usage and self._metrics() == self._written
+    return is_usage and self._metrics_size() == self._written
 
-  def _metrics(self) -> bytes:
-    """Returns what the trainer wrote about its steps, here or in past calls."""
+  def _metrics_size(self) -> int:
+    """Returns how many bytes the trainer wrote about its steps in all calls."""
     path = self.folder / 'train' / records.FILE_NAME
-    return path.read_bytes() if path.exists() else b''
+    return path.stat().st_size if path.exists() else 0
 
   def log(self) -> str:
     """Returns the output of the last command."""
