@@ -79,9 +79,9 @@ constexpr int kBatched = kScaled;
 
 // Updates elements by their sums. All reads first, so that they wait for the
 // memory together: the compiler moves none before a write.
-template <bool kExist>
+template <bool kExist, typename Sum>
 __device__ inline void UpdateBatch(const UpdatedVariables& variables,
-                                   const Target* targets, const float* sums,
+                                   const Target* targets, const Sum* sums,
                                    const Factors& factors) {
   float velocities[kBatched], parameters[kBatched], averages[kBatched];
 #pragma unroll
@@ -96,7 +96,7 @@ __device__ inline void UpdateBatch(const UpdatedVariables& variables,
   for (int i = 0; i < kBatched; ++i) {
     const Target& to = targets[i];
     if (!kExist && !to.parameter) continue;
-    float step = sums[i] * to.scaler * factors.scale;
+    float step = static_cast<float>(sums[i]) * to.scaler * factors.scale;
     if (variables.have_velocities) {
       step = MultiplyAdd(velocities[i], factors.momentum, step);
       *to.velocity = step;
@@ -167,13 +167,13 @@ __device__ inline void UpdatePlaces(const UpdatedVariables& variables,
 #pragma unroll
   for (int batch = 0; batch < kPlaces; batch += kBatched) {
     Target some[kBatched];
-    float sums[kBatched];
+    int sums[kBatched];
 #pragma unroll
     for (int i = 0; i < kBatched; ++i) {
       const int p = batch + i;
       some[i] = TargetAt<kIsKnown>(variables, scalers, targets, p, threadIdx.x,
                                    p * num_words + word);
-      sums[i] = static_cast<float>(DigitsIn<kPlaces>(totals, p) - payloads);
+      sums[i] = DigitsIn<kPlaces>(totals, p) - payloads;
     }
     UpdateBatch<kIsKnown>(variables, some, sums, factors);
   }
@@ -239,7 +239,7 @@ __device__ inline void UpdateThread(const UpdatedVariables& variables,
                                     const Factors& factors, int64 begin,
                                     int64 rest, const Targets& targets) {
   Target some[kBatched];
-  float values[kBatched];
+  Sum values[kBatched];
 #pragma unroll
   for (int i = 0; i < kBatched; ++i) {
     const int at = i * kThreads + threadIdx.x;
@@ -247,7 +247,7 @@ __device__ inline void UpdateThread(const UpdatedVariables& variables,
     some[i] = exists ? TargetAt<kIsKnown>(variables, scalers, targets, 0, at,
                                           begin + at)
                      : Target{};
-    values[i] = exists ? static_cast<float>(sums[at]) : 0.0f;
+    values[i] = exists ? sums[at] : Sum{};
   }
   UpdateBatch<kIsKnown>(variables, some, values, factors);
 }
