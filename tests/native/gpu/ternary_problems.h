@@ -35,6 +35,7 @@ inline Array<uint32_t> AnyTernaryWords(int64_t count) {
 
 inline bool RequantizeAgrees(uint64_t seed, const terngrad::Kernels* cpu) {
   Bucket bucket = AnyBucket();
+  if (Draw(0, 1)) bucket.Add(Draw(1 << 14, 1 << 17));
   const bool is_base3 = Draw(0, 1), clips = Draw(0, 1);
   const terngrad::Digits digits = {is_base3 ? 3 : 4, is_base3 ? 20 : 16};
   const int64_t num_words = gpu::CeilDivide(bucket.total, digits.places);
