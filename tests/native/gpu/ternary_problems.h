@@ -35,6 +35,7 @@ inline Array<uint32_t> AnyTernaryWords(int64_t count) {
 
 inline bool RequantizeAgrees(uint64_t seed, const terngrad::Kernels* cpu) {
   Bucket bucket = AnyBucket();
+  if (Draw(0, 1)) bucket.Add(Draw(1 << 14, 1 << 17));
   const bool is_base3 = Draw(0, 1), clips = Draw(0, 1);
   const terngrad::Digits digits = {is_base3 ? 3 : 4, is_base3 ? 20 : 16};
   const int64_t num_words = gpu::CeilDivide(bucket.total, digits.places);
@@ -91,11 +92,13 @@ struct Updates {
 
 inline Updates AnyUpdates() {
   Updates problem = {AnyBucket(), {}, {}, {}};
+  // Then all elements of some blocks of threads are in one variable.
+  if (Draw(0, 1)) problem.bucket.Add(Draw(1 << 14, 1 << 17));
   problem.scalers = AnyScalers(problem.bucket.sizes.size());
   const bool moves = Draw(0, 1), averages = Draw(0, 1);
   for (const int64_t size : problem.bucket.sizes) {
     for (int kind = 0; kind < 3; ++kind) {
-      const bool has = kind == 0 || (kind == 1 ? moves : averages);
+      const bool has = size && (kind == 0 || (kind == 1 ? moves : averages));
       Array<float> values(has ? new float[size]() : nullptr);
       Array<float> copy(has ? new float[size]() : nullptr);
       for (int64_t k = 0; has && k < size; ++k) {
@@ -154,41 +157,6 @@ inline std::pair<int64_t, int64_t> AnyRange(int64_t count) {
   return {first, Draw(0, count - first)};
 }
 
-inline bool UpdateAgrees(uint64_t seed, const terngrad::Kernels* cpu) {
-  const Updates problem = AnyUpdates();
-  const bool is_base3 = Draw(0, 1);
-  const terngrad::Digits digits = {is_base3 ? 3 : 4, is_base3 ? 20 : 16};
-  const int64_t num_words =
-      gpu::CeilDivide(problem.bucket.total, digits.places);
-  const auto [first, count] = AnyRange(num_words);
-  const int64_t workers = Draw(0, 9) ? Draw(1, 5) : Draw(63, 70);
-  const float scale = Draw(0, 1) ? 1.0f / workers : 1.0f;
-  std::vector<Array<uint32_t>> memory;
-  std::vector<const uint32_t*> payloads;
-  std::vector<const int32_t*> cpu_payloads;
-  for (int64_t r = 0; r < workers; ++r) {
-    memory.push_back(AnyTernaryWords(count));
-    payloads.push_back(memory.back().get());
-    cpu_payloads.push_back(reinterpret_cast<const int32_t*>(payloads.back()));
-  }
-  const auto variables = CpuTable(problem);
-  cpu->fused_update(cpu_payloads.data(), workers, digits, scale, problem.rates,
-                    num_words, first, first, first + count, variables.data(),
-                    variables.size());
-  const gpu::UpdatedBucket bucket = GpuTable(problem);
-  gpu::Payloads some = gpu::PayloadsAt(payloads);
-  some.many = payloads.data();
-  const gpu::UpdateRates rates = {&problem.rates.learning_rate,
-                                  &problem.rates.decay, problem.rates.momentum,
-                                  0};
-  emulator::Launch(
-      seed, gpu::CeilDivide(count, gpu::kThreads), gpu::kThreads,
-      is_base3 ? gpu::terngrad_update_base3 : gpu::terngrad_update_two_bit,
-      TableOf(bucket), some, problem.scalers.data(), scale, rates, num_words,
-      first, count);
-  return UpdatesAgree(problem, "update");
-}
-
 // What the CPU's kernel does with an element, with roundings that only GPUs
 // have.
 inline void UpdateElement(const terngrad::Rates& rates, int roundings,
@@ -210,24 +178,83 @@ inline void UpdateElement(const terngrad::Rates& rates, int roundings,
                        gpu::kRoundsShares);
 }
 
-template <typename Sum>
-void UpdateByElements(const Updates& problem, int roundings, const Sum* sums,
-                      float scale, int64_t first, int64_t count) {
+// Updates the elements by `sum_of(number, &sum)`, except where that is false.
+template <typename SumOf>
+void UpdateByElements(const Updates& problem, int roundings, float scale,
+                      const SumOf& sum_of) {
   int64_t start = 0;
   for (size_t i = 0; i < problem.bucket.sizes.size(); ++i) {
     for (int64_t k = 0; k < problem.bucket.sizes[i]; ++k) {
-      const int64_t at = start + k - first;
-      if (at < 0 || at >= count) continue;
+      float sum;
+      if (!sum_of(start + k, &sum)) continue;
       const auto element = [&](int kind) {
         float* const all = problem.At(0, kind, i);
         return all ? all + k : nullptr;
       };
-      UpdateElement(problem.rates, roundings,
-                    static_cast<float>(sums[at]) * problem.scalers[i] * scale,
+      UpdateElement(problem.rates, roundings, sum * problem.scalers[i] * scale,
                     element(0), element(1), element(2));
     }
     start += problem.bucket.sizes[i];
   }
+}
+
+// Often none; otherwise any, with those that exclude each other.
+inline int AnyRoundings() { return Draw(0, 3) ? Draw(0, 15) : 0; }
+
+inline int DigitOf(uint32_t word, int64_t place, int radix) {
+  if (radix == 4) return word >> (2 * place) & 3;
+  for (word %= 3486784401U; place > 0; --place) word /= 3;
+  return word % 3;
+}
+
+inline bool UpdateAgrees(uint64_t seed, const terngrad::Kernels* cpu) {
+  const Updates problem = AnyUpdates();
+  const bool is_base3 = Draw(0, 1);
+  const terngrad::Digits digits = {is_base3 ? 3 : 4, is_base3 ? 20 : 16};
+  const int64_t num_words =
+      gpu::CeilDivide(problem.bucket.total, digits.places);
+  const std::pair<int64_t, int64_t> range = AnyRange(num_words);
+  const int64_t first = range.first, count = range.second;
+  const int64_t workers = Draw(0, 9) ? Draw(1, 5) : Draw(63, 70);
+  const float scale = Draw(0, 1) ? 1.0f / workers : 1.0f;
+  std::vector<Array<uint32_t>> memory;
+  std::vector<const uint32_t*> payloads;
+  std::vector<const int32_t*> cpu_payloads;
+  for (int64_t r = 0; r < workers; ++r) {
+    memory.push_back(AnyTernaryWords(count));
+    payloads.push_back(memory.back().get());
+    cpu_payloads.push_back(reinterpret_cast<const int32_t*>(payloads.back()));
+  }
+  const int roundings = AnyRoundings();
+  if (roundings) {
+    UpdateByElements(problem, roundings, scale, [&](int64_t number, float* to) {
+      const int64_t word = number % num_words - first;
+      if (word < 0 || word >= count) return false;
+      int64_t sum = -workers;
+      for (const uint32_t* payload : payloads) {
+        sum += DigitOf(payload[word], number / num_words, digits.radix);
+      }
+      *to = static_cast<float>(sum);
+      return true;
+    });
+  } else {
+    const auto variables = CpuTable(problem);
+    cpu->fused_update(cpu_payloads.data(), workers, digits, scale,
+                      problem.rates, num_words, first, first, first + count,
+                      variables.data(), variables.size());
+  }
+  const gpu::UpdatedBucket bucket = GpuTable(problem);
+  gpu::Payloads some = gpu::PayloadsAt(payloads);
+  some.many = payloads.data();
+  const gpu::UpdateRates rates = {&problem.rates.learning_rate,
+                                  &problem.rates.decay, problem.rates.momentum,
+                                  roundings};
+  emulator::Launch(
+      seed, gpu::CeilDivide(count, gpu::kThreads), gpu::kThreads,
+      is_base3 ? gpu::terngrad_update_base3 : gpu::terngrad_update_two_bit,
+      TableOf(bucket), some, problem.scalers.data(), scale, rates, num_words,
+      first, count);
+  return UpdatesAgree(problem, "update");
 }
 
 template <typename Sum>
@@ -238,13 +265,18 @@ bool UpdateOfSumsAgrees(uint64_t seed, const terngrad::Kernels* cpu,
                                        const gpu::UpdateRates, gpu::int64,
                                        gpu::int64)) {
   const Updates problem = AnyUpdates();
-  const auto [first, count] = AnyRange(problem.bucket.total);
+  const std::pair<int64_t, int64_t> range = AnyRange(problem.bucket.total);
+  const int64_t first = range.first, count = range.second;
   const float scale = Draw(0, 1) ? 1.0f / 3 : 1.0f;
   Array<Sum> sums(new Sum[count]);
   for (int64_t k = 0; k < count; ++k) sums[k] = static_cast<Sum>(Draw(-99, 99));
-  const int roundings = Draw(0, 1) ? Draw(0, 11) : 0;
+  const int roundings = AnyRoundings();
   if (roundings) {
-    UpdateByElements(problem, roundings, sums.get(), scale, first, count);
+    UpdateByElements(problem, roundings, scale, [&](int64_t number, float* to) {
+      if (number < first || number >= first + count) return false;
+      *to = static_cast<float>(sums[number - first]);
+      return true;
+    });
   } else {
     const auto variables = CpuTable(problem);
     cpu->fused_update_of_sums(sums.get(), type, scale, problem.rates, first,

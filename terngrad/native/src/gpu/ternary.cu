@@ -4,79 +4,16 @@
 
 namespace terngrad_gpu {
 
-// The elements of a block of words, if those of each place follow each other in
-// one variable.
-struct Inside {
-  float* data[kMaxPlaces];
-  int is_known;  // Otherwise some are in several variables.
-};
-
-// The variables in which the places of a block of words begin: threads of the
-// first warp call this, and each receives that of the place with its number.
-__device__ inline int FindPlace(const Variables& variables, int64 begin,
-                                int64 num_words, int places, Inside* inside) {
-  const int p = threadIdx.x;
-  int index = 0;
-  bool is_inside = true;
-  if (p < places) {
-    const int64 position = p * num_words + begin;
-    index = Find(variables, position);
-    const Variable& variable = AllOf(variables)[index];
-    const int64 offset = position - variable.start;
-    inside->data[p] = variable.data + offset;
-    is_inside = offset + kThreads <= variable.size;
-  }
-  const uint32 lanes = __ballot_sync(0xffffffffU, is_inside);
-  if (p == 0) inside->is_known = lanes == 0xffffffffU;
-  return index;
-}
-
-// The word of a thread. `counter` is the position of its first element plus the
-// first number of the key.
-template <int kRadix, int kPlaces, bool kStratified>
-__device__ inline uint32 WordInside(const Inside& inside, const Place* places,
-                                    uint32 counter, uint32 num_words,
-                                    uint32 second, uint32 stratum) {
-  constexpr int kHalf = kPlaces / 2;
+template <int kRadix, int kPlaces>
+__device__ inline uint32 EncodeInside(const Inside& inside, const Place* places,
+                                      int64 word, const uint32* key,
+                                      int has_stratum, const Coding& coding) {
   // All reads first, so that they wait for the memory together.
   float values[kPlaces];
 #pragma unroll
   for (int p = 0; p < kPlaces; ++p) values[p] = inside.data[p][threadIdx.x];
-  uint32 word = 0;
-#pragma unroll
-  for (int half = 1; half >= 0; --half) {
-    // Sums of half of the digits are exact in float32, whose additions are
-    // faster.
-    float sum = 0.0f;
-    int power = 1, digits = 0;
-#pragma unroll
-    for (int i = 0; i < kHalf; ++i, power *= kRadix) {
-      const int p = half * kHalf + i;
-      const float value = values[p];
-      const uint32 random = AlmostRandom(counter + p * num_words, second);
-      const int bits = __float_as_int(static_cast<float>(power));
-      if (Fires(value, places[p], random, kStratified, stratum)) {
-        sum += __int_as_float((__float_as_int(value) & ~0x7fffffff) | bits);
-      }
-      digits += power;  // A digit is its code plus one.
-    }
-    word = word * power + static_cast<uint32>(static_cast<int>(sum) + digits);
-  }
-  return word;
-}
-
-template <int kRadix, int kPlaces>
-__device__ inline uint32 WordInside(const Inside& inside, const Place* places,
-                                    int64 word, const uint32* key,
-                                    int has_stratum, const Coding& coding) {
-  const uint32 counter = static_cast<uint32>(word) + key[0];
-  const uint32 num_words = static_cast<uint32>(coding.num_words);
-  const uint32 stratum = has_stratum ? key[2] : 0;
-  return coding.stratified
-             ? WordInside<kRadix, kPlaces, true>(inside, places, counter,
-                                                 num_words, key[1], stratum)
-             : WordInside<kRadix, kPlaces, false>(inside, places, counter,
-                                                  num_words, key[1], stratum);
+  return WordInside<kRadix, kPlaces>(values, places, word, key, has_stratum,
+                                     coding);
 }
 
 // A thread a word. `limits` is null if nothing is clipped.
@@ -99,13 +36,13 @@ extern "C" __global__ void __launch_bounds__(kThreads, 5)
   const int64 word = begin + threadIdx.x;
   if (word >= coding.num_words) return;
   if (inside.is_known && coding.radix == 3 && coding.places == 20) {
-    words[word] = WordInside<3, 20>(inside, places, word, key, has_stratum,
-                                    coding);
+    words[word] = EncodeInside<3, 20>(inside, places, word, key, has_stratum,
+                                      coding);
     return;
   }
   if (inside.is_known && coding.radix == 4 && coding.places == 16) {
-    words[word] = WordInside<4, 16>(inside, places, word, key, has_stratum,
-                                    coding);
+    words[word] = EncodeInside<4, 16>(inside, places, word, key, has_stratum,
+                                      coding);
     return;
   }
   const Variable* const all = AllOf(variables);

@@ -4,6 +4,13 @@
 
 namespace terngrad_gpu {
 
+// The variables of the first word of a block of threads.
+struct Requantized {
+  Inside inside;
+  Place places[kMaxPlaces];
+  float own[kMaxPlaces];
+};
+
 // Decodes and encodes again, as two other kernels do, but in registers. `own`
 // are the scalers of the words `from`, and limits if `clips`; a thread a word.
 template <int kPlaces>
@@ -11,14 +18,17 @@ __device__ inline void Requantize(const Variables& variables, const float* own,
                                   int clips, const float* scalers,
                                   const uint32* key, int has_stratum,
                                   const Coding& coding, const uint32* from,
-                                  uint32* words, Place* places) {
+                                  uint32* words, Requantized* first) {
   const Variable* const all = AllOf(variables);
   const float* const limits = clips ? own : nullptr;
   const int64 begin = static_cast<int64>(blockIdx.x) * kThreads;
-  if (threadIdx.x < kPlaces) {
-    places[threadIdx.x] =
-        PlaceOf(Find(variables, threadIdx.x * coding.num_words + begin), limits,
-                scalers);
+  if (threadIdx.x < kWarp) {
+    const int index =
+        FindPlace(variables, begin, coding.num_words, kPlaces, &first->inside);
+    if (threadIdx.x < kPlaces) {
+      first->places[threadIdx.x] = PlaceOf(index, limits, scalers);
+      first->own[threadIdx.x] = own[index];
+    }
   }
   __syncthreads();
   const int64 word = begin + threadIdx.x;
@@ -29,17 +39,24 @@ __device__ inline void Requantize(const Variables& variables, const float* own,
   } else {
     AddPairs(from[word], totals);
   }
+  const Place* const places = first->places;
+  const bool is_known = first->inside.is_known;
   float values[kMaxPlaces];
 #pragma unroll
   for (int p = 0; p < kPlaces; ++p) {
     const int64 position = p * coding.num_words + word;
-    values[p] = 0.0f;  // The code 0.
-    if (position >= variables.total) continue;
-    values[p] = static_cast<float>(DigitsIn<kPlaces>(totals, p) - 1) *
-                own[Walk(all, places[p].index, position)];
+    float scaler = first->own[p];
+    if (!is_known) {
+      scaler = position < variables.total
+                   ? own[Walk(all, places[p].index, position)]
+                   : 0.0f;  // The code 0.
+    }
+    values[p] = static_cast<float>(DigitsIn<kPlaces>(totals, p) - 1) * scaler;
   }
-  words[word] = WordOf(values, word, variables, places, limits, scalers, key,
-                       has_stratum, coding);
+  words[word] = is_known ? WordInside<kPlaces == 20 ? 3 : 4, kPlaces>(
+                               values, places, word, key, has_stratum, coding)
+                         : WordOf(values, word, variables, places, limits,
+                                  scalers, key, has_stratum, coding);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
@@ -47,9 +64,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
         const __grid_constant__ Variables variables, const float* own,
         int clips, const float* scalers, const uint32* key, int has_stratum,
         Coding coding, const uint32* from, uint32* words) {
-  __shared__ Place places[20];
+  __shared__ Requantized first;
   Requantize<20>(variables, own, clips, scalers, key, has_stratum, coding, from,
-                 words, places);
+                 words, &first);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
@@ -57,9 +74,9 @@ extern "C" __global__ void __launch_bounds__(kThreads)
         const __grid_constant__ Variables variables, const float* own,
         int clips, const float* scalers, const uint32* key, int has_stratum,
         Coding coding, const uint32* from, uint32* words) {
-  __shared__ Place places[16];
+  __shared__ Requantized first;
   Requantize<16>(variables, own, clips, scalers, key, has_stratum, coding, from,
-                 words, places);
+                 words, &first);
 }
 
 }  // namespace terngrad_gpu

@@ -24,6 +24,8 @@ struct UpdatedVariables {
   int64 total;
   const UpdatedVariable* many;
   int count;
+  int have_velocities;
+  int have_averages;
   UpdatedVariable few[kFewUpdated];
 };
 

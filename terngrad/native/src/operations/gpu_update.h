@@ -15,10 +15,15 @@ namespace terngrad_gpu {
 struct UpdatedBucket {
   std::vector<UpdatedVariable> variables;
   int64_t total = 0;  // Elements.
+  // An empty variable may have none all the same.
+  bool have_velocities = false;
+  bool have_averages = false;
 
   void Add(float* parameter, float* velocity, float* average, int64_t size) {
     variables.push_back({parameter, velocity, average, size, total});
     total += size;
+    have_velocities |= velocity != nullptr;
+    have_averages |= average != nullptr;
   }
 
   // The table; its `many` is not set.
@@ -26,6 +31,8 @@ struct UpdatedBucket {
     UpdatedVariables table = {};
     table.total = total;
     table.count = static_cast<int>(variables.size());
+    table.have_velocities = have_velocities;
+    table.have_averages = have_averages;
     std::copy_n(variables.begin(), std::min(table.count, kFewUpdated),
                 table.few);
     return table;
