@@ -1,6 +1,7 @@
 """Many launches, one synchronization."""
 
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from terngrad.measure import launches
@@ -8,7 +9,9 @@ from terngrad.measure import launches
 CPU = '/CPU:0'
 
 
-def test_work_is_launched_several_times_and_waited_for_once(monkeypatch):
+# In one call from Python, in several.
+@pytest.mark.parametrize('times', [1, 5, 8, 19])
+def test_work_is_launched_several_times_and_waited_for_once(monkeypatch, times):
   waits, counter = [], tf.Variable(0)
   monkeypatch.setattr(launches, 'wait', lambda: waits.append(1))
 
@@ -17,10 +20,26 @@ def test_work_is_launched_several_times_and_waited_for_once(monkeypatch):
     return [value + tf.cast(i, tf.float32)]
 
   run = launches.repeatable(CPU, work, tf.constant([2.0, 3.0]))
-  (last,) = run(5)
-  np.testing.assert_array_equal(last, [6.0, 7.0])
-  assert counter.numpy() == 0 + 1 + 2 + 3 + 4
+  (last,) = run(times)
+  np.testing.assert_array_equal(last, [2.0 + times - 1, 3.0 + times - 1])
+  assert counter.numpy() == sum(range(times))
   assert len(waits) == 1
+
+
+@pytest.mark.parametrize('times', [5, 8, 19])
+def test_equal_work_is_not_left_out(times):
+  done = []
+
+  def add(value):
+    done.append(value)
+    return value
+
+  def work(i, value):
+    del i
+    return [tf.numpy_function(add, [value], tf.float32, stateful=False)]
+
+  launches.repeatable(CPU, work, tf.constant(1.0))(times)
+  assert len(done) == times
 
 
 def test_a_copy_has_the_same_values_in_other_memory():
