@@ -66,6 +66,7 @@ std::map<std::string, Run> kernels = {
     KERNEL(terngrad_groups_finish),
     KERNEL(terngrad_groups_encode),
     KERNEL(terngrad_groups_decode),
+    KERNEL(terngrad_groups_all),
     KERNEL(terngrad_fp8_encode),
     KERNEL(terngrad_fp8_decode),
     KERNEL(terngrad_natural_encode),

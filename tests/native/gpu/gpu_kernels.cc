@@ -5,6 +5,7 @@
 #include "gpu/addition.cu"
 #include "gpu/addition_all.cu"
 #include "gpu/fp8.cu"
+#include "gpu/groups_all.cu"
 #include "gpu/groups_code.cu"
 #include "gpu/groups_measure.cu"
 #include "gpu/natural.cu"

@@ -292,27 +292,53 @@ float AnyElement(int kind, float mean) {
   }
 }
 
+// Sizes for a code of groups, and its groups.
+enum class Sized { kAny, kLarge, kAlone };
+
+Bucket GroupedSizes(Sized sized, Groups* groups) {
+  Bucket bucket;
+  if (sized == Sized::kLarge) {
+    groups->group_size = 0;
+    bucket.Add(gpu::kExtentBlock * (gpu::kThreads + 40) - Draw(0, 99));
+  } else if (sized == Sized::kAlone) {
+    // Large groups, of the most words for one launch or one more.
+    groups->group_size = 20000 * Draw(0, 1);
+    bucket.Add(gpu::kWordsAlone * groups->grouping.places + Draw(-1, 1));
+    bucket.Add(20000 - Draw(0, 99));
+  } else if (groups->group_size == 1 || groups->group_size == 7) {
+    // A warp for each group: enough for several blocks, and no more.
+    for (int64_t i = Draw(1, 3); i > 0; --i) bucket.Add(Draw(0, 600));
+    // The most groups for one launch, or one more.
+    if (Draw(0, 3) == 0) {
+      bucket.Add(gpu::kExtentsAlone * groups->group_size + Draw(0, 1));
+    }
+  } else {
+    bucket = problems::AnyBucket();
+    if (Draw(0, 3) == 0) {
+      bucket.Add(gpu::kWordsAlone * groups->grouping.places + Draw(0, 1));
+    }
+  }
+  return bucket;
+}
+
 bool GroupsAgree(uint64_t seed) {
   // More blocks than a block of threads joins at a time: of sums and of ranges.
   const bool is_large = seed % 10 == 0;
+  const bool is_alone = seed % 10 == 5;
   int code_kind = Draw(0, 2);
+  if (is_alone) code_kind = gpu::kSpans;
   if (is_large) code_kind = seed % 20 == 0 ? gpu::kSigns : gpu::kSpans;
   Groups groups = AnyGroups(code_kind);
-  Bucket bucket;
-  if (is_large) {
-    groups.group_size = 0;
-    bucket.Add(gpu::kExtentBlock * (gpu::kThreads + 40) - Draw(0, 99));
-  } else if (groups.group_size == 1 || groups.group_size == 7) {
-    // A warp for each group: enough for several blocks, and no more.
-    for (int64_t i = Draw(1, 3); i > 0; --i) bucket.Add(Draw(0, 600));
-  } else {
-    bucket = problems::AnyBucket();
-  }
+  const Bucket bucket = GroupedSizes(is_large   ? Sized::kLarge
+                                     : is_alone ? Sized::kAlone
+                                                : Sized::kAny,
+                                     &groups);
   const terngrad::Key key = {problems::Bits(), problems::Bits(), false, 0};
   gpu::GroupedBucket table;
   for (size_t i = 0; i < bucket.sizes.size(); ++i) {
-    const int kind = Draw(0, 5);
-    const float mean = static_cast<float>(Draw(-3, 3));
+    // Far from 0, so that an extent that is read too early shows.
+    const int kind = is_alone ? 5 : Draw(0, 5);
+    const float mean = is_alone ? 9.0f : static_cast<float>(Draw(-3, 3));
     for (int64_t k = 0; k < bucket.sizes[i]; ++k) {
       bucket.memory[i][k] = AnyElement(kind, mean);
     }
@@ -372,7 +398,11 @@ bool GroupsAgree(uint64_t seed) {
     words += all;
     elements += size;
   }
-  if (!problems::Report(same, "encode of groups")) return false;
+  if (!problems::Report(same, "encode of groups") ||
+      !problems::AloneAgrees(seed, table, variables, groups.grouping,
+                             &numbers[0], memory[0].get())) {
+    return false;
+  }
   gpu::Payloads some = gpu::PayloadsAt(payloads);
   some.many = payloads.data();
   Launch(seed, table.code_blocks, gpu::kThreads, gpu::terngrad_groups_decode,

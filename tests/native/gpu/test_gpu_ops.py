@@ -54,6 +54,7 @@ def test_codes_on_gpus_give_the_bits_of_cpu_kernels(library):
     'terngrad_groups_measure',
     'terngrad_groups_encode',
     'terngrad_groups_decode',
+    'terngrad_groups_all',
     'terngrad_fp8_encode',
     'terngrad_fp8_decode',
     'terngrad_natural_encode',

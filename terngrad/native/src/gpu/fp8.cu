@@ -5,8 +5,6 @@
 
 namespace terngrad_gpu {
 
-constexpr int kFloatsOfWord = 4;
-
 // A thread a word, as in groups_code.cu. The scales in `words` are complete.
 extern "C" __global__ void __launch_bounds__(kThreads)
     terngrad_fp8_encode(const __grid_constant__ GroupedVariables variables,
@@ -14,26 +12,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   __shared__ FirstGroup firsts[kFloatsOfWord];
   const GroupedVariable variable =
       FindBy(variables, &GroupedVariable::code_block, blockIdx.x);
-  const int64 begin = (blockIdx.x - variable.code_block) * kThreads;
-  const int64 num_words = variable.num_words;
-  if (threadIdx.x < kFloatsOfWord) {
-    firsts[threadIdx.x] =
-        FirstGroupOf(variable, threadIdx.x * num_words + begin);
-  }
-  __syncthreads();
-  const int64 word = begin + threadIdx.x;
-  if (word >= num_words) return;
-  uint32 sum = 0;
-#pragma unroll
-  for (int p = 0; p < kFloatsOfWord; ++p) {
-    const int64 element = p * num_words + word;
-    if (element >= variable.size) break;
-    const int64 group = GroupAt(variable, firsts[p], element);
-    // Exact, because scales are powers of two.
-    const float inverse = 1.0f / FloatOf(words[variable.words + group]);
-    sum |= Fp8Code(variable.data[element], inverse, code.levels) << (8 * p);
-  }
-  words[variable.words + variable.num_groups + word] = sum;
+  EncodeFp8(variable, code, (blockIdx.x - variable.code_block) * kThreads,
+            words, firsts);
 }
 
 // Elements are the sums of the values of all payloads, in order, times `scale`;

@@ -7,6 +7,8 @@
 
 namespace terngrad_gpu {
 
+constexpr int kFloatsOfWord = 4;
+
 // A format, which its largest finite code identifies: that of e4m3 or e5m2.
 struct Fp8Format {
   int mantissa;  // Bits.
@@ -64,6 +66,31 @@ __device__ inline uint32 Fp8Code(float value, float inverse, int largest) {
     code = (rounded >> cut) - ((least - 1) << format.mantissa);
   }
   return static_cast<uint32>(value < 0.0f && code > 0 ? code + 128 : code);
+}
+
+// Encodes the words of a block of threads, as `EncodeWords` does.
+__device__ inline void EncodeFp8(const GroupedVariable& variable,
+                                 const Grouping& code, int64 begin,
+                                 uint32* words, FirstGroup* firsts) {
+  const int64 num_words = variable.num_words;
+  if (threadIdx.x < kFloatsOfWord) {
+    firsts[threadIdx.x] =
+        FirstGroupOf(variable, threadIdx.x * num_words + begin);
+  }
+  __syncthreads();
+  const int64 word = begin + threadIdx.x;
+  if (word >= num_words) return;
+  uint32 sum = 0;
+#pragma unroll
+  for (int p = 0; p < kFloatsOfWord; ++p) {
+    const int64 element = p * num_words + word;
+    if (element >= variable.size) break;
+    const int64 group = GroupAt(variable, firsts[p], element);
+    // Exact, because scales are powers of two.
+    const float inverse = 1.0f / FloatOf(words[variable.words + group]);
+    sum |= Fp8Code(variable.data[element], inverse, code.levels) << (8 * p);
+  }
+  words[variable.words + variable.num_groups + word] = sum;
 }
 
 }  // namespace terngrad_gpu

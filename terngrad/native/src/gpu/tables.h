@@ -97,6 +97,12 @@ struct GroupedVariables {
 
 constexpr int64 kExtentBlock = 16384;
 
+// Larger variables take several launches. A block of threads that encodes alone
+// takes about as long for these as another launch: 8 rounds of its warps for
+// the extents, and 16 words of each thread.
+constexpr int kExtentsAlone = 64;
+constexpr int64 kWordsAlone = 16 * kThreads;
+
 // As in kernels.h; and 8-bit floats, whose largest code is in `levels`.
 enum GroupedKind { kSteps, kSpans, kSigns, kFloats };
 

@@ -30,6 +30,7 @@ constexpr const char* kNames[] = {
     "terngrad_groups_finish",
     "terngrad_groups_encode",
     "terngrad_groups_decode",
+    "terngrad_groups_all",
     "terngrad_fp8_encode",
     "terngrad_fp8_decode",
     "terngrad_natural_encode",

@@ -31,6 +31,7 @@ enum class Function {
   kGroupsFinish,
   kGroupsEncode,
   kGroupsDecode,
+  kGroupsAll,
   kFp8Encode,
   kFp8Decode,
   kNaturalEncode,

@@ -123,6 +123,11 @@ class EncodeGroups : public Grouped {
     OP_REQUIRES_OK(context, Open(context, sizes_, buckets(), &launcher,
                                  &encoding));
     const auto& [bucket, table, key, words] = encoding;
+    if (bucket.is_small) {
+      OP_REQUIRES_OK(context, launcher.Launch(Function::kGroupsAll, table.count,
+                                              table, code_, key, words));
+      return;
+    }
     terngrad_gpu::Extent* extents = nullptr;
     // Smaller groups are finished by the kernel that measures them.
     OP_REQUIRES_OK(

@@ -53,6 +53,7 @@ struct GroupedBucket {
   int64_t code_blocks = 0;  // Blocks of threads that code words.
   int64_t extents = 0;      // Blocks of kExtentBlock elements.
   int64_t finishes = 0;     // Groups of more than one of them.
+  bool is_small = true;     // A block of threads can encode each variable.
 
   // Adds a variable; `group_size` is 0 for one group.
   void Add(const float* data, int64_t size, const Grouping& code,
@@ -70,6 +71,7 @@ struct GroupedBucket {
     code_blocks += CeilDivide(num_words, kThreads);
     extents += groups * blocks;
     finishes += blocks > 1 ? groups : 0;
+    is_small &= groups * blocks <= kExtentsAlone && num_words <= kWordsAlone;
   }
 
   // Adds a variable of words of exponents and of signs; see natural.cu.
