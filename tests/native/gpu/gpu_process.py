@@ -182,7 +182,9 @@ def differences(cases):
       gradients = [
         tf.constant(random.normal(0.1, 1, n), tf.float32) for n in sizes
       ]
-      key = tf.constant(random.integers(0, 2**32, 2), tf.uint32)
+      # Strata need the third number.
+      numbers = random.integers(0, 2**32, 3 if 'stratified' in text else 2)
+      key = tf.constant(numbers, tf.uint32)
       workers = 70 if len(sizes) == 1 else 3
       results = [
         tf.nest.map_structure(bits, coded(one, gradients, key, workers))
