@@ -265,7 +265,7 @@ def _add_failures(table: pd.DataFrame, counts: pd.Series) -> pd.DataFrame:
   """Adds the numbers of failed runs by variant to a summary."""
   missing = [name for name in counts.index if name not in set(table['variant'])]
   rows = pd.DataFrame({'variant': missing, 'seeds': 0})
-  table = pd.concat([table, rows]) if missing else table
+  table = pd.concat([table, rows], ignore_index=True) if missing else table
   failed = table['variant'].map(counts).fillna(0).astype(int)
   table.insert(2, 'failed', failed)
   return table

@@ -19,6 +19,7 @@ from terngrad.report import sweep_markdown
 from terngrad.report import sweep_page
 from terngrad.report import sweep_plot
 from terngrad.report.statistics import intervals
+from terngrad.report.statistics import rankings
 from tests.report import markup
 
 ACCURACY = {
@@ -202,6 +203,20 @@ def test_failures_are_counted_and_shown_and_change_no_mean(runs, tmp_path):
   assert '| never | 0 | 1 |  |' in (tmp_path / 'sweep.md').read_text()
   page = (tmp_path / 'sweep.html').read_text()
   assert 'Failed runs' in page and 'numbers, &lt;b&gt;' in page
+
+
+def test_variants_that_never_finished_are_last_of_several_rankings(
+  runs, tmp_path
+):
+  (tmp_path / sweep.FAILURES).write_text(FAILURES, encoding='utf-8')
+  failures = sweep.read_failures(tmp_path)
+  failures = pd.concat([failures, failures.assign(variant='nor this one')])
+  rates = [f'--initial_learning_rate={name}' for name in runs['variant']]
+  # Not in the order of their accuracy.
+  runs = runs.assign(flags=rates).iloc[::-1]
+  table = sweep.summary(runs, failures=failures)
+  assert set(table['variant'].iloc[-2:]) == {'never', 'nor this one'}
+  assert table[rankings.COLUMN].nunique() == 1 + runs['variant'].nunique()
 
 
 def test_variants_with_failed_runs_have_open_marks_and_their_number(
