@@ -27,11 +27,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       FindBy(variables, &GroupedVariable::code_block, blockIdx.x);
   const int64 begin = (blockIdx.x - variable.code_block) * kThreads;
   const int64 num_words = variable.num_words;
-  if (threadIdx.x < kFloatsOfWord) {
-    firsts[threadIdx.x] =
-        FirstGroupOf(variable, threadIdx.x * num_words + begin);
-  }
-  __syncthreads();
+  FindFirstGroups(variable, begin, firsts);
   const int64 word = begin + threadIdx.x;
   if (word >= num_words) return;
   float sums[kFloatsOfWord];

@@ -68,16 +68,22 @@ __device__ inline uint32 Fp8Code(float value, float inverse, int largest) {
   return static_cast<uint32>(value < 0.0f && code > 0 ? code + 128 : code);
 }
 
+// Finds the groups of the elements of a block's first word.
+__device__ inline void FindFirstGroups(const GroupedVariable& variable,
+                                       int64 begin, FirstGroup* firsts) {
+  if (threadIdx.x < kFloatsOfWord) {
+    firsts[threadIdx.x] =
+        FirstGroupOf(variable, threadIdx.x * variable.num_words + begin);
+  }
+  __syncthreads();
+}
+
 // Encodes the words of a block of threads, as `EncodeWords` does.
 __device__ inline void EncodeFp8(const GroupedVariable& variable,
                                  const Grouping& code, int64 begin,
                                  uint32* words, FirstGroup* firsts) {
   const int64 num_words = variable.num_words;
-  if (threadIdx.x < kFloatsOfWord) {
-    firsts[threadIdx.x] =
-        FirstGroupOf(variable, threadIdx.x * num_words + begin);
-  }
-  __syncthreads();
+  FindFirstGroups(variable, begin, firsts);
   const int64 word = begin + threadIdx.x;
   if (word >= num_words) return;
   uint32 sum = 0;
