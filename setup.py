@@ -235,6 +235,7 @@ OPS = tuple(
     'decoding',
     'gpu_coding',
     'gpu_grouped',
+    'gpu_number',
     'gpu_rotated',
     'gpu_sparse',
     'gpu_update',

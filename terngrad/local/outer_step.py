@@ -120,7 +120,7 @@ class OuterStep:
       exchanges: number of exchanges before.
     """
     step = tf.constant(exchanges, tf.int64)
-    self._update(gradients, [], (step, self._rate, tf.constant(0.0)))
+    self._update(gradients, None, (step, self._rate, tf.constant(0.0)))
 
   def states(self) -> dict[str, np.ndarray]:
     """Returns all variables by name, for `load`."""

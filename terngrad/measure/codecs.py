@@ -214,7 +214,7 @@ def _updates(
   decode = decode_words(codec, sent, 2)
 
   def decode_and_update(i: tf.Tensor) -> list[tf.Tensor]:
-    update(decode(*floats), [], (tf.cast(i, tf.int64), *rates))
+    update(decode(*floats), None, (tf.cast(i, tf.int64), *rates))
     return [rates[0]]
 
   found = {'update': repeat(decode_and_update)}

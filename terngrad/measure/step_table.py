@@ -51,6 +51,7 @@ def measure(
   rounds: int,
   steps: int,
   recompute: bool = False,
+  averages: bool = False,
 ) -> StepTimes:
   """Times the steps in alternation, on constant images on the device.
 
@@ -64,13 +65,15 @@ def measure(
     rounds: rounds of timing; the median is reported.
     steps: steps of each kind per round.
     recompute: whether to also measure `--optimize_gradient_memory`.
+    averages: whether Keras also keeps moving averages of the parameters.
 
   Raises:
     errors.ConfigError: the configuration is invalid.
   """
   with determinism.require(config.devices.deterministic):
     built = {
-      kind: build() for kind, build in kinds(config, nodes, recompute).items()
+      kind: build()
+      for kind, build in kinds(config, nodes, recompute, averages).items()
     }
     slower = max(KERAS_KINDS, key=lambda kind: _seconds(built[kind]))
     jobs = {
@@ -113,7 +116,10 @@ def coded_kind(codec: str, nodes: int) -> str:
 
 
 def kinds(
-  config: configs.TrainConfig, nodes: Sequence[int], recompute: bool = False
+  config: configs.TrainConfig,
+  nodes: Sequence[int],
+  recompute: bool = False,
+  averages: bool = False,
 ) -> dict[str, Callable[[], Step]]:
   """Returns the builders of all kinds of steps; arguments as for `measure`.
 
@@ -136,7 +142,9 @@ def kinds(
     plain, num_gpus=1, devices=config.devices.devices[:1], num_nodes=-1
   )
   for kind in KERAS_KINDS:
-    built[kind] = functools.partial(_keras_step, alone, kind == KERAS_COMPILED)
+    built[kind] = functools.partial(
+      _keras_step, alone, kind == KERAS_COMPILED, averages
+    )
   return built
 
 
@@ -175,8 +183,10 @@ def _batch(run: runs.Run) -> tuple[tf.Tensor, tf.Tensor]:
     return tf.identity(images), tf.identity(labels)
 
 
-def _keras_step(config: configs.TrainConfig, compiled: bool) -> Step:
-  """Returns Keras's train step: momentum SGD, no moving averages."""
+def _keras_step(
+  config: configs.TrainConfig, compiled: bool, averages: bool
+) -> Step:
+  """Returns Keras's train step with momentum SGD."""
   run = assembly.assemble(config)
   images, labels = _batch(run)
   device = run.replicas[0].device
@@ -187,7 +197,7 @@ def _keras_step(config: configs.TrainConfig, compiled: bool) -> Step:
       image_size=config.data.image_size,
       channels=images.shape[-1],
     )
-  return keras_step(device, model, images[0], labels[0], compiled)
+  return keras_step(device, model, images[0], labels[0], compiled, averages)
 
 
 def keras_step(
@@ -196,6 +206,7 @@ def keras_step(
   inputs: tf.Tensor,
   labels: tf.Tensor,
   compiled: bool,
+  averages: bool = False,
 ) -> Step:
   """Returns a function that launches Keras's train step on one batch.
 
@@ -208,9 +219,10 @@ def keras_step(
     inputs: a batch of the model's inputs, on the device.
     labels: int32 [b], one for each row of logits.
     compiled: Keras's `jit_compile`.
+    averages: Keras's `use_ema`.
   """
   model.compile(
-    keras.optimizers.SGD(0.001, momentum=0.9),
+    keras.optimizers.SGD(0.001, momentum=0.9, use_ema=averages),
     keras.losses.SparseCategoricalCrossentropy(from_logits=True),
     jit_compile=compiled,
   )

@@ -212,6 +212,18 @@ def norms(gradients: Sequence[tf.Tensor], on_gpus: bool = False) -> tf.Tensor:
   return operation(gradients=gradients, clip_factor=0.0).norms
 
 
+def numbers_on_gpu(numbers: tf.Tensor) -> tf.Tensor:
+  """Moves a few numbers from the host to the GPU, in the order of its work.
+
+  TensorFlow's own copy waits until the GPU has done all that was launched
+  before, and what needs the numbers is launched only then.
+
+  Args:
+    numbers: float32 of any shape, or words as in `codec.stages.transport`.
+  """
+  return native.operation('numbers', on_gpus=True)(numbers=numbers)
+
+
 def scale_sums(
   sums: tf.Tensor,
   scalers: tf.Tensor,

@@ -15,6 +15,7 @@ from terngrad.codec.stages import statistics
 from terngrad.codec.stages import tracing
 from terngrad.parameter_server import async_shares
 from terngrad.reduce import gradients
+from terngrad.reduce import metadata
 from terngrad.reduce import weight_decay
 from terngrad.step import clipping
 from terngrad.step import optimizers
@@ -184,7 +185,7 @@ class _Server:
   ) -> None:
     count = len(self.share.variables)
     with tf.device(self.share.replica.device):
-      means, moments = values[:count], values[count:]
+      means, moments = values[:count], metadata.flat(values[count:])
       if factor is not None:
         means = [mean * factor for mean in means]
       self._update(means, moments, numbers)

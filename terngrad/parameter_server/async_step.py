@@ -17,6 +17,7 @@ from terngrad.codec.stages import tracing
 from terngrad.exchange import server
 from terngrad.exchange import towers as towers_lib
 from terngrad.parameter_server import async_servers
+from terngrad.reduce import metadata as metadata_lib
 from terngrad.reduce import states as states_lib
 from terngrad.step import device_passes
 from terngrad.step import passes
@@ -106,7 +107,9 @@ class WorkerProcess:
     with tf.device(self.towers.devices[0]):
       words = towers_lib.order_by_worker([one.words[0] for one in pending])
       sent = towers_lib.order_by_worker([one.sent[0] for one in pending])
-      self.servers.put(self._buffers, words, shared, metadata.statistics[0])
+      shapes = [v.shape for v in self._passes[0].replica.statistics]
+      moments = metadata_lib.split(metadata.statistics[0], shapes)
+      self.servers.put(self._buffers, words, shared, moments)
     if feed:
       local = start.local.values()
       feed.report(num_batches, [one.scores[:, 0] for one in local])

@@ -9,6 +9,7 @@ from tensorflow.python.framework import config
 from terngrad.codec.stages import tracing
 from terngrad.exchange import protocol
 from terngrad.exchange import towers
+from terngrad.step import device_arguments
 from terngrad.step import passes
 
 _AUTO, _ON = 'auto', 'true'
@@ -69,13 +70,44 @@ def _reason_against(
   return '' if model.jit_compile else ': a layer does not support it'
 
 
+def on_one_gpu(exchange: protocol.Exchange) -> bool:
+  """Returns whether a GPU is the only device of a process without others.
+
+  There XLA may compile a step that sends no messages as a whole. On CPUs the
+  bits of such a step would depend on how many devices a run has.
+  """
+  if not isinstance(exchange, towers.Towers) or len(exchange.devices) > 1:
+    return False
+  return tf.DeviceSpec.from_string(exchange.devices[0]).device_type == 'GPU'
+
+
 class CompiledPass(passes.WrappedPass):
   """A pass that XLA compiles, once for each shape of the examples."""
 
   def __init__(self, node_pass: passes.Pass) -> None:
     """Wraps a pass without states; it compiles when it is called."""
     super().__init__(node_pass)
-    self._gradients = tracing.compiled(node_pass.gradients)
+
+    def gradients(
+      parameters: list[tf.Tensor],
+      non_trainable: list[tf.Tensor],
+      packed: list[tf.Tensor],
+      scale: tf.Tensor | None,
+      types: tuple[str, ...],
+    ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
+      images, labels, key = device_arguments.unpack(packed, types)
+      results: tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]] = (
+        node_pass.gradients(
+          parameters, non_trainable, images, labels, key, scale
+        )
+      )
+      return results
+
+    self._gradients = tracing.compiled(gradients)
+
+  def uncompiled(self) -> passes.Pass:
+    """Returns the pass itself."""
+    return self._node_pass
 
   def gradients(
     self,
@@ -87,7 +119,11 @@ class CompiledPass(passes.WrappedPass):
     scale: tf.Tensor | None = None,
   ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
     """Calls the compiled pass; see `passes.Pass.gradients`."""
-    results: tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]] = (
-      self._gradients(parameters, non_trainable, images, labels, key, scale)
+    examples = [tf.convert_to_tensor(one) for one in (images, labels, key)]
+    return self._gradients(
+      parameters,
+      non_trainable,
+      device_arguments.pack(examples),
+      scale,
+      device_arguments.types_of(examples),
     )
-    return results

@@ -4,6 +4,7 @@ The probe, scores and moving statistics of a worker are concatenated to one row,
 so that a single all-gather moves them.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -54,17 +55,17 @@ class Metadata(NamedTuple):
     scores: float32 [workers, scores].
     stop: float32 [], the largest stop signal of all processes.
     shared: for each part and each device float32 [probes], the agreed probe.
-    statistics: for each device float32 means of the moving statistics over the
-      workers. Every device averages all workers in the same order, so that
-      replicas stay bit-identical; with `Row.local_statistics` a device averages
-      only its workers.
+    statistics: for each device float32 [n], the concatenated means of the
+      moving statistics over the workers; see `split`. Every device averages all
+      workers in the same order, so that replicas stay bit-identical; with
+      `Row.local_statistics` a device averages only its workers.
   """
 
   probes: list[tf.Tensor]
   scores: tf.Tensor
   stop: tf.Tensor
   shared: list[list[tf.Tensor]]
-  statistics: list[list[tf.Tensor]]
+  statistics: list[tf.Tensor]
 
 
 def gather(
@@ -82,19 +83,15 @@ def gather(
     stop: float32 [], number of the signal that asks this process to stop; 0
       for none.
   """
-  moving = () if row.local_statistics else row.statistics
   num_probes = local[0].probes[0].shape[1]
-  sizes = [num_probes, row.num_scores, 1]
-  sizes += [tf.TensorShape(shape).num_elements() for shape in moving]
+  sizes = [num_probes, row.num_scores, 1, -1]
 
   def conclude(
     all_rows: tf.Tensor,
-  ) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
-    probes, _, stops, *moments = tf.split(all_rows, sizes, axis=1)
-    statistics = [
-      tf.reshape(tf.reduce_mean(values, axis=0), shape)
-      for values, shape in zip(moments, moving, strict=True)
-    ]
+  ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+    probes, _, stops, moments = tf.split(all_rows, sizes, axis=1)
+    # One mean, because a GPU takes as long for a statistic as for all.
+    statistics = tf.reduce_mean(moments, axis=0)
     return gradients.agree(probes), tf.reduce_max(stops), statistics
 
   rows = []
@@ -104,8 +101,8 @@ def gather(
     count = len(exchange.workers_of(index))
     with tf.device(exchange.devices[index]):
       columns = [one.probes[0], one.scores, tf.fill([count], stop)]
-      columns += one.statistics if moving else []
-      rows.append(tf.concat([tf.reshape(c, [count, -1]) for c in columns], 1))
+      columns += () if row.local_statistics else one.statistics
+      rows.append(_join(columns, count))
   all_rows, concluded = exchange.gather_metadata(rows, conclude)
   agreed, stops, statistics = (list(v) for v in zip(*concluded, strict=True))
   if row.local_statistics:
@@ -126,7 +123,34 @@ def gather(
   )
 
 
-def _means(device: str, local: Local) -> list[tf.Tensor]:
-  """Averages the statistics over the workers of a device."""
+def _means(device: str, local: Local) -> tf.Tensor:
+  """Averages the statistics over the workers of a device, float32 [n]."""
+  count = local.scores.shape[0]
   with tf.device(device):
-    return [tf.reduce_mean(values, axis=0) for values in local.statistics]
+    return tf.reduce_mean(_join(local.statistics, count), axis=0)
+
+
+def flat(values: Sequence[tf.Tensor]) -> tf.Tensor | None:
+  """Concatenates statistics to float32 [n]; None for none."""
+  return tf.concat([tf.reshape(v, [-1]) for v in values], 0) if values else None
+
+
+def _join(columns: Sequence[tf.Tensor], count: int) -> tf.Tensor:
+  """Concatenates tensors [count, ...] to one of [count, n]."""
+  return tf.concat([tf.reshape(c, [count, -1]) for c in columns], 1)
+
+
+def split(
+  values: tf.Tensor, shapes: Sequence[Sequence[int]]
+) -> list[tf.Tensor]:
+  """Splits the concatenated statistics of a model.
+
+  Args:
+    values: float32 [n].
+    shapes: of the statistics.
+  """
+  sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
+  return [
+    tf.reshape(part, shape)
+    for part, shape in zip(tf.split(values, sizes), shapes, strict=True)
+  ]

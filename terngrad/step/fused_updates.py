@@ -100,7 +100,7 @@ class FusedUpdate:
       means = codec.means(received, step, others)
       indices = sorted(i for n in others for i in codec.buckets[n].indices)
       rest = self.replica.part(indices, ())
-      updates.Update(rest, self.optimizer, None)(means, [], numbers)
+      updates.Update(rest, self.optimizer, None)(means, None, numbers)
 
 
 def fits(
@@ -209,7 +209,7 @@ def kernel_roundings(
     means = digits.decode_sum([words], scalers, shapes, 0.5)
     update = updates.Update(xla, optimizer, None)
     for step in range(2):
-      update(means, [], (tf.constant(step, tf.int64), *rates))
+      update(means, None, (tf.constant(step, tf.int64), *rates))
     sums = tf.concat([tf.reshape(mean, [-1]) for mean in means], axis=0)
     piece = methods.Piece(0, [words])
     for roundings in _ROUNDINGS[kind]:

@@ -93,6 +93,10 @@ class Pass(abc.ABC):
     made.decay = None
     return made
 
+  def uncompiled(self) -> 'Pass':
+    """Returns the pass for a program that XLA compiles as a whole."""
+    return self
+
   @abc.abstractmethod
   def gradients(
     self,

@@ -53,21 +53,23 @@ class StepEnd:
         fused = fused_updates.make(target, optimizer, decay, group[0].codec)
       update = updates.Update(target, optimizer, decay)
       self._updates.append(_UpdateGroup(group, update, fused))
-    self._update_statistics = updates.Update(
-      replica.part((), statistics), optimizer, None
-    )
+    self._update_statistics = None
+    if statistics and not self._one_update:
+      self._update_statistics = updates.Update(
+        replica.part((), statistics), optimizer, None
+      )
 
   def __call__(
     self,
     pending: Sequence[pending_lib.PendingMean],
-    statistics: list[tf.Tensor],
+    statistics: tf.Tensor,
     numbers: updates.Numbers,
   ) -> None:
     """Updates the replica.
 
     Args:
       pending: one for each part.
-      statistics: float32, the new moving statistics.
+      statistics: float32 [n], the concatenated new moving statistics.
       numbers: (step, learning_rate, averaging_decay).
     """
     with tf.device(self._device):
@@ -80,7 +82,7 @@ class StepEnd:
         for part in parts:
           part_means = pending[part.number].means()
           means |= zip(part.indices, part_means, strict=True)
-        moments = statistics if self._one_update else []
+        moments = statistics if update.replica.statistics else None
         update([means[i] for i in sorted(means)], moments, numbers)
-      if statistics and not self._one_update:
+      if self._update_statistics:
         self._update_statistics([], statistics, numbers)

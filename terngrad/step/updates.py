@@ -5,6 +5,7 @@ import dataclasses
 import tensorflow as tf
 
 from terngrad.codec.stages import tracing
+from terngrad.reduce import metadata
 from terngrad.reduce import weight_decay
 from terngrad.step import clipping
 from terngrad.step import loss_scaling
@@ -42,14 +43,15 @@ class Update:
   def __call__(
     self,
     means: list[tf.Tensor],
-    statistics: list[tf.Tensor],
+    statistics: tf.Tensor | None,
     numbers: Numbers,
   ) -> None:
     """Updates the replica.
 
     Args:
       means: float32 mean gradients, one for each parameter.
-      statistics: float32, the new moving statistics.
+      statistics: float32 [n], the concatenated new moving statistics; None if
+        the replica has none.
       numbers: (step, learning_rate, averaging_decay).
     """
     scaling = self.replica.scaling
@@ -65,7 +67,7 @@ class Update:
   def _apply(
     self,
     means: list[tf.Tensor],
-    statistics: list[tf.Tensor],
+    statistics: tf.Tensor | None,
     numbers: Numbers,
   ) -> None:
     replica, optimizer = self.replica, self.optimizer
@@ -83,8 +85,11 @@ class Update:
       replica.trainable, replica.slots, means, strict=True
     ):
       optimizer.apply(variable, slots, mean, learning_rate, step)
-    for variable, value in zip(replica.statistics, statistics, strict=True):
-      variable.assign(value)
+    if statistics is not None:
+      shapes = [variable.shape for variable in replica.statistics]
+      moments = metadata.split(statistics, shapes)
+      for variable, value in zip(replica.statistics, moments, strict=True):
+        variable.assign(value)
     values = (*replica.trainable, *replica.statistics)
     # The averages of frozen parameters come last and do not change. Benchmarks
     # may have no averages.

@@ -286,7 +286,8 @@ def _training(
     decoupled=config.optimizer.decoupled_weight_decay,
     mean_share=mean_share if devices.weights else None,
   )
-  if _decide_compiling(config, model, context).compiles:
+  compiles = _decide_compiling(config, model, context).compiles
+  if compiles:
     node_pass = compiling.CompiledPass(node_pass)
   local: local_steps.TrainerLocalSteps | None = None
   pass_states: Sequence[method.State] = ()
@@ -306,6 +307,10 @@ def _training(
     config.model.seed,
     synchronized.Synchronization(exchange) if devices.is_synchronized else None,
     local,
+    compiles=compiles
+    and not local
+    and devices.gradient_accumulation_steps == 1
+    and compiling.on_one_gpu(exchange),
   )
 
 

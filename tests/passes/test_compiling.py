@@ -1,5 +1,7 @@
 """XLA compiles passes where Keras would, and where --jit_compile says so."""
 
+import types
+
 import keras
 import numpy as np
 import pytest
@@ -7,9 +9,12 @@ import tensorflow as tf
 
 from terngrad.config import options
 from terngrad.config import training as configs
+from terngrad.exchange import collective
 from terngrad.exchange import towers
 from terngrad.machine import determinism
 from terngrad.passes import compiling
+from terngrad.step import device_arguments
+from terngrad.step import loss_scaling
 from terngrad.training import assembly
 from tests import seeming_gpu
 from tests.step import small
@@ -111,6 +116,104 @@ def test_a_run_traces_its_passes_for_xla(choice, expected):
     images, labels, step, *rates
   )
   assert ('Conv2D' in compiled_operations(traced.graph)) == expected
+
+
+def compiles_passes(training):
+  """Whether the program of a step has the passes, or the loop around them."""
+  images, labels = small.batch_of(0, training.shape)
+  traced = training.step.take.get_concrete_function(
+    images, labels, tf.constant(0, tf.int64), *[tf.constant(0.1)] * 2
+  )
+  return bool(
+    {'MatMul', 'While', 'StatelessWhile'} & compiled_operations(traced.graph)
+  )
+
+
+@pytest.mark.parametrize(
+  ('build', 'workers', 'options'),
+  [
+    (small.dense_net, 1, {'on_kernels': True}),
+    (small.conv_net, 4, {}),
+    pytest.param(
+      *(small.conv_net, 1, {'scaling': loss_scaling.START}),
+      marks=pytest.mark.slow,
+    ),
+  ],
+)
+def test_a_step_without_messages_compiles_as_a_whole(build, workers, options):
+  found = []
+  for compiles in (False, True):
+    training = small.Training(
+      build,
+      devices=1,
+      workers=workers,
+      codec='identity',
+      compiles=compiles,
+      **options,
+    )
+    result = training.run(3)
+    assert compiles_passes(training) == compiles
+    found.append((training.values().view('f4'), result))
+  (values, result), (other_values, other) = found
+  np.testing.assert_allclose(values, other_values, rtol=1e-4, atol=1e-6)
+  for field in ('entropy', 'accuracy', 'probes', 'shared', 'sent', 'stop'):
+    np.testing.assert_allclose(
+      getattr(result, field), getattr(other, field), rtol=1e-4, atol=1e-6
+    )
+
+
+def test_a_step_with_messages_does_not_compile_as_a_whole():
+  training = small.Training(
+    small.dense_net, devices=1, workers=2, on_kernels=True, compiles=True
+  )
+  assert not compiles_passes(training)
+
+
+def operations_of(training):
+  """(operations outside of compiled functions, operations inside)."""
+  images, labels = small.batch_of(0, training.shape)
+  traced = training.step.take.get_concrete_function(
+    images, labels, tf.constant(0, tf.int64), *[tf.constant(0.1)] * 2
+  )
+  graph = traced.graph.as_graph_def()
+  found = {node.op for node in graph.node}, set()
+  for function in graph.library.function:
+    is_compiled = function.attr['_XlaMustCompile'].b
+    found[is_compiled].update(node.op for node in function.node_def)
+  return found
+
+
+@pytest.mark.parametrize('codec', ['identity', 'ternary'])
+def test_compiled_programs_of_gpus_do_not_wait_for_integers(codec, monkeypatch):
+  present = types.SimpleNamespace(available=lambda: True)
+  monkeypatch.setattr(device_arguments, 'gpu', present)
+  training = small.Training(
+    small.dense_net,
+    devices=1,
+    workers=1,
+    codec=codec,
+    names=('/GPU:0',),
+    on_gpus=True,
+    compiles=True,
+    compiles_pass=True,
+  )
+  outside, inside = operations_of(training)
+  assert 'TerngradGpuNumbers' in outside
+  assert 'TerngradGpuNumbers' not in inside
+  assert 'MatMul' in inside
+
+
+@pytest.mark.parametrize(
+  ('exchange', 'expected'),
+  [
+    (ALONE, True),
+    (SEVERAL, False),
+    (towers.Towers(('/CPU:0',), 1), False),
+    (collective.Collective, False),
+  ],
+)
+def test_only_steps_of_one_gpu_compile_as_a_whole(exchange, expected):
+  assert compiling.on_one_gpu(exchange) == expected
 
 
 def test_a_compiled_pass_has_the_gradients_of_the_pass():

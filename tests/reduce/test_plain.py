@@ -79,7 +79,7 @@ def step_without_codec(training):
         gradients, terms(gradients, parameters), strict=True
       )
     ]
-    update(decayed, [], (number, tf.constant(0.05), tf.constant(0.5)))
+    update(decayed, None, (number, tf.constant(0.05), tf.constant(0.5)))
     return scores
 
   return step

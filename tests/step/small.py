@@ -12,6 +12,7 @@ from terngrad.codec.methods import registry
 from terngrad.exchange import device_groups
 from terngrad.exchange import towers
 from terngrad.passes import accumulation
+from terngrad.passes import compiling
 from terngrad.passes import inner_optimizers
 from terngrad.passes import local_steps
 from terngrad.passes import recomputing
@@ -128,6 +129,8 @@ class Training:
     names=None,
     on_gpus=False,
     per_worker=1,
+    compiles=False,
+    compiles_pass=False,
   ):
     self.model = build()
     if synchronize:
@@ -168,7 +171,9 @@ class Training:
       ),
       parts,
     )
-    changes = {}
+    if compiles_pass:
+      self.node_pass = compiling.CompiledPass(self.node_pass)
+    changes = {'compiles': compiles}
     if synchronize:
       changes['synchronization'] = synchronized.Synchronization(self.exchange)
     of_pass, made = (), None

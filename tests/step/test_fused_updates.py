@@ -125,7 +125,7 @@ def test_bits_are_those_of_the_compiled_update(text, rule, averages):
     pieces = pieces_of(columns, seed=seed)
     fused_update(pieces, shared, NUMBERS)
     means = means_of(codec, pieces, shared)
-    update(means, [], NUMBERS)
+    update(means, None, NUMBERS)
     assert_same_bits(ours, other)
 
 
@@ -145,7 +145,7 @@ def test_buckets_without_a_kernel_are_decoded_and_then_updated(cut):
   shared = tf.constant([0.5, 1.0, 0.25])
   fused_update(received_of(codec, pieces), step_of(shared), NUMBERS)
   means = means_of(codec, pieces, shared)
-  update(means, [], NUMBERS)
+  update(means, None, NUMBERS)
   assert_same_bits(ours, other)
 
 
@@ -219,7 +219,7 @@ def test_updates_from_sums_equal_those_from_gradients(dtype, rule, averages):
   scalers = tf.constant(rng.random(len(SIZES)).astype(np.float32))
   shapes = [(size,) for size in SIZES]
   means = ops.scale_sums(sums, scalers, shapes, 1 / 3)
-  updates.Update(others, optimizer, None)(means, [], NUMBERS)
+  updates.Update(others, optimizer, None)(means, None, NUMBERS)
   # In pieces that end anywhere, the last with digits past the last element.
   borders = [0, 1, 70, 71, 20_000, total + 5]
   tensors = fused_updates.update_tensors(ours, optimizer)

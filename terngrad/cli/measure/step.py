@@ -56,6 +56,11 @@ class MeasureStepFlags:
     'Also measure float32 replicas that recompute activations.',
     'devices',
   )
+  averages: bool = option(
+    False,
+    'Keras also keeps moving averages of the parameters, as the replicas do.',
+    'devices',
+  )
   jit_compile: str = option(
     devices.AUTO, "As the trainers' --jit_compile.", 'devices'
   )
@@ -75,6 +80,7 @@ def act(values: MeasureStepFlags) -> None:
     values.rounds,
     values.steps,
     recompute=values.optimize_gradient_memory,
+    averages=values.averages,
   )
   placed = values.device or f'{values.num_gpus} devices'
   command.say(

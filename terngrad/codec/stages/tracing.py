@@ -33,9 +33,13 @@ def on_host(program: Callable[_P, _T]) -> Callable[_P, _T]:
   """
 
   def call(*arguments: _P.args, **options: _P.kwargs) -> _T:
-    scope = tf.DeviceSpec.from_string(tf.constant(0).device)
-    is_gpu = scope.device_type == 'GPU'
-    with tf.device('/CPU:0') if is_gpu else contextlib.nullcontext():
+    with tf.device('/CPU:0') if on_gpu() else contextlib.nullcontext():
       return program(*arguments, **options)
 
   return call
+
+
+def on_gpu() -> bool:
+  """Returns whether a program that is traced here runs on a GPU."""
+  scope = tf.DeviceSpec.from_string(tf.constant(0).device)
+  return scope.device_type == 'GPU'

@@ -65,7 +65,7 @@ GPU_OPERATIONS += ('EncodeNatural', 'DecodeNatural', 'Requantize')
 GPU_OPERATIONS += ('EncodeRotated', 'DecodeRotated')
 GPU_OPERATIONS += ('EncodeTable', 'DecodeTable')
 GPU_OPERATIONS += ('FusedUpdate', 'FusedUpdateOfSums')
-GPU_OPERATIONS += ('EncodeElements', 'AddElements')
+GPU_OPERATIONS += ('EncodeElements', 'AddElements', 'Numbers')
 
 
 def load(library):
@@ -199,8 +199,13 @@ def bits_of(tensors):
   return tf.nest.map_structure(lambda tensor: tensor.numpy().tobytes(), tensors)
 
 
+@emulated
+def moved(numbers):
+  return ops.numbers_on_gpu(numbers)
+
+
 def other_differences():
-  """Returns the other cases: `thc`, and updates of variables."""
+  """Returns the other cases: `thc`, updates of variables, moved numbers."""
   random = np.random.default_rng(2)
   found, thc = [], registry.method('thc')
   for sizes in SIZES[1:2]:
@@ -218,6 +223,12 @@ def other_differences():
       found.append(('thc', len(sizes)))
   if bits_of(updated(False)) != bits_of(updated(True)):
     found.append(('updates', 4))
+  # A signalling NaN, a subnormal and -0.0; a matrix; nothing.
+  words = tf.constant([0x7F800001, 1, -(2**31)], tf.int32)
+  for one in (words, tf.reshape(tf.range(6), [2, 3]), tf.zeros([0], tf.int32)):
+    numbers = tf.bitcast(one, tf.float32)
+    if bits_of(moved(numbers)) != bits_of(numbers):
+      found.append(('numbers', one.shape.rank))
   return found
 
 
