@@ -27,22 +27,25 @@ class Rescaled(wrapper.Wrapper):
   the norms before and after, and encodes the product without further clipping.
   """
 
-  def __init__(self, clip_factor: float = _CLIP_FACTOR) -> None:
+  def __init__(
+    self,
+    clip_factor: float = _CLIP_FACTOR,
+    method: methods.Method | None = None,
+  ) -> None:
     """Wraps ternary without clipping.
 
     Args:
       clip_factor: clipping limit in standard deviations of each gradient.
+      method: a variant of ternary without clipping.
     """
-    super().__init__(registry.method('ternary:clip_factor=0'))
+    super().__init__(method or registry.method('ternary:clip_factor=0'))
     self.clip = clipping.clip_by_stddev(clip_factor)
     self.name = f'rescaled({clip_factor:g}) > {self.method.name}'
     self.traits = self.traits._replace(unbiased=False)
 
   def wrap(self, method: methods.Method) -> methods.Method:
     """Wraps a variant of ternary with the same clipping."""
-    copied = Rescaled(self.clip.clip_factor or 0.0)
-    copied.method = method
-    return copied
+    return Rescaled(self.clip.clip_factor or 0.0, method)
 
   def begin(
     self,
