@@ -70,17 +70,6 @@ def _reason_against(
   return '' if model.jit_compile else ': a layer does not support it'
 
 
-def on_one_gpu(exchange: protocol.Exchange) -> bool:
-  """Returns whether a GPU is the only device of a process without others.
-
-  There XLA may compile a step that sends no messages as a whole. On CPUs the
-  bits of such a step would depend on how many devices a run has.
-  """
-  if not isinstance(exchange, towers.Towers) or len(exchange.devices) > 1:
-    return False
-  return tf.DeviceSpec.from_string(exchange.devices[0]).device_type == 'GPU'
-
-
 class CompiledPass(passes.WrappedPass):
   """A pass that XLA compiles, once for each shape of the examples."""
 
@@ -127,3 +116,19 @@ class CompiledPass(passes.WrappedPass):
       scale,
       device_arguments.types_of(examples),
     )
+
+
+def allows_whole_step(
+  node_pass: passes.Pass, exchange: protocol.Exchange
+) -> bool:
+  """Returns whether XLA may compile a step that sends no messages as a whole.
+
+  It may if it compiles the passes, and a GPU is the only device of a process
+  without others. On CPUs the bits of such a step would depend on how many
+  devices a run has.
+  """
+  if not isinstance(node_pass, CompiledPass):
+    return False
+  if not isinstance(exchange, towers.Towers) or len(exchange.devices) > 1:
+    return False
+  return tf.DeviceSpec.from_string(exchange.devices[0]).device_type == 'GPU'

@@ -126,6 +126,8 @@ def gather(
 def _means(device: str, local: Local) -> tf.Tensor:
   """Averages the statistics over the workers of a device, float32 [n]."""
   count = local.scores.shape[0]
+  if not local.statistics:
+    return tf.zeros([0])
   with tf.device(device):
     return tf.reduce_mean(_join(local.statistics, count), axis=0)
 

@@ -69,7 +69,6 @@ class Reducer:
 
   Attributes:
     parts: groups of variables whose messages are sent together.
-    is_plain: True if there are no messages, see `plain`.
   """
 
   def __init__(
@@ -100,7 +99,6 @@ class Reducer:
     self._is_plain = [
       plain.adds_directly(part.codec, exchange) for part in self.parts
     ]
-    self.is_plain = all(self._is_plain)
     # For each part and device.
     self._states = []
     for part in self.parts:

@@ -12,7 +12,6 @@ exchange.
 import abc
 import contextlib
 import functools
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -27,7 +26,6 @@ from terngrad.reduce import metadata as metadata_lib
 from terngrad.reduce import pending as pending_lib
 from terngrad.reduce import programs
 from terngrad.reduce import states as states_lib
-from terngrad.step import device_arguments
 from terngrad.step import device_passes
 from terngrad.step import loss_scaling
 from terngrad.step import optimizers
@@ -108,9 +106,7 @@ class Training(NamedTuple):
       its `fragments`. None: each step computes gradients of one batch.
     skips_not_finite: True skips the update of replicas and states in a step in
       which a loss or a gradient of any worker is not finite.
-    compiles: True compiles the whole step with XLA if no messages are sent. XLA
-      then adds L2 terms and updates averages in the pass over memory that the
-      optimizer needs.
+    compiles: True compiles a step that sends no messages; see `whole_step`.
   """
 
   node_pass: passes.Pass
@@ -204,10 +200,6 @@ class TrainStep(Step):
       )
       for one in training.replicas
     ]
-    self._is_whole = training.compiles and self._reducer.is_plain
-    if self._is_whole:
-      node_pass = training.node_pass.uncompiled()
-      self._training = training._replace(node_pass=node_pass)
 
   @tracing.function(reduce_retracing=True)
   def take(
@@ -220,38 +212,6 @@ class TrainStep(Step):
     stop: tf.Tensor | float = 0.0,
   ) -> StepResult:
     """Takes one step and updates the replicas; see `Step.take`."""
-    arguments = images, labels, step, learning_rate, averaging_decay, stop
-    return (self._take_whole if self._is_whole else self._take)(*arguments)
-
-  def _take_whole(self, *arguments: tf.Tensor | float) -> StepResult:
-    """Takes a step without messages, which XLA compiles as a whole."""
-    exchange = self._training.exchange
-    tensors = [tf.convert_to_tensor(one) for one in arguments]
-    with tf.device(exchange.devices[0]):
-      packed = device_arguments.pack(tensors)
-      result = self._whole(packed, device_arguments.types_of(tensors))
-    # Not those of the program: TensorFlow keeps int32 on the host, and would
-    # wait until the GPU has computed it.
-    words = sum(part.codec.num_words for part in self._reducer.parts)
-    return result._replace(sent=tf.fill([exchange.num_workers], words))
-
-  @tracing.compiled
-  def _whole(
-    self, packed: Sequence[tf.Tensor], types: tuple[str, ...]
-  ) -> StepResult:
-    result = self._take(*device_arguments.unpack(packed, types))
-    return result._replace(sent=tf.zeros([]))
-
-  def _take(
-    self,
-    images: tf.Tensor,
-    labels: tf.Tensor,
-    step: tf.Tensor,
-    learning_rate: tf.Tensor,
-    averaging_decay: tf.Tensor,
-    stop: tf.Tensor | float,
-  ) -> StepResult:
-    """Passes, exchange and updates, each a program of its own or not."""
     training, exchange = self._training, self._training.exchange
     update_rate, updates = self._update_numbers(step, learning_rate)
     seed = tf.constant(training.seed, tf.int64)

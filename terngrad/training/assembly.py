@@ -286,8 +286,7 @@ def _training(
     decoupled=config.optimizer.decoupled_weight_decay,
     mean_share=mean_share if devices.weights else None,
   )
-  compiles = _decide_compiling(config, model, context).compiles
-  if compiles:
+  if _decide_compiling(config, model, context).compiles:
     node_pass = compiling.CompiledPass(node_pass)
   local: local_steps.TrainerLocalSteps | None = None
   pass_states: Sequence[method.State] = ()
@@ -298,8 +297,11 @@ def _training(
     )
     node_pass = node_pass.without_decay()
     pass_states = local.states([v.shape for v in plan.trainable])
+  node_pass = accumulation.accumulate(
+    node_pass, devices.gradient_accumulation_steps
+  )
   return steps.Training(
-    accumulation.accumulate(node_pass, devices.gradient_accumulation_steps),
+    node_pass,
     exchange,
     copies,
     states.MethodStates(codec, exchange, pass_states),
@@ -307,10 +309,7 @@ def _training(
     config.model.seed,
     synchronized.Synchronization(exchange) if devices.is_synchronized else None,
     local,
-    compiles=compiles
-    and not local
-    and devices.gradient_accumulation_steps == 1
-    and compiling.on_one_gpu(exchange),
+    compiles=not local and compiling.allows_whole_step(node_pass, exchange),
   )
 
 

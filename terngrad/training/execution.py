@@ -21,6 +21,7 @@ from terngrad.native import gpu as gpu_kernels
 from terngrad.reduce import fragments
 from terngrad.reduce import gradients
 from terngrad.step import step as steps
+from terngrad.step import whole_step
 from terngrad.training import batches
 from terngrad.training import meter
 from terngrad.training import metrics
@@ -108,7 +109,7 @@ class ExecutionContext:
     self, training: steps.Training, codec: gradients.GradientCodec
   ) -> steps.Step:
     """Makes the traced step that trains with a codec."""
-    return steps.TrainStep(training, codec)
+    return whole_step.step_class(training, codec)(training, codec)
 
   def batches(
     self, step: int, shares: Sequence[int] | None = None

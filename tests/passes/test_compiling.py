@@ -85,14 +85,23 @@ def test_auto_compiles_only_simple_passes_of_one_device(
   assert found == (False, f'--jit_compile=auto: {reason}')
 
 
-def compiled_operations(graph):
-  """Types of the operations in functions that XLA compiles."""
-  return {
-    node.op
-    for function in graph.as_graph_def().library.function
-    if function.attr['_XlaMustCompile'].b
-    for node in function.node_def
-  }
+def operations_of(function, *arguments):
+  """(types of operations outside of programs of XLA, types inside)."""
+  graph = function.get_concrete_function(*arguments).graph.as_graph_def()
+  functions = {one.signature.name: one for one in graph.library.function}
+  found = set(), set()
+
+  def walk(nodes, is_compiled):
+    for node in nodes:
+      found[is_compiled].add(node.op)
+      for attribute in node.attr.values():
+        called = functions.get(attribute.func.name)
+        if called:
+          mark = called.attr['_XlaMustCompile'].b
+          walk(called.node_def, is_compiled or mark)
+
+  walk(graph.node, False)
+  return found
 
 
 @pytest.mark.parametrize(
@@ -112,21 +121,15 @@ def test_a_run_traces_its_passes_for_xla(choice, expected):
   assert run.compiling.startswith('passes: compiled') == expected
   images, labels = next(run.batches(0))
   step, rates = tf.constant(0, tf.int64), [tf.constant(0.1)] * 2
-  traced = run.coded_step.take.get_concrete_function(
-    images, labels, step, *rates
-  )
-  assert ('Conv2D' in compiled_operations(traced.graph)) == expected
+  _, compiled = operations_of(run.coded_step.take, images, labels, step, *rates)
+  assert ('Conv2D' in compiled) == expected
 
 
-def compiles_passes(training):
-  """Whether the program of a step has the passes, or the loop around them."""
+def operations_of_step(training):
+  """`operations_of` a step."""
   images, labels = small.batch_of(0, training.shape)
-  traced = training.step.take.get_concrete_function(
-    images, labels, tf.constant(0, tf.int64), *[tf.constant(0.1)] * 2
-  )
-  return bool(
-    {'MatMul', 'While', 'StatelessWhile'} & compiled_operations(traced.graph)
-  )
+  step, rates = tf.constant(0, tf.int64), [tf.constant(0.1)] * 2
+  return operations_of(training.step.take, images, labels, step, *rates)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +155,8 @@ def test_a_step_without_messages_compiles_as_a_whole(build, workers, options):
       **options,
     )
     result = training.run(3)
-    assert compiles_passes(training) == compiles
+    outside, inside = operations_of_step(training)
+    assert ('MatMul' in inside) == compiles == ('MatMul' not in outside)
     found.append((training.values().view('f4'), result))
   (values, result), (other_values, other) = found
   np.testing.assert_allclose(values, other_values, rtol=1e-4, atol=1e-6)
@@ -166,21 +170,7 @@ def test_a_step_with_messages_does_not_compile_as_a_whole():
   training = small.Training(
     small.dense_net, devices=1, workers=2, on_kernels=True, compiles=True
   )
-  assert not compiles_passes(training)
-
-
-def operations_of(training):
-  """(operations outside of compiled functions, operations inside)."""
-  images, labels = small.batch_of(0, training.shape)
-  traced = training.step.take.get_concrete_function(
-    images, labels, tf.constant(0, tf.int64), *[tf.constant(0.1)] * 2
-  )
-  graph = traced.graph.as_graph_def()
-  found = {node.op for node in graph.node}, set()
-  for function in graph.library.function:
-    is_compiled = function.attr['_XlaMustCompile'].b
-    found[is_compiled].update(node.op for node in function.node_def)
-  return found
+  assert 'MatMul' not in operations_of_step(training)[1]
 
 
 @pytest.mark.parametrize('codec', ['identity', 'ternary'])
@@ -190,14 +180,14 @@ def test_compiled_programs_of_gpus_do_not_wait_for_integers(codec, monkeypatch):
   training = small.Training(
     small.dense_net,
     devices=1,
-    workers=1,
+    workers=2,
     codec=codec,
     names=('/GPU:0',),
     on_gpus=True,
     compiles=True,
     compiles_pass=True,
   )
-  outside, inside = operations_of(training)
+  outside, inside = operations_of_step(training)
   assert 'TerngradGpuNumbers' in outside
   assert 'TerngradGpuNumbers' not in inside
   assert 'MatMul' in inside
@@ -213,7 +203,10 @@ def test_compiled_programs_of_gpus_do_not_wait_for_integers(codec, monkeypatch):
   ],
 )
 def test_only_steps_of_one_gpu_compile_as_a_whole(exchange, expected):
-  assert compiling.on_one_gpu(exchange) == expected
+  training = small.at_its_start(small.dense_net, devices=1, workers=2)
+  compiled = compiling.CompiledPass(training.node_pass)
+  assert compiling.allows_whole_step(compiled, exchange) == expected
+  assert not compiling.allows_whole_step(training.node_pass, exchange)
 
 
 def test_a_compiled_pass_has_the_gradients_of_the_pass():

@@ -27,6 +27,7 @@ from terngrad.step import passes
 from terngrad.step import replicas
 from terngrad.step import step as steps
 from terngrad.step import synchronized
+from terngrad.step import whole_step
 
 SIZE = 8
 
@@ -186,18 +187,17 @@ class Training:
     def make_step(turn):
       if made:
         changes['local'] = dataclasses.replace(made, fragment=turn)
-      return steps.TrainStep(
-        steps.Training(
-          self.node_pass,
-          self.exchange,
-          self.replicas,
-          self.states,
-          self.optimizer,
-          seed,
-          **changes,
-        ),
-        fragments_lib.step_codec(self.codec, turn),
+      training = steps.Training(
+        self.node_pass,
+        self.exchange,
+        self.replicas,
+        self.states,
+        self.optimizer,
+        seed,
+        **changes,
       )
+      of_turn = fragments_lib.step_codec(self.codec, turn)
+      return whole_step.step_class(training, of_turn)(training, of_turn)
 
     self.turns = [make_step(turn) for turn in range(self.codec.num_fragments)]
     self.step = self.turns[0]
