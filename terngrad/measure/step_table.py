@@ -177,10 +177,15 @@ def _tower_step(config: configs.TrainConfig) -> Step:
 
 
 def _batch(run: runs.Run) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns a batch in the memory of the first device."""
+  """Returns a batch: floats on the first device, integers on the host.
+
+  Functions of TensorFlow take integers from the host's memory.
+  """
   images, labels = next(run.batches(0))
+  if images.dtype.is_integer:
+    return images, labels
   with tf.device(run.replicas[0].device):
-    return tf.identity(images), tf.identity(labels)
+    return tf.identity(images), labels
 
 
 def _keras_step(
@@ -197,7 +202,9 @@ def _keras_step(
       image_size=config.data.image_size,
       channels=images.shape[-1],
     )
-  return keras_step(device, model, images[0], labels[0], compiled, averages)
+    # Keras's step is compiled as a whole, and takes integers from the device.
+    batch = tf.identity(images[0]), tf.identity(labels[0])
+  return keras_step(device, model, *batch, compiled, averages)
 
 
 def keras_step(

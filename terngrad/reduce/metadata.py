@@ -151,6 +151,8 @@ def split(
     values: float32 [n].
     shapes: of the statistics.
   """
+  if not shapes:
+    return []
   sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
   return [
     tf.reshape(part, shape)
