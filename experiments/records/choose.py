@@ -8,10 +8,13 @@ validation texts; failed trials have no row.
 """
 
 import argparse
-import configparser
 import pathlib
+import re
+import shlex
 
 import pandas as pd
+
+from terngrad.sweep import definition
 
 HERE = pathlib.Path(__file__).parent
 # The final runs have four times the steps of the searches.
@@ -28,11 +31,6 @@ seeds = 2 3 4
 baseline = float32
 
 [flags]
---net = gpt_nano
---corpus = 56bfd3e29861f6f7
---num_gpus = 1
---num_nodes = 4
---jit_compile = true
 --epoch_size = 3200
 --eval_subsets = validation
 
@@ -44,58 +42,51 @@ baseline = float32
 
 [entry]
 """
-# Flags that all final runs share.
-SHARED = ('net', 'corpus', 'num_gpus', 'num_nodes', 'jit_compile')
-SHARED += ('epoch_size', 'eval_subsets')
-STEPS = ('max_steps', 'save_iter')
-
-
-def read(folder: pathlib.Path) -> configparser.ConfigParser:
-  """Reads the definition of a search."""
-  parser = configparser.ConfigParser(interpolation=None, delimiters=('=',))
-  parser.optionxform = str  # type: ignore[method-assign,assignment]
-  parser.read(folder / 'sweep.ini', encoding='utf-8')
-  return parser
-
-
-def flags_of(*texts: str) -> dict[str, str]:
-  """Joins flags; later ones replace earlier ones."""
-  words = [word.removeprefix('--') for text in texts for word in text.split()]
-  return dict(word.split('=', 1) for word in words)
+STEPS = ('--max_steps', '--save_iter')
+# A variant of a search: an entry and a trial.
+VARIANT = re.compile(r'(.+)_(r\d+|i\d+_o\d+)')
 
 
 def best_trials(folder: pathlib.Path, results: pathlib.Path) -> list[str]:
-  """Returns a line of final/sweep.ini for each entry of a search."""
-  parser = read(folder)
-  axis = 'rate' if parser.has_section('rate') else 'rates'
-  rows = pd.read_csv(results).set_index('variant')['bits_per_byte']
-  common = ' '.join(
-    f'{name.strip()}={value}' if name.startswith('--') else f'--{name}={value}'
-    for name, value in parser['flags'].items()
-    if name.strip('- ') not in SHARED and ' ' not in (value or '')
-  )
+  """Returns a line of final/sweep.ini for each entry of a search.
+
+  Args:
+    folder: of the search's definition.
+    results: its table of finished runs.
+
+  Raises:
+    ValueError: a variant of the definition has another form of name.
+  """
+  scores = pd.read_csv(results).set_index('variant')['bits_per_byte']
+  trials: dict[str, dict[str, definition.Cell]] = {}
+  for cell in definition.read(folder).cells:
+    matched = VARIANT.fullmatch(cell.variant)
+    if not matched:
+      raise ValueError(
+        f'{folder}: expected variants such as ternary_r2 or diloco_i2_o07, '
+        f'received {cell.variant}. Rename it.'
+      )
+    trials.setdefault(matched[1], {})[cell.variant] = cell
   lines = []
-  for entry, words in parser['entry'].items():
-    names = [f'{entry}_{trial}' for trial in parser[axis]]
-    found = rows.reindex(names).dropna().sort_values()
-    if found.empty:
-      print(f'{entry}: all trials failed')
-      continue
-    trial = found.index[0].removeprefix(f'{entry}_')
-    scores = ', '.join(
-      f'{name.removeprefix(entry + "_")} {value:.4f}'
-      for name, value in found.items()
-    )
+  for entry, cells in trials.items():
+    found = scores.reindex([*cells]).dropna().sort_values()
+    texts = [f'{name} {score:.4f}' for name, score in found.items()]
     print(
-      f'{entry}: {trial}; {len(found)} of {len(names)} trials finished, bits a '
-      f'byte: {scores}'
+      f'{entry}: {len(found)} of {len(cells)} trials finished, best first, in '
+      f'bits a byte: {", ".join(texts)}'
     )
-    flags = flags_of(common, words, parser[axis][trial])
-    for name in STEPS:
-      flags[name] = str(FACTOR * int(flags[name]))
-    text = ' '.join(f'--{name}={value}' for name, value in flags.items())
-    lines.append(f'{entry} = {text}')
+    if not found.empty:
+      lines.append(f'{entry} = {_final_flags(cells[found.index[0]])}')
   return lines
+
+
+def _final_flags(cell: definition.Cell) -> str:
+  """Returns the flags of a trial with the steps of the final runs."""
+  # Of two flags of a name the later one holds.
+  flags = dict(word.split('=', 1) for word in cell.flags)
+  for name in STEPS:
+    flags[name] = str(FACTOR * int(flags[name]))
+  return shlex.join(f'{name}={value}' for name, value in flags.items())
 
 
 def main() -> None:

@@ -108,7 +108,7 @@ class CompiledPass(passes.WrappedPass):
     scale: tf.Tensor | None = None,
   ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
     """Calls the compiled pass; see `passes.Pass.gradients`."""
-    examples = [tf.convert_to_tensor(one) for one in (images, labels, key)]
+    examples = images, labels, key
     return self._gradients(
       parameters,
       non_trainable,

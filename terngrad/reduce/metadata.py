@@ -154,7 +154,7 @@ def split(
   if not shapes:
     return []
   sizes = [tf.TensorShape(shape).num_elements() for shape in shapes]
+  parts = gradients.split(values, sizes, axis=0)
   return [
-    tf.reshape(part, shape)
-    for part, shape in zip(tf.split(values, sizes), shapes, strict=True)
+    tf.reshape(part, shape) for part, shape in zip(parts, shapes, strict=True)
   ]

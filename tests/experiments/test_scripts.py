@@ -12,6 +12,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad.codec.methods import registry
+from terngrad.sweep import definition
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -87,3 +88,33 @@ def test_rescaled_gradients_keep_their_length_and_stay_clipped(clipping_codes):
 def test_clipped_gradients_are_sent_as_float32(clipping_codes):
   name = clipping_codes('clipped:clip_factor=1').name
   assert name == 'clip_by_stddev(1) > float32_words'
+
+
+def test_a_rescaled_code_on_kernels_is_compiled_as_ternary_on_kernels(
+  clipping_codes,
+):
+  code = clipping_codes('rescaled')
+  assert code.on_kernels().compiled == code.method.on_kernels().compiled
+
+
+def test_final_runs_have_the_best_trials_and_four_times_the_steps(tmp_path):
+  for name, scores in (
+    ('search', {'float32_r1': 2.5, 'float32_r4': 2.25, 'ternary_r2': 3.0}),
+    ('search_outer', {'streaming_i2_o07': 2.0, 'streaming_i2_o1': 1.5}),
+  ):
+    (tmp_path / name).mkdir()
+    rows = pd.Series(scores, name='bits_per_byte').rename_axis('variant')
+    rows.reset_index().to_csv(tmp_path / name / 'results.csv', index=False)
+  script, final = ROOT / 'experiments/records/choose.py', tmp_path / 'final'
+  printed = run(script, f'--results={tmp_path}', f'--output={final}')
+  assert 'bf16: 0 of 5 trials finished' in printed
+  assert 'streaming: 2 of 5 trials finished' in printed
+  found = definition.read(final)
+  flags = {cell.variant: {*cell.flags} for cell in found.cells}
+  assert {*flags} == {'float32', 'ternary', 'streaming'}
+  assert {cell.seed for cell in found.cells} == {2, 3, 4}
+  for entry, expected in (
+    ('float32', {'--initial_learning_rate=0.004', '--max_steps=2000'}),
+    ('streaming', {'--outer_learning_rate=1.0', '--max_steps=400'}),
+  ):
+    assert expected <= flags[entry]

@@ -193,6 +193,37 @@ def test_compiled_programs_of_gpus_do_not_wait_for_integers(codec, monkeypatch):
   assert 'MatMul' in inside
 
 
+@pytest.mark.parametrize('codec', ['identity', 'ternary'])
+def test_arguments_as_gpus_get_them_give_the_same_bits(codec, monkeypatch):
+  def trained():
+    training = small.Training(
+      small.conv_net,
+      devices=1,
+      workers=1,
+      codec=codec,
+      compiles=True,
+      compiles_pass=True,
+    )
+    training.run(2)
+    return training.values()
+
+  expected, moved = trained(), []
+
+  def move(numbers):
+    moved.append(numbers.shape)
+    return tf.identity(numbers)
+
+  for name, stand_in in (
+    ('tracing', types.SimpleNamespace(on_gpu=lambda: True)),
+    ('gpu', types.SimpleNamespace(available=lambda: True)),
+    ('ops', types.SimpleNamespace(numbers_on_gpu=move)),
+  ):
+    monkeypatch.setattr(device_arguments, name, stand_in)
+  np.testing.assert_array_equal(trained(), expected)
+  # The labels, beside the key, or the 64 bits of the step and three numbers.
+  assert len(moved) == (5 if codec == 'identity' else 2)
+
+
 @pytest.mark.parametrize(
   ('exchange', 'expected'),
   [
