@@ -85,6 +85,11 @@ def _parse(device: int | str) -> tuple[str, int] | None:
   return spec.device_type, spec.device_index or 0
 
 
+def types(names: Iterable[str]) -> set[str | None]:
+  """Returns the types of devices, such as {'GPU'}."""
+  return {tf.DeviceSpec.from_string(name).device_type for name in names}
+
+
 def check_exist(names: Iterable[str]) -> None:
   """Starts TensorFlow; raises `errors.ConfigError` for a missing device."""
   for name in names:
@@ -154,6 +159,12 @@ def gpu_name(device: str) -> str:
   name = str(details.get('device_name', 'GPU'))
   capability = '.'.join(map(str, details.get('compute_capability', ())))
   return f'{name} (compute capability {capability})' if capability else name
+
+
+def gpu_names() -> list[str]:
+  """Returns the name of each GPU that TensorFlow may use; starts none."""
+  count = len(tf.config.get_visible_devices('GPU'))
+  return [gpu_name(f'/GPU:{index}') for index in range(count)]
 
 
 def limit_threads(count: int) -> None:

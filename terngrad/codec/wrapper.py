@@ -23,7 +23,11 @@ class Wrapper(methods.Method):
       setattr(self, name, getattr(method, name))
 
   def wrap(self, method: methods.Method) -> methods.Method:
-    """Applies this wrapper to another method; here it returns that method."""
+    """Applies this wrapper to another method; here it returns that method.
+
+    Make the result with the constructor: it copies the declarations of the new
+    method, such as `compiled`. Those of this wrapper may be wrong for it.
+    """
     return method
 
   def messages(self, shapes: methods.Shapes) -> methods.Rounds:

@@ -16,6 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from terngrad import errors
+from terngrad.cluster import devices
 from terngrad.machine import onednn
 from terngrad.machine import processor
 from terngrad.report import sweep as report
@@ -151,7 +152,9 @@ def provenance() -> dict[str, str]:
   return {
     'commit': commit.stdout.strip() or 'unknown',
     'versions': ', '.join(versions),
-    'machine': f'{processor.name()}, {os.cpu_count()} cores',
+    'machine': ', '.join(
+      [processor.name(), f'{os.cpu_count()} cores', *devices.gpu_names()]
+    ),
     'processor': processor.model(),
     'instructions': processor.instructions(),
     'switches': _switches(),

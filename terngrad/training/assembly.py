@@ -160,12 +160,16 @@ def process_context(
   )
   local = range(exchange.first, exchange.first + exchange.num_local_workers)
   benchmark = config.run.benchmark_mode
+  hooks = execution.Hooks(
+    chosen.tasks, chosen.step_timeout + coordination.GRACE_SECONDS
+  )
+  hooks.runs_ahead = exchange.group is None and devices_lib.types(
+    exchange.devices
+  ) == {'GPU'}
   return execution.ExecutionContext(
     exchange,
     batches.open_data(config.data, config.model, workers, benchmark, local),
-    execution.Hooks(
-      chosen.tasks, chosen.step_timeout + coordination.GRACE_SECONDS
-    ),
+    hooks,
   )
 
 

@@ -34,11 +34,15 @@ class Hooks:
     log_every: steps between two log lines.
     save_secs: seconds between checkpoints, in addition to those of save_iter.
     observe_secs: seconds between histograms, in addition to those of save_iter.
+    runs_ahead: True starts further steps before the results of a step are read,
+      which happens at the next log line. So a GPU always has work. On CPUs the
+      start of a step waits for its end anyway.
   """
 
   log_every = 10
   save_secs = math.inf
   observe_secs = math.inf
+  runs_ahead = False
 
   def __init__(
     self, cluster: spec.Cluster | None = None, seconds: float = math.inf
@@ -198,8 +202,7 @@ def remarks(
 
 
 def _describe_kernels(devices: Sequence[str]) -> str:
-  kinds = {tf.DeviceSpec.from_string(name).device_type for name in devices}
-  if kinds != {'CPU'}:
+  if devices_lib.types(devices) != {'CPU'}:
     names = {devices_lib.gpu_name(name) or 'CPU' for name in devices}
     cards = ', '.join(sorted(names))
     reason = gpu_kernels.unavailable_reason()

@@ -113,6 +113,22 @@ def _closing(
       writer.close(failed)
 
 
+class _Taken(NamedTuple):
+  """A step that was taken and whose results were not read yet.
+
+  Attributes:
+    number: number of the step, from 1.
+    result: its result.
+    codec: codec of its gradients.
+    learning_rate: its learning rate.
+  """
+
+  number: int
+  result: steps.StepResult
+  codec: gradients.GradientCodec
+  learning_rate: float
+
+
 def _take_steps(
   config: training_options.TrainConfig,
   run: run_lib.Run,
@@ -132,22 +148,20 @@ def _take_steps(
     writer.keep_best_of_before()
   # A resumed run may have been over before.
   _, over = _judge(config, run, writer)
+  taken: list[_Taken] = []
   while step < run.max_steps and not stop.agreed and not over:
     is_best = False
-    with writer.profiler.step(step + 1) if writer else contextlib.nullcontext():
-      result, learning_rate = _take_step(config, run, step, stream, stop)
     step += 1
-    stop.agree(result, step)
-    _update_bar(bar, result)
     epoch = run.epochs.ending_epoch(step) if config.run.records_epochs else None
     at_checkpoint = step % config.run.save_iter == 0 or saving.due()
-    if writer:
-      with run.hooks.local_time_limit(f'Records of step {step}'):
-        writer.gauge.add(result)
-        logs = step % run.hooks.log_every == 0 or step == run.max_steps
-        if logs or at_checkpoint or epoch:
-          writer.log(step, learning_rate)
-        writer.observe(step, result, at_checkpoint)
+    logs = step % run.hooks.log_every == 0 or step == run.max_steps
+    is_logged = bool(logs or at_checkpoint or epoch)
+    # Each read waits for the device, which has no work until the next step.
+    reads = is_logged or not run.hooks.runs_ahead or step in config.run.profiled
+    with writer.profiler.step(step) if writer else contextlib.nullcontext():
+      taken.append(_take_step(config, run, step - 1, stream, stop, reads))
+    if reads:
+      _read(run, taken, stop, bar, writer, is_logged, at_checkpoint)
     if epoch:
       started = time.perf_counter()
       scores = run.score()
@@ -158,6 +172,7 @@ def _take_steps(
     if at_checkpoint or is_best:
       _save(run, writer, step, is_best)
       stop.saved = step
+  _read(run, taken, stop, bar, writer)
   if stop.saved != step:
     path = _save(run, writer, step)
     if writer:
@@ -165,6 +180,40 @@ def _take_steps(
   if writer and over:
     writer.mark_end(step)
   return step
+
+
+def _read(
+  run: run_lib.Run,
+  taken: list[_Taken],
+  stop: signals.Stop,
+  bar: tqdm.tqdm,
+  writer: run_writer.RunWriter | None,
+  logs: bool = False,
+  at_checkpoint: bool = False,
+) -> None:
+  """Reads and records the results of the steps in `taken`, and empties it.
+
+  `logs` is True if the last one is logged, `at_checkpoint` if it is saved.
+
+  Raises:
+    errors.TrainingError: the numbers of a step are not finite.
+  """
+  if not taken:
+    return
+  for one in taken:
+    if not loss_scaling.can_fall(run.replicas[0].scaling):
+      _check_finite(run, one)
+    stop.agree(one.result, one.number)
+    _update_bar(bar, one.result)
+  last = taken[-1]
+  if writer:
+    with run.hooks.local_time_limit(f'Records of step {last.number}'):
+      for one in taken:
+        writer.gauge.add(one.result)
+      if logs:
+        writer.log(last.number, last.learning_rate)
+      writer.observe(last.number, last.result, at_checkpoint)
+  taken.clear()
 
 
 def _judge(
@@ -226,11 +275,12 @@ def _take_step(
   step: int,
   stream: Iterator[batches.Batch],
   stop: signals.Stop,
-) -> tuple[steps.StepResult, float]:
-  """Takes one step and checks that its numbers are finite.
+  waits: bool,
+) -> _Taken:
+  """Takes one step after `step` completed ones.
 
-  Returns:
-    (the result of the step, its learning rate).
+  `waits` is True to wait until it has finished. Otherwise its payloads, which
+  may be as large as gradients, are left out of the result.
   """
   cycle, batch_size = config.codes.floating_grad_epoch, config.data.batch_size
   uses_float = schedules.uses_float_gradients(
@@ -250,31 +300,28 @@ def _take_step(
       labels,
       *steps.host_numbers(step, learning_rate, decay, stop.signal or 0),
     )
-    # Waits for the step: TensorFlow may return before it has finished.
-    result.entropy.numpy()
-  if not loss_scaling.can_fall(run.replicas[0].scaling):
-    _check_finite(run, step, result, codec)
-  return result, learning_rate
+    if waits:
+      # TensorFlow may return before the step has finished.
+      result.entropy.numpy()
+    else:
+      result = result._replace(words=[])
+  return _Taken(step + 1, result, codec, learning_rate)
 
 
-def _check_finite(
-  run: run_lib.Run,
-  step: int,
-  result: steps.StepResult,
-  codec: gradients.GradientCodec,
-) -> None:
+def _check_finite(run: run_lib.Run, taken: _Taken) -> None:
   """Raises if a loss or a gradient is not finite; names workers and variables.
 
   Also refuses finite gradients whose sum overflows, because the mean is the
   divided sum.
   """
+  result = taken.result
   entropy = result.entropy.numpy()
   probes = result.probes.numpy()
   with np.errstate(over='ignore'):
     usable = np.isfinite(probes * np.float32(len(entropy)))
   if np.isfinite(entropy).all() and usable.all():
     return
-  variables = codec.probed_variables()
+  variables = taken.codec.probed_variables()
   names = result.worker_labels or [f'worker {i}' for i in range(len(entropy))]
   where = [f'loss of {names[i]}' for i in np.flatnonzero(~np.isfinite(entropy))]
   where += [
@@ -283,8 +330,8 @@ def _check_finite(
     for worker, probe in np.argwhere(~usable)
   ]
   raise errors.TrainingError(
-    f'Step {step + 1}: expected finite numbers, received NaN or infinity in '
-    f'the {", ".join(where[:4])}{" and more" if len(where) > 4 else ""}. '
+    f'Step {taken.number}: expected finite numbers, received NaN or infinity '
+    f'in the {", ".join(where[:4])}{" and more" if len(where) > 4 else ""}. '
     'Lower --initial_learning_rate or clip with --clip_factor; the last '
     'checkpoint is from before this step and the same command continues from '
     'it.'

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import tensorflow as tf
-
 from terngrad import errors
+from terngrad.cluster import devices as devices_lib
 from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
@@ -133,10 +132,10 @@ def on_devices(
 
   A mix of CPUs and GPUs leaves the codec unchanged.
   """
-  kinds = {tf.DeviceSpec.from_string(name).device_type for name in devices}
-  if kinds == {'GPU'}:
+  types = devices_lib.types(devices)
+  if types == {'GPU'}:
     return bucketing.on_gpus(codec)
-  return bucketing.on_kernels(codec) if kinds == {'CPU'} else codec
+  return bucketing.on_kernels(codec) if types == {'CPU'} else codec
 
 
 def is_logits(name: str, layers: Sequence[str] = ('logits',)) -> bool:

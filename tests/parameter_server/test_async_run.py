@@ -211,7 +211,7 @@ def test_a_gradient_that_is_not_finite_names_its_process(begin):
   run = types.SimpleNamespace(parameters=['fc/kernel'])
   codec = types.SimpleNamespace(num_probes=1, probed_variables=lambda: [0])
   with pytest.raises(errors.TrainingError) as caught:
-    loop._check_finite(run, 0, result, codec)
+    loop._check_finite(run, loop._Taken(1, result, codec, 0.1))
   assert (
     'gradient of fc/kernel on node 0 of worker 1, gradient of fc/kernel on '
     'node 1 of worker 1. '

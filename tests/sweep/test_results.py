@@ -1,9 +1,25 @@
 """What a row says about the machine, and what a page says about all rows."""
 
+import os
+
+import tensorflow as tf
+
 from terngrad.machine import onednn
 from terngrad.machine import processor
 from terngrad.report import sweep_page
 from terngrad.sweep import results
+
+
+def test_a_row_names_the_gpus(monkeypatch):
+  details = {'device_name': 'NVIDIA H100', 'compute_capability': (9, 0)}
+  monkeypatch.setattr(
+    tf.config, 'get_visible_devices', lambda kind: [kind] if kind else []
+  )
+  monkeypatch.setattr(
+    tf.config.experimental, 'get_device_details', lambda device: details
+  )
+  found = results.provenance()['machine']
+  assert found.endswith(' cores, NVIDIA H100 (compute capability 9.0)')
 
 
 def test_a_row_names_what_results_depend_on(monkeypatch):
@@ -15,4 +31,5 @@ def test_a_row_names_what_results_depend_on(monkeypatch):
   assert row['instructions'] == processor.instructions()
   state = 'on' if onednn.is_on() else 'off'
   assert row['switches'].startswith(f'oneDNN {state} ONEDNN_MAX_CPU_ISA=AVX2')
+  assert row['machine'] == f'{processor.name()}, {os.cpu_count()} cores'
   assert row['tensorflow_build'].endswith((', CPU', ', GPU'))

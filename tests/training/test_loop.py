@@ -20,6 +20,7 @@ from terngrad.training import execution
 from terngrad.training import loop
 from terngrad.training import records
 from terngrad.training import start
+from tests.bin import programs
 
 RUN = types.SimpleNamespace(parameters=['fc/kernel', 'fc/bias'])
 CODEC = types.SimpleNamespace(probed_variables=lambda: [0, 1])
@@ -31,7 +32,7 @@ def check(probes, entropy=(1.0, 1.0, 1.0, 1.0)):
     probes=tf.constant(np.array(probes, np.float32)),
     worker_labels=None,
   )
-  loop._check_finite(RUN, 6, result, CODEC)
+  loop._check_finite(RUN, loop._Taken(7, result, CODEC, 0.1))
 
 
 def test_finite_numbers_do_not_stop_the_run():
@@ -91,7 +92,7 @@ def test_records_are_closed_within_a_time_limit(tmp_path, monkeypatch):
   assert seen == [['End of the records']]
 
 
-def short_run(train_dir, **changes):
+def short_run(train_dir, hooks=None, **changes):
   """Trains LeNet on constant images for six steps; returns the log."""
   values = {'max_steps': 6, 'save_iter': 1, 'batch_size': 4} | changes
   config = options_lib.build(
@@ -104,8 +105,65 @@ def short_run(train_dir, **changes):
     **values,
   )
   lines = []
-  start.train(config, lines.append)
+  start.train(config, lines.append, hooks=hooks)
   return lines
+
+
+def ahead(run):
+  """Hooks as on a GPU, with a log line every four steps."""
+  hooks = execution.Hooks()
+  hooks.runs_ahead, hooks.log_every = True, 4
+  del run
+  return hooks
+
+
+def without_times(path):
+  return [
+    {name: value for name, value in one.items() if 'sec' not in name}
+    for one in records.read(path)
+  ]
+
+
+def test_results_that_are_read_later_give_the_same_records(
+  tmp_path, monkeypatch
+):
+  """On GPUs the host reads results at log lines, epochs and checkpoints."""
+  waits, take = [], loop._take_step
+
+  def look(*arguments):
+    waits.append(arguments[-1])
+    return take(*arguments)
+
+  monkeypatch.setattr(loop, '_take_step', look)
+  options = {'max_steps': 14, 'save_iter': 6, 'grad_bits': 1}
+  short_run(tmp_path / 'later', ahead, **options)
+  assert [step for step, wait in enumerate(waits, 1) if wait] == [
+    4,
+    6,
+    8,
+    12,
+    14,
+  ]
+  monkeypatch.setattr(execution.Hooks, 'log_every', 4)
+  short_run(tmp_path / 'at_once', **options)
+  assert all(waits[14:])
+  found, expected = map(
+    without_times, (tmp_path / 'later', tmp_path / 'at_once')
+  )
+  assert found == expected
+  assert {one['step'] for one in found} == {4, 6, 8, 12, 14}
+  for step in (6, 12, 14):
+    prefixes = (
+      tmp_path / name / f'model.ckpt-{step}' for name in ('later', 'at_once')
+    )
+    later, at_once = map(programs.tensors, prefixes)
+    assert later == at_once
+
+
+def test_a_late_read_names_the_step_that_was_not_finite(tmp_path):
+  with pytest.raises(errors.TrainingError, match='^Step 2: expected finite'):
+    short_run(tmp_path, ahead, initial_learning_rate=1e38, save_iter=6)
+  assert not [*tmp_path.glob('model.ckpt-*')]
 
 
 def test_a_run_has_the_op_determinism_that_it_logs(tmp_path, monkeypatch):
