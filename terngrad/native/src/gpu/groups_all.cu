@@ -30,7 +30,8 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       Finish(variable, code, group, extents, words, some);
     }
   }
-  for (int64 begin = 0; begin < variable.num_words; begin += kThreads) {
+  for (int64 begin = 0; begin < variable.num_words;
+       begin += kThreads * code.words) {
     __syncthreads();
     if (code.kind == kFloats) {
       EncodeFp8(variable, code, begin, words, firsts);

@@ -6,8 +6,8 @@
 
 namespace terngrad_gpu {
 
-// A thread a word; the blocks of threads of a variable follow each other. The
-// scales in `words` are complete.
+// A thread has `code.words` words; the blocks of threads of a variable follow
+// each other. The scales in `words` are complete.
 extern "C" __global__ void __launch_bounds__(kThreads, 5)
     terngrad_groups_encode(const __grid_constant__ GroupedVariables variables,
                            const Grouping code, const uint32* key,
@@ -16,8 +16,9 @@ extern "C" __global__ void __launch_bounds__(kThreads, 5)
   __shared__ ToDigits groups[kMostDigits][2];
   const GroupedVariable variable =
       FindBy(variables, &GroupedVariable::code_block, blockIdx.x);
-  EncodeWords(variable, code, (blockIdx.x - variable.code_block) * kThreads,
-              key, words, stretches, groups);
+  const int64 begin =
+      (blockIdx.x - variable.code_block) * kThreads * code.words;
+  EncodeWords(variable, code, begin, key, words, stretches, groups);
 }
 
 // A step that `StepOf` can return; see `KnownStep` in grouping_impl.h.
@@ -69,7 +70,7 @@ __device__ inline uint32 TakeDigit(const Grouping& code, uint32* word) {
   return before - *word * code.base;
 }
 
-// The groups of kBatch digits of the words of kSome payloads: of each digit
+// The groups of kBatch digits of a block in kSome payloads: of each digit
 // that of the first thread's element and the next one.
 constexpr int kSome = kThreads / (2 * kBatch);
 using SomeGroups = FromDigits[kSome][kBatch][2];
@@ -82,7 +83,9 @@ __device__ inline void ReadGroups(const GroupedVariable& variable,
                                   SomeGroups groups) {
   const int i = threadIdx.x % 2, p = threadIdx.x / 2 % kBatch;
   const int r = threadIdx.x / (2 * kBatch);
-  if (payload + r >= payloads.count || first + p >= code.places) return;
+  if (payload + r >= payloads.count || first + p >= DigitsOf(code)) {
+    return;
+  }
   const Stretch& stretch = stretches[first + p];
   if (stretch.size == 0) return;
   const int64 group = stretch.first + (i && stretch.boundary < stretch.size);
@@ -91,19 +94,39 @@ __device__ inline void ReadGroups(const GroupedVariable& variable,
                    variable.num_groups, code);
 }
 
-// Adds kBatch digits of a payload's word, from the digit `first` on, to the
-// sums. `scales` are those of the payload.
+// The words of a thread; without the second one it is 0.
+struct TwoWords {
+  uint32 first;
+  uint32 second;
+};
+
+// Reads the words of a thread from those of a variable. `word` is the number of
+// its first one.
+__device__ inline TwoWords ReadWords(const GroupedVariable& variable,
+                                     const Grouping& code, const uint32* from,
+                                     int64 word) {
+  const int64 next = word + kThreads;
+  const bool has_first = word < variable.num_words;
+  const bool has_second = code.words == 2 && next < variable.num_words;
+  return {has_first ? from[word] : 0, has_second ? from[next] : 0};
+}
+
+// Adds kBatch digits of a thread's words in a payload, from the digit `first`
+// on, to the sums. `scales` are those of the payload.
 template <int kKind>
 __device__ inline void AddDigits(const GroupedVariable& variable,
                                  const Grouping& code, const uint32* scales,
                                  const FromDigits (*groups)[2],
                                  const Stretch* stretches, int first,
-                                 uint32 word, bool is_first, float* sums) {
+                                 const TwoWords& words, bool is_first,
+                                 float* sums) {
   const int thread = threadIdx.x;
+  uint32 word = words.first;
   for (int i = 0; i < first; ++i) TakeDigit<kKind>(code, &word);
 #pragma unroll
   for (int p = 0; p < kBatch; ++p) {
-    if (first + p >= code.places) break;
+    if (first + p >= DigitsOf(code)) break;
+    if (first + p == code.places) word = words.second;
     const Stretch& stretch = stretches[first + p];
     const uint32 digit = TakeDigit<kKind>(code, &word);
     FromDigits group = groups[p][thread >= stretch.boundary];
@@ -122,13 +145,13 @@ __device__ inline void Decode(const GroupedVariable& variable,
                               const Grouping& code, const Payloads& payloads,
                               const Stretch* stretches, int64 word, float scale,
                               SomeGroups groups) {
-  const int64 at =
-      variable.words + code.num_scales * variable.num_groups + word;
+  const int64 at = variable.words + code.num_scales * variable.num_groups;
   const bool has_word = word < variable.num_words;
   // Before the scales, so that both wait for the memory together.
-  const uint32 own = has_word ? PayloadOf(payloads, 0)[at] : 0;
+  const TwoWords own = ReadWords(variable, code, PayloadOf(payloads, 0) + at,
+                                 word);
 #pragma unroll 1
-  for (int first = 0; first < code.places; first += kBatch) {
+  for (int first = 0; first < DigitsOf(code); first += kBatch) {
     float sums[kBatch];
 #pragma unroll 1
     for (int r = 0; r < payloads.count; ++r) {
@@ -141,20 +164,23 @@ __device__ inline void Decode(const GroupedVariable& variable,
       const uint32* const payload = PayloadOf(payloads, r);
       AddDigits<kKind>(variable, code, payload + variable.words,
                        groups[r % kSome], stretches, first,
-                       r ? payload[at] : own, r == 0, sums);
+                       r ? ReadWords(variable, code, payload + at, word) : own,
+                       r == 0, sums);
     }
 #pragma unroll
     for (int p = 0; p < kBatch; ++p) {
-      if (first + p >= code.places) break;
-      const int64 element = (first + p) * variable.num_words + word;
-      if (!has_word || threadIdx.x >= stretches[first + p].size) continue;
+      if (first + p >= DigitsOf(code)) break;
+      const Digit digit = DigitAt(code, first + p, word);
+      if (digit.word >= variable.num_words) continue;
+      if (threadIdx.x >= stretches[first + p].size) continue;
+      const int64 element = digit.number * variable.num_words + digit.word;
       variable.data[element] = scale != 1.0f ? sums[p] * scale : sums[p];
     }
   }
 }
 
 // Elements are the sums of the values of all payloads, in order, times `scale`;
-// a thread a word.
+// threads have words as in terngrad_groups_encode.
 extern "C" __global__ void __launch_bounds__(kThreads, 5)
     terngrad_groups_decode(const __grid_constant__ GroupedVariables variables,
                            const __grid_constant__ Payloads payloads,
@@ -163,11 +189,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 5)
   __shared__ SomeGroups groups;
   const GroupedVariable variable =
       FindBy(variables, &GroupedVariable::code_block, blockIdx.x);
-  const int64 begin = (blockIdx.x - variable.code_block) * kThreads;
+  const int64 begin =
+      (blockIdx.x - variable.code_block) * kThreads * code.words;
   const int64 word = begin + threadIdx.x;
-  if (threadIdx.x < code.places) {
-    stretches[threadIdx.x] =
-        StretchOf(variable, threadIdx.x * variable.num_words + begin);
+  if (threadIdx.x < DigitsOf(code)) {
+    stretches[threadIdx.x] = StretchOf(variable, code, threadIdx.x, begin);
   }
   if (code.kind == kSteps) {
     Decode<kSteps>(variable, code, payloads, stretches, word, scale, groups);

@@ -11,8 +11,6 @@ namespace terngrad_gpu {
 // Fractions of a level have this many bits.
 constexpr int kFraction = 22;
 
-constexpr int kBatch = 8;  // Digits whose elements a thread reads at a time.
-
 // How the elements of one group become digits.
 struct ToDigits {
   float inverse;
@@ -43,6 +41,22 @@ __device__ inline uint32 DigitOf(float value, const ToDigits& group, int levels,
   return static_cast<uint32>(digit * (bits >> 31 | 1) + levels);
 }
 
+// A digit of a thread's words: those of the first word, then of the second.
+struct Digit {
+  int number;  // In its word.
+  int64 word;
+};
+
+// `word` is the thread's first one.
+__device__ inline Digit DigitAt(const Grouping& code, int digit, int64 word) {
+  if (digit < code.places) return {digit, word};
+  return {digit - code.places, word + kThreads};
+}
+
+__device__ inline int DigitsOf(const Grouping& code) {
+  return code.places * code.words;
+}
+
 // The elements of one digit of a block's words: the first `size` threads have
 // one. That of the first thread is in group `first`, and those from `boundary`
 // on are in the next ones.
@@ -52,9 +66,13 @@ struct Stretch {
   int size;
 };
 
+// `begin` is the first word of the block.
 __device__ inline Stretch StretchOf(const GroupedVariable& variable,
-                                    int64 element) {
+                                    const Grouping& code, int digit,
+                                    int64 begin) {
   Stretch stretch = {};
+  const Digit at = DigitAt(code, digit, begin);
+  const int64 element = at.number * variable.num_words + at.word;
   const int64 rest = variable.size - element;
   if (rest <= 0) return stretch;
   stretch.first = Divided(element, variable.group);
@@ -73,35 +91,45 @@ __device__ inline uint32 GroupsAfter(const GroupedVariable& variable,
   return (group - stretch.boundary + threadIdx.x) / group;
 }
 
-// Reads the elements of kBatch digits of a word, from the first digit on.
+// Reads the elements of kBatch digits of a thread, from the digit `first` on.
 __device__ inline void ReadBatch(const GroupedVariable& variable,
                                  const Grouping& code, int first, int64 word,
                                  float* values) {
 #pragma unroll
   for (int i = 0; i < kBatch; ++i) {
-    const int64 element = (first + i) * variable.num_words + word;
-    values[i] = first + i < code.places && element < variable.size
+    const Digit at = DigitAt(code, first + i, word);
+    const int64 element = at.number * variable.num_words + at.word;
+    values[i] = first + i < DigitsOf(code) && element < variable.size
                     ? variable.data[element]
                     : 0.0f;
   }
 }
 
-// The word of a thread, of whose elements the first kBatch are in `values`.
-// `counter` is the number of its first element plus the key's first number.
+// Writes the words of a thread, from `word` on, which is one of the variable;
+// the elements of its first kBatch digits are in `values`. `counter` is the
+// number of its first element plus the key's first number.
 template <int kKind>
-__device__ inline uint32 EncodedWord(const GroupedVariable& variable,
-                                     const Grouping& code, uint32 counter,
-                                     uint32 second, const float* scales,
-                                     const Stretch* stretches,
-                                     const ToDigits (*groups)[2], int64 word,
-                                     float* values) {
+__device__ inline void WriteWords(const GroupedVariable& variable,
+                                  const Grouping& code, uint32 counter,
+                                  uint32 second, const float* scales,
+                                  const Stretch* stretches,
+                                  const ToDigits (*groups)[2], int64 word,
+                                  float* values, uint32* to) {
+  const int64 num_words = variable.num_words;
   uint32 sum = 0, power = 1;
 #pragma unroll 1
-  for (int first = 0; first < code.places; first += kBatch) {
+  for (int first = 0; first < DigitsOf(code); first += kBatch) {
     if (first > 0) ReadBatch(variable, code, first, word, values);
 #pragma unroll
     for (int i = 0; i < kBatch; ++i) {
-      if (first + i >= code.places) break;
+      if (first + i >= DigitsOf(code)) break;
+      if (first + i == code.places) {
+        to[word] = sum;
+        word += kThreads;
+        sum = 0;
+        power = 1;
+        counter += kThreads - static_cast<uint32>(code.places * num_words);
+      }
       const Stretch& stretch = stretches[first + i];
       ToDigits group = groups[first + i][threadIdx.x >= stretch.boundary];
       if (kKind != kSigns && variable.group < kThreads &&
@@ -116,10 +144,10 @@ __device__ inline uint32 EncodedWord(const GroupedVariable& variable,
       if (kKind == kSpans && threadIdx.x >= stretch.size) digit = 0;
       sum += digit * power;
       power *= code.base;
-      counter += static_cast<uint32>(variable.num_words);
+      counter += static_cast<uint32>(num_words);
     }
   }
-  return sum;
+  if (word < num_words) to[word] = sum;
 }
 
 // Encodes the words of a block of threads, of which `begin` is the first one.
@@ -137,11 +165,10 @@ __device__ inline void EncodeWords(const GroupedVariable& variable,
   const uint32 counter = (is_random ? key[0] : 0) +
                          static_cast<uint32>(variable.start + word);
   const uint32 second = is_random ? key[1] : 0;
-  uint32* const to = words + variable.words;
-  const float* const scales = reinterpret_cast<const float*>(to);
-  if (threadIdx.x < code.places) {
-    const Stretch stretch =
-        StretchOf(variable, threadIdx.x * variable.num_words + begin);
+  const float* const scales =
+      reinterpret_cast<const float*>(words + variable.words);
+  if (threadIdx.x < DigitsOf(code)) {
+    const Stretch stretch = StretchOf(variable, code, threadIdx.x, begin);
     const float* const first = scales + stretch.first;
     const float* const next = first + (stretch.boundary < stretch.size);
     stretches[threadIdx.x] = stretch;
@@ -150,18 +177,18 @@ __device__ inline void EncodeWords(const GroupedVariable& variable,
   }
   __syncthreads();
   if (word >= variable.num_words) return;
-  uint32 sum;
+  uint32* const to =
+      words + variable.words + code.num_scales * variable.num_groups;
   if (code.kind == kSteps) {
-    sum = EncodedWord<kSteps>(variable, code, counter, second, scales,
-                              stretches, groups, word, values);
+    WriteWords<kSteps>(variable, code, counter, second, scales, stretches,
+                       groups, word, values, to);
   } else if (code.kind == kSpans) {
-    sum = EncodedWord<kSpans>(variable, code, counter, second, scales,
-                              stretches, groups, word, values);
+    WriteWords<kSpans>(variable, code, counter, second, scales, stretches,
+                       groups, word, values, to);
   } else {
-    sum = EncodedWord<kSigns>(variable, code, counter, second, scales,
-                              stretches, groups, word, values);
+    WriteWords<kSigns>(variable, code, counter, second, scales, stretches,
+                       groups, word, values, to);
   }
-  to[code.num_scales * variable.num_groups + word] = sum;
 }
 
 }  // namespace terngrad_gpu

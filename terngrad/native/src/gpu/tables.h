@@ -103,6 +103,9 @@ constexpr int64 kExtentBlock = 16384;
 constexpr int kExtentsAlone = 64;
 constexpr int64 kWordsAlone = 16 * kThreads;
 
+// Digits that a thread of a code of groups reads or writes at a time.
+constexpr int kBatch = 8;
+
 // As in kernels.h; and 8-bit floats, whose largest code is in `levels`.
 enum GroupedKind { kSteps, kSpans, kSigns, kFloats };
 
@@ -116,6 +119,7 @@ struct Grouping {
   uint32 base;
   int places;
   int num_scales;
+  int words;  // Of a thread that codes: 1, or 2 of few places.
   // Of the division by the base; see `Divisor` in grouping_impl.h.
   uint32 factor;
   int shift;

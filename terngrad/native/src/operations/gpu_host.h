@@ -68,7 +68,7 @@ struct GroupedBucket {
     const int64_t blocks = CeilDivide(group, kExtentBlock);
     elements += size;
     words += code.num_scales * groups + num_words;
-    code_blocks += CeilDivide(num_words, kThreads);
+    code_blocks += CeilDivide(num_words, kThreads * code.words);
     extents += groups * blocks;
     finishes += blocks > 1 ? groups : 0;
     is_small &= groups * blocks <= kExtentsAlone && num_words <= kWordsAlone;
@@ -100,8 +100,10 @@ struct GroupedBucket {
 // The parameters of a code; `base` has a word's digits.
 inline Grouping MakeGrouping(GroupedKind kind, bool is_norm, int levels,
                              uint32_t base, int places) {
-  Grouping code = {kind, is_norm, levels, base, places, 1, 0, 0, 0};
+  Grouping code = {kind, is_norm, levels, base, places, 1, 1, 0, 0, 0};
   code.num_scales = kind == kSpans ? 2 : 1;
+  // So that a thread waits for as many elements at a time as with many places.
+  if (kind != kFloats && 2 * places <= kBatch) code.words = 2;
   if (kind == kSteps) {
     int bits = 1;
     while ((uint64_t{1} << bits) < base) ++bits;
