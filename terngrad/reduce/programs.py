@@ -7,6 +7,7 @@ with native kernels are not compiled here.
 """
 
 import collections
+import functools
 from collections.abc import Callable
 from collections.abc import Hashable
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import method as methods
+from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import tracing
 from terngrad.reduce import buckets as buckets_lib
 from terngrad.reduce import gradients as gradients_lib
@@ -27,7 +29,19 @@ from terngrad.reduce import weight_decay
 
 _P = ParamSpec('_P')
 _T = TypeVar('_T')
-_Keys = Callable[[tf.Tensor | int, tf.Tensor, tf.Tensor], tf.Tensor]
+_Keys = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+@functools.cache
+def _keys_program(
+  streams: tuple[tuple[int, int], ...], compiles: bool
+) -> _Keys:
+  """Returns `random_bits.bucket_keys` of these streams as a program.
+
+  All models of the process share it, because XLA takes 0.2 s to compile it.
+  """
+  draw = functools.partial(random_bits.bucket_keys, streams)
+  return tracing.on_host(part_programs.compile_if(compiles, draw))
 
 
 class Part:
@@ -70,16 +84,19 @@ class Part:
     )
 
   def use(
-    self, programs: part_programs.PartPrograms, keys: _Keys, shared: bool
+    self, programs: part_programs.PartPrograms, compiles: bool, shared: bool
   ) -> None:
     """Sets the programs.
 
     Args:
       programs: of the part's layout.
-      keys: program of `GradientCodec.keys`.
+      compiles: whether XLA compiles the program of the keys.
       shared: whether other parts use the same programs.
     """
-    self._programs, self._keys = programs, keys
+    buckets = self.codec.buckets
+    streams = tuple((one.stream, one.method.strata) for one in buckets)
+    self._programs = programs
+    self._keys = _keys_program(streams, compiles)
     self._origins = part_programs.origins_of(self.codec) if shared else None
     self.send = self._moved(programs.send)
     self.finish = self._moved(programs.finish)
@@ -170,7 +187,8 @@ class Part:
     if self.codec.compiled:
       return step
     # Hundreds of operations on a few numbers cost nothing once compiled.
-    return step._replace(keys=self._keys(step.seed, step.step, step.worker))
+    seed = tf.cast(step.seed, tf.int64)
+    return step._replace(keys=self._keys(seed, step.step, step.worker))
 
   def _moved(self, program: Callable[_P, _T]) -> Callable[_P, _T]:
     """Returns a program whose last argument, a step, gets the origins."""
@@ -215,7 +233,6 @@ def parts(
   ]
   layouts: list[Hashable] = []
   programs: dict[Hashable, part_programs.PartPrograms] = {}
-  keys: dict[Hashable, _Keys] = {}
   for part in found:
     own = decay and decay.part(part.indices)
     xla = compiles and part.codec.compiled
@@ -227,11 +244,7 @@ def parts(
       programs[layouts[-1]] = part_programs.PartPrograms(part.codec, own, xla)
   counts = collections.Counter(layouts)
   for part, layout in zip(found, layouts, strict=True):
-    drawn = tuple((b.stream, b.method.strata) for b in part.codec.buckets)
-    if drawn not in keys:
-      program = part_programs.compile_if(compiles, part.codec.keys)
-      keys[drawn] = tracing.on_host(program)
-    part.use(programs[layout], keys[drawn], counts[layout] > 1)
+    part.use(programs[layout], compiles, counts[layout] > 1)
   return found
 
 

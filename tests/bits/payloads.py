@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.codec.stages import tracing
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
 from tests.codec import one_round
@@ -93,7 +94,7 @@ def coded(text, probes=None, how='XLA'):
   def compiled(function):
     if how == 'eager':
       return function
-    return tf.function(function, jit_compile=codec.compiled)
+    return tracing.function(function, jit_compile=codec.compiled)
 
   values = [[tf.constant(g) for g in drawn(worker)] for worker in WORKERS]
   probe = compiled(functools.partial(one_round.probe, codec))

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.cluster import tasks
+from terngrad.codec.stages import tracing
 from terngrad.exchange import collective
 from terngrad.exchange import server
 from terngrad.exchange import towers
@@ -87,7 +88,7 @@ def bits_by_servers(case, cluster):
     parts.codec,
   )
 
-  @tf.function
+  @tracing.function
   def step(number, *batches):
     first, *others = zip(batches[::2], batches[1::2], strict=True)
     served.feeds[:] = [server.LocalBatch(*other) for other in others]

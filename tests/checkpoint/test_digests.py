@@ -3,6 +3,7 @@ import tensorflow as tf
 
 from terngrad import errors
 from terngrad.checkpoint import digests
+from terngrad.codec.stages import tracing
 from terngrad.step import replicas
 
 
@@ -49,7 +50,7 @@ def test_digests_of_a_thousand_one_bit_changes_differ():
   values = tf.random.stateless_normal([1000], [1, 2])
   bits = tf.bitcast(values, tf.int32)
 
-  @tf.function(jit_compile=True)
+  @tracing.function(jit_compile=True)
   def changed(place):
     flips = tf.one_hot(place, 1000, on_value=1, dtype=tf.int32)
     return digests.digest(

@@ -17,6 +17,7 @@ import tensorflow as tf
 from terngrad.codec.methods import validation
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import tracing
 from tests.codec import bounds
 
 # No multiple of anything. That larger gradients, whose statistics add in a
@@ -124,7 +125,7 @@ def sampler(codec, size, draws=NUM_DRAWS):
 
   # Compiled, because thousands of eager draws take minutes; a conformance test
   # holds eager and compiled codecs equal to the bit.
-  @tf.function(jit_compile=True)
+  @tracing.function(jit_compile=True)
   def run(gradient, local_probe, shared_probe):
     def body(i, total, squares, totals):
       key = random_bits.fold_in(bucket_key()[:2], i)
@@ -232,8 +233,8 @@ def modes_of(conformance):
 
   return {
     'eager': work,
-    'graph': tf.function(work),
-    'xla': tf.function(work, jit_compile=True),
+    'graph': tracing.function(work),
+    'xla': tracing.function(work, jit_compile=True),
   }
 
 

@@ -1,10 +1,10 @@
 """Steps of methods without devices, as NumPy."""
 
 import numpy as np
-import tensorflow as tf
 
 from terngrad.codec import policy
 from terngrad.codec import wrapper
+from terngrad.codec.stages import tracing
 from terngrad.reduce import bucketing
 from terngrad.reduce import workers
 
@@ -20,9 +20,9 @@ class Traced(wrapper.Wrapper):
 
   def __init__(self, method):
     super().__init__(method)
-    self.begin = tf.function(method.begin)
-    self.send = tf.function(method.send)
-    self.decode = tf.function(method.decode)
+    self.begin = tracing.function(method.begin)
+    self.send = tracing.function(method.send)
+    self.decode = tracing.function(method.decode)
 
   def in_float(self, plain):
     return Traced(self.method.in_float(plain))

@@ -8,6 +8,7 @@ from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec import totals
 from terngrad.codec.methods import registry
+from terngrad.codec.stages import tracing
 from terngrad.codec.stages import wire
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
@@ -71,7 +72,7 @@ def decode_by_servers(
 
   zero = tf.constant(0, tf.int64)
 
-  @tf.function
+  @tracing.function
   def exchange(payloads, shared_probe):
     num_workers = payloads.shape[0]
     found = totals.Totals(codec.messages(0), num_workers, num_servers)
@@ -84,7 +85,7 @@ def decode_by_servers(
         assert sums[-1].shape == [found.num_words[server]]
     return decode(found.unpack(sums), shared_probe)
 
-  @tf.function(jit_compile=codec.compiled)
+  @tracing.function(jit_compile=codec.compiled)
   def decode(received, shared_probe):
     turn = gradients.WorkerStep(
       zero, zero, payloads.shape[0], shared_probe=shared_probe
@@ -113,7 +114,7 @@ def pushed_and_mean(name):
   codec = codec_of(name)
   payloads, shared_probe = pushed_words(codec, 5)
   decode = functools.partial(one_round.decode_mean, codec)
-  mean = tf.function(decode, jit_compile=True)([payloads], shared_probe)
+  mean = tracing.function(decode, jit_compile=True)([payloads], shared_probe)
   return codec, payloads, shared_probe, mean
 
 

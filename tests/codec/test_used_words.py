@@ -7,6 +7,7 @@ import tensorflow as tf
 from terngrad.codec import method
 from terngrad.codec import used_words
 from terngrad.codec.stages import bitmap
+from terngrad.codec.stages import tracing
 
 VARYING = method.code_sum(bitmap.bitmap_sign(), 320, 1)
 FIXED = method.gathered(5)
@@ -27,7 +28,7 @@ def test_trimmed_words_are_restored(used):
   messages = [FIXED, VARYING]
   whole = rows(used)
 
-  @tf.function
+  @tracing.function
   def round_trip(words):
     fixed, varying = used_words.cut(messages, words)
     back = used_words.join(messages, [fixed, varying])

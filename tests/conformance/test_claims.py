@@ -8,6 +8,7 @@ import tensorflow as tf
 from terngrad.codec import method as methods
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import tracing
 from terngrad.conformance import claims
 from terngrad.conformance import subject as subjects
 
@@ -342,7 +343,7 @@ def test_an_exception_is_shown_with_the_last_line_of_the_author(claim):
 class UnfinishedFunction(Unfinished):
   """As above, in a function that TensorFlow rewrites for conditions."""
 
-  @tf.function
+  @tracing.function
   def sum_of(self, first, second):
     return first + second  # The last line of the author.
 

@@ -19,6 +19,7 @@ from terngrad.codec.stages import bitmap
 from terngrad.codec.stages import float_words
 from terngrad.codec.stages import huffman
 from terngrad.codec.stages import packing
+from terngrad.codec.stages import tracing
 from terngrad.codec.stages import transport
 from terngrad.codec.stages import wire
 from terngrad.exchange import device_groups
@@ -215,7 +216,7 @@ def combine(exchange, name):
   """
   messages = [sent.message for sent in ROUNDS[name]]
 
-  @tf.function
+  @tracing.function
   def step(*payloads):
     found = []
     words = list(map(transport.to_float32, payloads))
@@ -250,7 +251,7 @@ def _read(message, received, is_first):
     if not is_first or isinstance(message.packing, wire.VariablePacking):
       return found
   if message.combine == methods.SUM:
-    add = tf.function(received.sum, jit_compile=True)
+    add = tracing.function(received.sum, jit_compile=True)
     found['sum'] = add(message)[: message.num_elements]
   return found
 
@@ -280,7 +281,7 @@ def conclude(all_rows):
 def share(exchange):
   """The rows that an exchange gathers, and each device's conclusion."""
 
-  @tf.function
+  @tracing.function
   def step(*parts):
     return exchange.gather_metadata(list(parts), conclude)
 

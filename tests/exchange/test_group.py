@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad.cluster import spec
+from terngrad.codec.stages import tracing
 from terngrad.exchange import group as groups
 from tests.exchange import threads
 
@@ -124,7 +125,7 @@ def test_a_collective_has_a_group_key_and_an_instance_key():
 def test_equal_collectives_are_not_merged():
   group = groups.Group.from_strategy(2, 1)
 
-  @tf.function
+  @tracing.function
   def several(rows):
     return [group.all_to_all(rows), group.all_gather(rows)]
 

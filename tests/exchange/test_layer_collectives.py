@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.codec.stages import tracing
 from terngrad.exchange import collective
 from terngrad.exchange import layer_collectives
 from terngrad.exchange import towers
@@ -14,7 +15,7 @@ def test_every_device_gathers_all_tensors_in_order_in_each_call():
   devices = '/CPU:0', '/CPU:1'
   found = layer_collectives.LayerCollectives(towers.Towers(devices, 2))
 
-  @tf.function
+  @tracing.function
   def ask(values):
     answers = []
     for index, device in enumerate(devices):

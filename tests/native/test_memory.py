@@ -20,12 +20,12 @@ from terngrad.codec.stages import random_bits
 codec = registry.parse('ternary').on_kernels()
 key = random_bits.seed_key(1)
 
-@tf.function
+@tracing.function
 def encode(gradient):
   probe = codec.probe([gradient])
   return codec.encode([gradient], probe, probe, key), probe
 
-@tf.function
+@tracing.function
 def decode(words, probe, size):
   return codec.decode_sum([tf.expand_dims(words, 0)], probe, [(size,)])[0]
 

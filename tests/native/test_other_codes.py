@@ -9,6 +9,7 @@ from terngrad.codec.methods import grouped
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.sparse import elias_fano
 from terngrad.codec.methods.sparse import topk
+from terngrad.codec.stages import tracing
 from terngrad.native import ops
 from terngrad.native import sparse_ops
 from tests.native import test_kernels
@@ -165,7 +166,7 @@ def test_subnormal_scales_decode_as_in_tensorflow(text):
   words = np.zeros([1, twin.num_words(77)], np.int32)
   words[0, 0] = 131_072  # of 1.8e-40
 
-  @tf.function
+  @tracing.function
   def decoded(words):
     kernels = twin.on_kernels()
     return [

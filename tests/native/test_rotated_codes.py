@@ -7,6 +7,7 @@ import tensorflow as tf
 from terngrad import native
 from terngrad.codec import method
 from terngrad.codec.methods import registry
+from terngrad.codec.stages import tracing
 from terngrad.native import rotated_ops
 from terngrad.reduce import bucketing
 from tests.codec import rounds
@@ -127,7 +128,7 @@ def test_any_scales_decode_as_in_compiled_tensorflow(text):
   rng = np.random.default_rng(9)
   odd = [np.nan, np.inf, -np.inf, 3e38, 1e-45, 2.0**-100, 2.0**-101, 0.0, -1.0]
   shared_probe = tf.ones([1])
-  compiled = tf.function(
+  compiled = tracing.function(
     lambda words: twin.decode_sum([words], shared_probe, [(size,)]),
     jit_compile=True,
   )
@@ -161,7 +162,7 @@ def test_words_in_a_graph_equal_tensorflow():
   gradients = test_kernels.gradients_of((5000, 70))
   key = test_kernels.keys(3)
 
-  @tf.function
+  @tracing.function
   def work(gradients):
     shared_probe = codec.probe(gradients)
     words = codec.encode(gradients, shared_probe, shared_probe, key)
@@ -244,7 +245,7 @@ def test_words_of_a_split_bucket_in_a_graph_equal_tensorflow():
   )
   context = context._replace(key=test_kernels.keys(3))
 
-  @tf.function
+  @tracing.function
   def words_of(one, gradients):
     carried, probe = one.begin(gradients, (), context)
     probed = context._replace(local_probe=probe, shared_probe=probe)

@@ -11,6 +11,7 @@ from tensorflow.python.eager import context
 from slim.nets import factory as nets
 from terngrad.checkpoint import checkpoints
 from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import tracing
 from terngrad.config import options as options_lib
 from terngrad.config import servers
 from terngrad.config import training as configs
@@ -41,7 +42,9 @@ def both(model, scale=None, trained=lambda name: True, traced=True, count=4):
   results = []
   for kind in (passes.ModelPass, recomputing.RecomputedPass):
     node_pass = kind(model, plan, LOSS)
-    run = tf.function(node_pass.gradients) if traced else node_pass.gradients
+    run = (
+      tracing.function(node_pass.gradients) if traced else node_pass.gradients
+    )
     results.append(tf.nest.map_structure(np.asarray, run(*arguments)))
   return results
 
@@ -137,7 +140,7 @@ def test_tensorflow_does_not_merge_the_second_run_with_the_first():
   twice = sum(len(segment.model.layers) - 1 for segment in first)
   plan = model_variables.variables_of(model)
   node_pass = recomputing.RecomputedPass(model, plan)
-  run = tf.function(node_pass.gradients)
+  run = tracing.function(node_pass.gradients)
   arguments = (
     [tf.convert_to_tensor(v.value) for v in plan.trainable],
     [],

@@ -11,6 +11,7 @@ from terngrad.codec import method as methods
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import tracing
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
 from terngrad.reduce import workers
@@ -273,7 +274,7 @@ def test_eager_graph_and_xla_give_the_same_bits():
 
   expected = tf.nest.flatten(step(values, worker))
   for compiled in (False, True):
-    work = tf.function(step, jit_compile=compiled)
+    work = tracing.function(step, jit_compile=compiled)
     actual = tf.nest.flatten(work(values, worker))
     for a, b in zip(actual, expected, strict=True):
       np.testing.assert_array_equal(a, b)
@@ -292,7 +293,7 @@ def test_agreed_probe_is_the_largest_of_each_variable():
 def test_agreed_probe_is_not_finite_if_one_workers_is_not(
   num_workers, compiled
 ):
-  agree = tf.function(gradients.agree, jit_compile=compiled)
+  agree = tracing.function(gradients.agree, jit_compile=compiled)
   for worker in range(num_workers):
     probes = np.ones((num_workers, 5), np.float32)
     probes[worker, 1] = np.nan

@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad.codec.methods import registry
+from terngrad.codec.stages import tracing
 from tests.reduce import gpu_steps
 from tests.reduce import host_tensors
 
@@ -91,7 +92,7 @@ def test_words_of_every_code_stay_on_the_gpu(codec, mode):
 
 def kinds(function, *arguments):
   """The kinds and operations that the walk finds in a function."""
-  graph = tf.function(function, autograph=False)
+  graph = tracing.function(function)
   graph = graph.get_concrete_function(*arguments).graph
   return {(one.kind, one.operation) for one in host_tensors.walk(graph)}
 
@@ -114,12 +115,12 @@ def test_a_data_type_without_a_kernel_is_found():
 
 
 def test_int32_arguments_and_results_of_functions_are_found():
-  compiled = tf.function(lambda x: x + 1, jit_compile=True)
+  compiled = tracing.function(lambda x: x + 1, jit_compile=True)
   call = (host_tensors.BOUNDARY, 'PartitionedCall')
   result = (host_tensors.BOUNDARY, 'Identity'), (host_tensors.HOST, 'Identity')
   assert kinds(compiled, LARGE) == {call, *result}
   # What happens inside of a compiled function stays there.
-  inside = tf.function(
+  inside = tracing.function(
     lambda x: tf.bitcast(tf.bitcast(x, tf.int32) + 1, tf.float32),
     jit_compile=True,
   )

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad.codec.methods import registry
+from terngrad.codec.stages import tracing
 from terngrad.exchange import towers
 from terngrad.reduce import bucketing
 from terngrad.reduce import plain
@@ -58,7 +59,7 @@ def step_without_codec(training):
   update = updates.Update(replica, training.optimizer, None)
   decay = weight_decay.WeightDecay(training.plan.trainable)
 
-  @tf.function(jit_compile=True)
+  @tracing.function(jit_compile=True)
   def terms(gradients, parameters):
     found = decay.gradients(parameters)
     return [
@@ -66,7 +67,7 @@ def step_without_codec(training):
       for gradient, term in zip(gradients, found, strict=True)
     ]
 
-  @tf.function
+  @tracing.function
   def step(images, labels, number):
     parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
     key = tf.constant([1, 2], tf.uint32)
@@ -150,7 +151,7 @@ def reduce(gradients, keeps_words=False):
   )
   rows = tf.constant(gradients)
 
-  @tf.function
+  @tracing.function
   def step():
     start = reducer.begin(
       [lambda worker: reducers.WorkerGradients([rows[worker]])],

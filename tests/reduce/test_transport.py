@@ -7,6 +7,7 @@ import tensorflow as tf
 from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec.stages import contract
+from terngrad.codec.stages import tracing
 from terngrad.codec.stages import transport
 from terngrad.exchange import server
 from terngrad.exchange import towers
@@ -93,7 +94,7 @@ def test_every_bit_arrives(name, compiled):
   reducer = reducers.Reducer(codec, exchange, [states] * count, 1)
 
   # In a traced function TensorFlow's threads flush subnormals to zero.
-  @tf.function(autograph=False)
+  @tracing.function
   def step():
     def gradients_of(worker):
       del worker
@@ -114,7 +115,7 @@ def test_every_bit_arrives(name, compiled):
 def test_threads_of_tensorflow_flush_subnormals():
   # So `test_every_bit_arrives` would fail if words were added or compared.
   subnormal = tf.bitcast(tf.constant([1] * 100), tf.float32)
-  add = tf.function(lambda x: tf.bitcast(x * 1.0 + 0.0 * x, tf.int32))
+  add = tracing.function(lambda x: tf.bitcast(x * 1.0 + 0.0 * x, tf.int32))
   assert add(subnormal).numpy().max() == 0
 
 

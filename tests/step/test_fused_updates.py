@@ -8,6 +8,7 @@ from terngrad import native
 from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.codec.stages import tracing
 from terngrad.native import ops
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
@@ -113,7 +114,7 @@ def test_bits_are_those_of_the_compiled_update(text, rule, averages):
   ours, other = (replica_of(optimizer, averages) for _ in range(2))
   fused = fused_updates.make(ours, optimizer, None, codec)
 
-  @tf.function
+  @tracing.function
   def fused_update(pieces, shared, numbers):
     fused(received_of(codec, pieces), step_of(shared), numbers)
 

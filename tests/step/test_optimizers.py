@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad.codec.stages import tracing
 from terngrad.step import clipping
 from terngrad.step import optimizers
 
@@ -124,7 +125,7 @@ def test_compiled_and_plain_steps_agree(name):
   )
   optimizer.apply(variable, slots, *arguments)
 
-  @tf.function(jit_compile=True)
+  @tracing.function(jit_compile=True)
   def compiled():
     optimizer.apply(other, twins, *arguments)
 

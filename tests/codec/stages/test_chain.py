@@ -9,6 +9,7 @@ from terngrad.codec.stages import clipping
 from terngrad.codec.stages import float_words
 from terngrad.codec.stages import packing
 from terngrad.codec.stages import ternary
+from terngrad.codec.stages import tracing
 from terngrad.codec.stages import wire
 from tests.codec import conformance
 
@@ -133,7 +134,7 @@ def test_stages_get_planes_in_order_with_positions_and_shared_scaler(compiled):
   codec = chain.chain(Shown(), TwoAWord())
   variables = [tf.constant([[1.0], [2.0]]), tf.constant([3.0, 4.0, 5.0])]
   local_probe, shared_probe = tf.constant([2.0, 5.0]), tf.constant([9.0, 7.0])
-  encode = tf.function(codec.encode) if compiled else codec.encode
+  encode = tracing.function(codec.encode) if compiled else codec.encode
   words = encode(variables, local_probe, shared_probe, KEY)
   # Scaled they are [9 18 21] and [28 35 0], at [0 1 2] and [3 4 5].
   expected = [

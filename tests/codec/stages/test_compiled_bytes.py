@@ -10,6 +10,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad.codec.methods import registry
+from terngrad.codec.stages import tracing
 
 SIZE = 2_000_003
 # What is read and written at least: the gradient and its words.
@@ -39,7 +40,7 @@ def bytes_accessed(function, *arguments):
 
   Of an operand of which an instruction takes slices alone, these.
   """
-  compiled = tf.function(function, jit_compile=True)
+  compiled = tracing.function(function, jit_compile=True)
   text = compiled.experimental_get_compiler_ir(*arguments)(
     stage='optimized_hlo'
   )

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from terngrad.codec.methods import registry
 from terngrad.codec.stages import division
+from terngrad.codec.stages import tracing
 from terngrad.reduce import bucketing
 from terngrad.reduce import halves
 from tests.step import small
@@ -33,7 +34,7 @@ def test_quotients_are_correctly_rounded(exponent, compiles):
     expected = np.float32(2.0**exponent) / values
   usable = np.isfinite(expected) & (np.abs(expected) >= 2.0**-126)
   assert usable.mean() > 0.85
-  divide = tf.function(
+  divide = tracing.function(
     lambda v: division.divide_power_of_two(exponent, v), jit_compile=compiles
   )
   found = divide(tf.constant(values)).numpy()
@@ -104,13 +105,13 @@ def test_no_code_divides_float32(code):
     (programs.send, (gradients, rows)),
     (programs.receive, (rows, probe)),
   ):
-    compiled = tf.function(function.python_function, jit_compile=True)
+    compiled = tracing.function(function.python_function, jit_compile=True)
     text = compiled.experimental_get_compiler_ir(*arguments)(stage='hlo')
     assert divisions(text) == []
 
 
 def test_a_division_is_found():
-  function = tf.function(lambda a, b: a / b + a / 3.0, jit_compile=True)
+  function = tracing.function(lambda a, b: a / b + a / 3.0, jit_compile=True)
   a = tf.ones([5])
   text = function.experimental_get_compiler_ir(a, a)(stage='hlo')
   assert len(divisions(text)) == 1

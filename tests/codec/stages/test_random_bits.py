@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import tracing
 from tests.codec import bounds
 
 NUM_ELEMENTS = 2**18
@@ -141,7 +142,7 @@ def test_no_two_elements_of_a_key_draw_the_same_bits():
 def test_graph_and_xla_draw_as_eager():
   for key in some_keys()[:3]:
     for compiled in (False, True):
-      work = tf.function(random_bits.element_bits, jit_compile=compiled)
+      work = tracing.function(random_bits.element_bits, jit_compile=compiled)
       bits = work(key, tf.bitcast(tf.range(1000), tf.uint32))
       np.testing.assert_array_equal(bits, draw(key, 1000))
 

@@ -11,6 +11,7 @@ from hypothesis import strategies
 from hypothesis.extra import numpy as arrays
 
 from terngrad.codec.stages import statistics
+from terngrad.codec.stages import tracing
 from tests import forked
 from tests.codec import bounds
 from tests.codec import conformance
@@ -88,7 +89,7 @@ def test_element_that_is_not_finite_makes_both_nan(size, value):
 def test_one_pass_agrees_with_three(size):
   rng = np.random.default_rng(size)
   values = (rng.normal(size=size) * 1e-3 + 0.3).astype(np.float32)
-  compiled = tf.function(statistics.one_pass_statistics, jit_compile=True)
+  compiled = tracing.function(statistics.one_pass_statistics, jit_compile=True)
   for function in (statistics.one_pass_statistics, compiled):
     stddev, max_abs = function(tf.constant(values))
     np.testing.assert_allclose(stddev, of(values)[0], rtol=1e-6)
@@ -133,8 +134,8 @@ def test_any_finite_gradient_has_sane_statistics(values):
 @pytest.mark.parametrize('size', [7, 5003, 65_543])
 def test_graph_and_xla_agree_with_eager_to_the_bit(size):
   rng = np.random.default_rng(size)
-  graph = tf.function(statistics.statistics)
-  xla = tf.function(statistics.statistics, jit_compile=True)
+  graph = tracing.function(statistics.statistics)
+  xla = tracing.function(statistics.statistics, jit_compile=True)
   for trial in range(60):
     scale, offset = 10.0 ** rng.uniform(-12, 12), rng.choice([0, 0, 1, 30])
     values = scale * (rng.standard_t(3, size=size) + offset)
@@ -190,7 +191,10 @@ def digest():
   codec = registry.ternary()
   for size in (1000, 700_001):
     values = tf.constant(rng.random(size, np.float32) - np.float32(0.3))
-    for work in (statistics.statistics, tf.function(statistics.statistics)):
+    for work in (
+      statistics.statistics,
+      tracing.function(statistics.statistics),
+    ):
       for value in work(values):
         found.update(value.numpy().tobytes())
     words, local_probe = conformance.encode(codec, values)

@@ -12,6 +12,7 @@ from terngrad.codec.stages import bitmap
 from terngrad.codec.stages import huffman
 from terngrad.codec.stages import huffman_tables
 from terngrad.codec.stages import ternary
+from terngrad.codec.stages import tracing
 from tests.codec import bounds
 from tests.codec import conformance
 
@@ -419,7 +420,7 @@ def test_payload_of_another_length_is_not_decoded(name, more):
 def test_compiled_decoder_survives_any_words(name):
   codec, size = codec_of(name), 6000
   rng = conformance.rng()
-  decode = tf.function(
+  decode = tracing.function(
     lambda words: codec.decode_sum([words], tf.ones([1]), [(size,)])[0],
     jit_compile=True,
   )

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from terngrad.codec import method
 from terngrad.codec.methods import registry
+from terngrad.codec.stages import tracing
 from terngrad.codec.stages import transport
 from terngrad.native import cubins
 from terngrad.native import gpu
@@ -95,7 +96,7 @@ def emulated(function):
     with graph._kernel_label_map(labels):
       return function(*arguments)
 
-  return tf.function(traced)
+  return tracing.function(traced)
 
 
 @emulated

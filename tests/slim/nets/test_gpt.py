@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from slim import errors
 from slim.nets import factory
+from terngrad.codec.stages import tracing
 from tests.slim.nets import outlines
 
 TINY = 'gpt_nano:blocks=2,width=16,heads=2'
@@ -144,7 +145,7 @@ def test_gradients_are_those_of_the_transcription(net):
 @pytest.mark.parametrize('compiled', [False, True])
 def test_a_later_token_changes_no_earlier_logit(net, compiled):
   model, _ = net
-  call = tf.function(model, jit_compile=compiled)
+  call = tracing.function(model, jit_compile=compiled)
   before = call(tf.constant(TOKENS)).numpy()
   for position in range(LENGTH + 1):
     changed = TOKENS.copy()

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
+from terngrad.codec.stages import tracing
 from terngrad.reduce import bucketing
 from terngrad.reduce import workers
 
@@ -47,7 +48,7 @@ def test_compiled_words_and_means_are_equal(text):
   assert compiled.compiled and not plain.compiled
   taken = []
   for codec in (plain, compiled):
-    step = tf.function(
+    step = tracing.function(
       lambda codec=codec: workers.Workers(codec, 2).take(codec, gradients(), 3),
       autograph=False,
       jit_compile=codec.compiled,

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from terngrad.codec.methods import registry
+from terngrad.codec.stages import tracing
 from tests.codec import conformance
 from tests.codec import rounds
 
@@ -133,7 +134,7 @@ def test_randomk_draws_the_indices_of_a_segment_equally_often(unbiased):
   codec = rounds.codec_of(registry.method(text), [(size,)])
   ones = tf.ones([size])
 
-  @tf.function
+  @tracing.function
   def step(number):
     return rounds.Workers(codec, 1).means(codec, [[ones]], number)[0]
 

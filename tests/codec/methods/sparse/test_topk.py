@@ -9,6 +9,7 @@ import tensorflow as tf
 from terngrad.codec.methods import registry
 from terngrad.codec.methods import validation
 from terngrad.codec.methods.sparse import topk
+from terngrad.codec.stages import tracing
 from tests.codec import conformance
 
 
@@ -63,7 +64,7 @@ def test_first_of_equal_magnitudes_is_sent_in_every_mode(mode):
     return codec.encode([values], None, None, None)
 
   if mode != 'eager':
-    encode = tf.function(encode, jit_compile=mode == 'xla')
+    encode = tracing.function(encode, jit_compile=mode == 'xla')
   indices = encode(tf.constant(values)).numpy()[:500]
   expected = np.argsort(-np.abs(values), kind='stable')[:500]
   np.testing.assert_array_equal(indices, np.sort(expected))
@@ -85,7 +86,7 @@ def test_largest_of_many_equal_a_sort(kind):
     'hidden': lambda: np.where(np.arange(size) % 61, 1e-3, 5.0),
   }[kind]().astype(np.float32)
   for number in (1, 500, size // 5):
-    found = tf.function(topk.largest)(tf.constant(values), number)
+    found = tracing.function(topk.largest)(tf.constant(values), number)
     expected = np.argsort(-np.abs(values), kind='stable')[:number]
     np.testing.assert_array_equal(found, expected)
 
@@ -99,7 +100,7 @@ def test_indices_out_of_range_are_ignored(compiled):
   def decode(words):
     return codec.decode_sum([words], tf.ones([1]), [(10,)])[0]
 
-  decode = tf.function(decode, jit_compile=compiled)
+  decode = tracing.function(decode, jit_compile=compiled)
   np.testing.assert_array_equal(decode(words), np.eye(10)[3])
 
 

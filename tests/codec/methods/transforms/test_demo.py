@@ -10,6 +10,7 @@ import tensorflow as tf
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.transforms import coefficients
 from terngrad.codec.methods.transforms import dct
+from terngrad.codec.stages import tracing
 from terngrad.reduce import bucketing
 from tests.codec import rounds
 
@@ -144,8 +145,8 @@ def test_transforms_are_those_of_scipy_with_equal_bits_in_every_mode(mode):
   values = (values * 10.0 ** np.arange(-3, 4)[:, None, None]).astype('float32')
   functions = {
     'eager': dct.transform,
-    'graph': tf.function(dct.transform),
-    'compiled': tf.function(dct.transform, jit_compile=True),
+    'graph': tracing.function(dct.transform),
+    'compiled': tracing.function(dct.transform, jit_compile=True),
   }
   for inverse, reference in ((False, scipy.fft.dctn), (True, scipy.fft.idctn)):
     found = functions[mode](tf.constant(values), inverse).numpy()

@@ -7,6 +7,7 @@ import tensorflow as tf
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.transforms import low_rank
 from terngrad.codec.methods.transforms import powersgd
+from terngrad.codec.stages import tracing
 from terngrad.reduce import bucketing
 from tests.codec import rounds
 
@@ -211,5 +212,7 @@ def test_products_and_bases_are_the_same_in_graphs(shape):
     q = low_rank.product(matrix, p, transpose_a=True)
     return p, q, low_rank.product(p, q, transpose_b=True)
 
-  for a, b in zip(work(matrix, q), tf.function(work)(matrix, q), strict=True):
+  for a, b in zip(
+    work(matrix, q), tracing.function(work)(matrix, q), strict=True
+  ):
     np.testing.assert_array_equal(a, b)

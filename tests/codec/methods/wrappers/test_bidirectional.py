@@ -8,6 +8,7 @@ from terngrad.codec import method as methods
 from terngrad.codec import resharding
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.wrappers import bidirectional
+from terngrad.codec.stages import tracing
 from terngrad.exchange import algorithms
 from terngrad.reduce import bucketing
 from tests.codec import rounds
@@ -177,7 +178,7 @@ def test_without_residuals_an_unbiased_code_stays_unbiased():
   codec = codec_of('bidirectional:residual=0+ternary:clip_factor=0', 2, [(8,)])
   values = [[np.linspace(-1, 1, 8, dtype=np.float32) * s] for s in (1.0, 0.5)]
   draws = 1000
-  take = tf.function(rounds.Workers(codec, 2).means)
+  take = tracing.function(rounds.Workers(codec, 2).means)
   total = np.zeros(8)
   for step in range(draws):
     total += take(codec, values, tf.constant(step, tf.int64))[0].numpy()

@@ -7,6 +7,7 @@ import tensorflow as tf
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import registry
 from terngrad.codec.methods.wrappers import diana
+from terngrad.codec.stages import tracing
 from terngrad.reduce import bucketing
 from tests.codec import rounds
 
@@ -205,7 +206,7 @@ def test_omega_bounds_the_error_of_any_gradient(text, size, omega):
   method = registry.method(text)
   assert method.omega(size) == pytest.approx(omega, rel=1e-4)
   codec, ratios = rounds.codec_of(method, [(size,)]), []
-  take = tf.function(rounds.Workers(codec, 1).means)
+  take = tracing.function(rounds.Workers(codec, 1).means)
   signs = np.where(np.arange(size) % 2, -1.0, 1.0)
   # One large element beside others that are worst for a quantizer of levels.
   worst = np.r_[1.0, -1.0 * (text[:3] == 'min'), np.full(size - 2, 0.09)]
