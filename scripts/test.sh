@@ -49,6 +49,9 @@ bin=$root/.venv/bin
 # output of every failing test. 2 shows its errors only.
 export TF_CPP_MIN_LOG_LEVEL=2
 
+# So that programs need not import JAX, which a configuration could name.
+export KERAS_BACKEND=${KERAS_BACKEND:-tensorflow}
+
 # As the programs do (terngrad/machine/onednn.py): the passes take half the time.
 [[ $(uname -m) != x86_64 ]] ||
   export TF_ENABLE_ONEDNN_OPTS=${TF_ENABLE_ONEDNN_OPTS:-1}

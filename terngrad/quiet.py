@@ -1,4 +1,4 @@
-"""Imports TensorFlow without its start-up messages.
+"""Imports TensorFlow without its start-up messages and what it does not need.
 
 `TF_CPP_MIN_LOG_LEVEL` does not suppress lines that are written before the
 library reads it. If the import fails, the suppressed lines are written after
@@ -12,13 +12,18 @@ import os
 import shutil
 import sys
 import tempfile
+import types
 from collections.abc import Iterator
+from typing import cast
 
 from terngrad.machine import onednn
 from terngrad.machine import xla_cache
 
 # TensorFlow's log levels: 0 writes all, 2 omits infos and warnings.
 _LEVEL, _ALL = 'TF_CPP_MIN_LOG_LEVEL', '0'
+# Packages that TensorFlow and Keras import if they are installed, for wrappers
+# and plots that no program uses. They take nearly as long as TensorFlow itself.
+OPTIONAL = ('matplotlib', 'pandas', 'sklearn')
 
 
 def import_tensorflow() -> None:
@@ -30,8 +35,27 @@ def import_tensorflow() -> None:
   """
   onednn.prefer()
   xla_cache.prefer()
-  with hidden_messages():
+  # Keras's configuration may name JAX as its backend.
+  is_backend_known = os.environ.get('KERAS_BACKEND') == 'tensorflow'
+  unneeded = (*OPTIONAL, 'jax') if is_backend_known else OPTIONAL
+  with hidden_messages(), without_packages(*unneeded):
     importlib.import_module('tensorflow').config.list_physical_devices()
+
+
+@contextlib.contextmanager
+def without_packages(*names: str) -> Iterator[None]:
+  """Makes imports of packages fail in the block, as if they were missing.
+
+  Packages that are imported already stay.
+  """
+  hidden = [name for name in names if name not in sys.modules]
+  # Python raises ModuleNotFoundError for modules that are None.
+  sys.modules.update(cast(dict[str, types.ModuleType], dict.fromkeys(hidden)))
+  try:
+    yield
+  finally:
+    for name in hidden:
+      del sys.modules[name]
 
 
 @contextlib.contextmanager

@@ -32,6 +32,9 @@ _SOURCES: dict[str, abc.Callable[..., sources.ExampleSource]] = {
 }
 
 
+# AutoGraph would rewrite every function that reads or preprocesses examples, in
+# a second. They have no conditions and loops that it would have to rewrite.
+@tf.autograph.experimental.do_not_convert
 def load(
   name: str,
   data_dir: str | os.PathLike[str],

@@ -141,7 +141,8 @@ def _load(
     ),
     data.num_classes or None,
   )
-  return stream.map(functools.partial(shares_lib.split_batch, local)), split
+  divide = functools.partial(shares_lib.split_batch, local)
+  return stream.map(tf.autograph.experimental.do_not_convert(divide)), split
 
 
 def expected_sizes(
