@@ -20,6 +20,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -194,15 +195,25 @@ inline void RunBlock() {
     fiber.thread = {static_cast<unsigned>(i)};
     fiber.exchanges = 0;
   }
+  // Either all warps go on together, or one after the other gets as far as it
+  // can before the others begin.
+  const bool one_by_one = order() % 2;
+  std::vector<size_t> warps(fibers.size() / kWarp);
+  std::iota(warps.begin(), warps.end(), 0);
+  std::shuffle(warps.begin(), warps.end(), order);
   std::vector<Fiber*> ready;
   do {
     ready.clear();
-    for (Fiber& fiber : fibers) {
-      if (fiber.state == State::kReady) ready.push_back(&fiber);
+    for (const size_t warp : warps) {
+      for (size_t k = 0; k < kWarp; ++k) {
+        Fiber& fiber = fibers[warp * kWarp + k];
+        if (fiber.state == State::kReady) ready.push_back(&fiber);
+      }
+      if (one_by_one && !ready.empty()) break;
     }
     std::shuffle(ready.begin(), ready.end(), order);
     for (Fiber* fiber : ready) Resume(fiber);
-  } while (Release());
+  } while (Release() || !ready.empty());
   for (Fiber& fiber : fibers) {
     current = &fiber;
     if (fiber.state != State::kEnded) Fail("waits for threads that never come");

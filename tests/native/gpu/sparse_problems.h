@@ -94,6 +94,7 @@ inline std::vector<std::vector<float>> VectorsOf(const problems::Bucket& bucket,
 inline void Fill(float* data, int64_t size) {
   const int kind = Draw(0, 7);
   const int64_t stride = (size / 4096) | 1;
+  const int64_t step = stride * Draw(1, 3);
   for (int64_t i = 0; i < size; ++i) {
     switch (kind) {
       case 0:  // Ties.
@@ -103,7 +104,7 @@ inline void Fill(float* data, int64_t size) {
         data[i] = Draw(0, 199) ? -1.0f : 3.0f;
         break;
       case 2:  // The sample is not like the others.
-        data[i] = i % stride ? 1e-3f * problems::Normal() : 5.0f;
+        data[i] = i % step ? 1e-3f * problems::Normal() : 5.0f;
         break;
       case 3:
         data[i] = Draw(0, 300) ? Draw(-1, 0) * 0.0f : problems::Normal();
@@ -145,7 +146,7 @@ inline Problem AnyProblem() {
                                       : Draw(0, 17000));
     Fill(problem.bucket.memory.back().get(), problem.bucket.sizes.back());
   }
-  const int64_t divisors[] = {1, 2, 3, 5, 100, 1000};
+  const int64_t divisors[] = {1, 2, 5, 5, 100, 1000};
   const auto number_of = [&](int64_t size) {
     const int64_t all = size / divisors[Draw(0, 5)] + Draw(0, 2);
     return size ? std::clamp<int64_t>(all, 1, size) : 0;

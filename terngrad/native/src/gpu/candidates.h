@@ -119,7 +119,7 @@ __device__ inline int Likely(const SparseVariables& variables,
     const int count = digit == 0 ? kUpperBins : kLowerBins;
     const int shift = kUpperShift - digit * kLowerBits;
     Clear(space->bins, count);
-    __syncthreads();
+    __syncthreads();  // Without it only the estimate would differ.
 #pragma unroll
     for (int i = 0; i < kReadsOfSample; ++i) {
       const int bits = sample[i] >> shift;
@@ -127,7 +127,7 @@ __device__ inline int Likely(const SparseVariables& variables,
       AddToBins(sample[i] >= 0 && counts ? bits & (count - 1) : -1,
                 space->bins);
     }
-    __syncthreads();
+    __syncthreads();  // Without it only the estimate would differ.
     FindBin(space->bins, count, rank, space);
     digits = digits << kLowerBits | space->bin;
     rank = space->rank;
