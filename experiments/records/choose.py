@@ -4,13 +4,15 @@
 
 FOLDER holds search/results.csv and search_outer/results.csv; by default it is
 the folder of this script. The best trial has the fewest bits a byte on the
-validation texts; failed trials have no row.
+validation texts; failed trials have no row. A best trial with the lowest or
+highest rate is pointed out.
 """
 
 import argparse
 import pathlib
 import re
 import shlex
+from collections.abc import Iterable
 
 import pandas as pd
 
@@ -43,6 +45,7 @@ baseline = float32
 [entry]
 """
 STEPS = ('--max_steps', '--save_iter')
+RATES = ('--initial_learning_rate', '--outer_learning_rate')
 # A variant of a search: an entry and a trial.
 VARIANT = re.compile(r'(.+)_(r\d+|i\d+_o\d+)')
 
@@ -76,14 +79,34 @@ def best_trials(folder: pathlib.Path, results: pathlib.Path) -> list[str]:
       f'bits a byte: {", ".join(texts)}'
     )
     if not found.empty:
-      lines.append(f'{entry} = {_final_flags(cells[found.index[0]])}')
+      best = cells[found.index[0]]
+      for flag in _edges(best, cells.values()):
+        print(f'  {flag} is the lowest or the highest: try two more rates')
+      lines.append(f'{entry} = {_final_flags(best)}')
   return lines
+
+
+def _edges(
+  best: definition.Cell, cells: Iterable[definition.Cell]
+) -> list[str]:
+  """Returns the rates of a trial that are the lowest or highest of an entry."""
+  flags = [_flags(cell) for cell in cells]
+  found = []
+  for name in RATES:
+    rates = {float(one[name]) for one in flags if name in one}
+    if len(rates) > 1 and float(_flags(best)[name]) in (min(rates), max(rates)):
+      found.append(f'{name}={_flags(best)[name]}')
+  return found
+
+
+def _flags(cell: definition.Cell) -> dict[str, str]:
+  """Returns the flags of a trial: of two with one name the later one holds."""
+  return dict(word.split('=', 1) for word in cell.flags)
 
 
 def _final_flags(cell: definition.Cell) -> str:
   """Returns the flags of a trial with the steps of the final runs."""
-  # Of two flags of a name the later one holds.
-  flags = dict(word.split('=', 1) for word in cell.flags)
+  flags = _flags(cell)
   for name in STEPS:
     flags[name] = str(FACTOR * int(flags[name]))
   return shlex.join(f'{name}={value}' for name, value in flags.items())

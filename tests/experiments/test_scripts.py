@@ -109,6 +109,9 @@ def test_final_runs_have_the_best_trials_and_four_times_the_steps(tmp_path):
   printed = run(script, f'--results={tmp_path}', f'--output={final}')
   assert 'bf16: 0 of 5 trials finished' in printed
   assert 'streaming: 2 of 5 trials finished' in printed
+  # Not float32's 0.004, which has rates on both sides.
+  warned = [line for line in printed.splitlines() if 'two more rates' in line]
+  assert [line.split()[0] for line in warned] == ['--outer_learning_rate=1.0']
   found = definition.read(final)
   flags = {cell.variant: {*cell.flags} for cell in found.cells}
   assert {*flags} == {'float32', 'ternary', 'streaming'}
