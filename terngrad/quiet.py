@@ -23,7 +23,7 @@ from terngrad.machine import xla_cache
 _LEVEL, _ALL = 'TF_CPP_MIN_LOG_LEVEL', '0'
 # Packages that TensorFlow and Keras import if they are installed, for wrappers
 # and plots that no program uses. They take nearly as long as TensorFlow itself.
-OPTIONAL = ('matplotlib', 'pandas', 'sklearn')
+_OPTIONAL = ('matplotlib', 'pandas', 'sklearn')
 
 
 def import_tensorflow() -> None:
@@ -35,15 +35,26 @@ def import_tensorflow() -> None:
   """
   onednn.prefer()
   xla_cache.prefer()
-  # Keras's configuration may name JAX as its backend.
-  is_backend_known = os.environ.get('KERAS_BACKEND') == 'tensorflow'
-  unneeded = (*OPTIONAL, 'jax') if is_backend_known else OPTIONAL
-  with hidden_messages(), without_packages(*unneeded):
+  with importing():
     importlib.import_module('tensorflow').config.list_physical_devices()
 
 
 @contextlib.contextmanager
-def without_packages(*names: str) -> Iterator[None]:
+def importing() -> Iterator[None]:
+  """Context in which a program imports TensorFlow and Keras.
+
+  Hides their messages, unless `show_messages` ran, and leaves out packages that
+  programs do not need. If the block raises, the messages are written after all.
+  """
+  # Keras's configuration may name JAX as its backend.
+  is_backend_known = os.environ.get('KERAS_BACKEND') == 'tensorflow'
+  unneeded = (*_OPTIONAL, 'jax') if is_backend_known else _OPTIONAL
+  with _hidden_messages(), _without_packages(*unneeded):
+    yield
+
+
+@contextlib.contextmanager
+def _without_packages(*names: str) -> Iterator[None]:
   """Makes imports of packages fail in the block, as if they were missing.
 
   Packages that are imported already stay.
@@ -59,11 +70,7 @@ def without_packages(*names: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def hidden_messages() -> Iterator[None]:
-  """Hides the messages of importing TensorFlow, unless `show_messages` ran.
-
-  If the block raises, they are written after all.
-  """
+def _hidden_messages() -> Iterator[None]:
   if os.environ.get(_LEVEL) == _ALL:
     yield
     return

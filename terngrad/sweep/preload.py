@@ -9,6 +9,6 @@ import importlib
 
 from terngrad import quiet
 
-with quiet.hidden_messages(), quiet.without_packages(*quiet.OPTIONAL):
+with quiet.importing():
   for name in ('tensorflow', 'keras'):
     importlib.import_module(name)

@@ -146,9 +146,9 @@ inline Problem AnyProblem() {
                                       : Draw(0, 17000));
     Fill(problem.bucket.memory.back().get(), problem.bucket.sizes.back());
   }
-  const int64_t divisors[] = {1, 2, 5, 5, 100, 1000};
+  const int64_t divisors[] = {1, 2, 3, 5, 5, 100, 1000};
   const auto number_of = [&](int64_t size) {
-    const int64_t all = size / divisors[Draw(0, 5)] + Draw(0, 2);
+    const int64_t all = size / divisors[Draw(0, 6)] + Draw(0, 2);
     return size ? std::clamp<int64_t>(all, 1, size) : 0;
   };
   if (problem.kind == gpu::kPairs) {

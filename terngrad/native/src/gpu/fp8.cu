@@ -5,7 +5,8 @@
 
 namespace terngrad_gpu {
 
-// A thread a word, as in groups_code.cu. The scales in `words` are complete.
+// A thread a word; the blocks of threads of a variable follow each other. The
+// scales in `words` are complete.
 extern "C" __global__ void __launch_bounds__(kThreads)
     terngrad_fp8_encode(const __grid_constant__ GroupedVariables variables,
                         const Grouping code, uint32* words) {
