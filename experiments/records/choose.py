@@ -1,4 +1,4 @@
-"""Writes final/sweep.ini with the best trial of each entry of both searches.
+"""Writes the sweeps of the best trial of each entry of both searches.
 
     python experiments/records/choose.py [--results=FOLDER]
 
@@ -9,19 +9,19 @@ highest rate is pointed out.
 """
 
 import argparse
+import fractions
 import pathlib
 import re
 import shlex
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import pandas as pd
 
 from terngrad.sweep import definition
 
 HERE = pathlib.Path(__file__).parent
-# The final runs have four times the steps of the searches.
-FACTOR = 4
-HEAD = """\
+FINAL = """\
 # The final runs of the table of records: the best trial of each entry of
 # ../search and ../search_outer, four times as long (8,192,000 bytes), with
 # other seeds. They are scored every 200 steps on the validation texts, and at
@@ -35,7 +35,22 @@ baseline = float32
 [flags]
 --epoch_size = 3200
 --eval_subsets = validation
+"""
+TRANSFER = """\
+# The trials of ../final on another text, for 300 steps (1,228,800 bytes): weak
+# evidence of whether they suit it. The text is English, the manuals of Perl
+# 5.36.0-7+deb12u3 in Debian's packages perl-doc and perl-modules-5.36. Written
+# by ../choose.py.
+#
+#   terngrad convert text --source=/usr/share/perl --suffixes=.pod \\
+#     --output_directory=D
 
+[sweep]
+program = text
+seeds = 2
+baseline = float32
+"""
+EVALUATION = """
 # The parameters themselves: their moving averages are behind.
 [eval]
 --batch_size = 16
@@ -44,14 +59,38 @@ baseline = float32
 
 [entry]
 """
+
+
+class Chosen(NamedTuple):
+  """A sweep of the best trials.
+
+  Attributes:
+    head: its first sections.
+    factor: its steps, over those of the searches.
+    flags: flags that its runs have in place of the trials'.
+  """
+
+  head: str
+  factor: fractions.Fraction
+  flags: dict[str, str]
+
+
+SWEEPS = {
+  'final': Chosen(FINAL, fractions.Fraction(4), {}),
+  'transfer': Chosen(
+    TRANSFER, fractions.Fraction(3, 5), {'--corpus': '422697bba5e60599'}
+  ),
+}
 STEPS = ('--max_steps', '--save_iter')
 RATES = ('--initial_learning_rate', '--outer_learning_rate')
 # A variant of a search: an entry and a trial.
 VARIANT = re.compile(r'(.+)_(r\d+|i\d+_o\d+)')
 
 
-def best_trials(folder: pathlib.Path, results: pathlib.Path) -> list[str]:
-  """Returns a line of final/sweep.ini for each entry of a search.
+def best_trials(
+  folder: pathlib.Path, results: pathlib.Path
+) -> dict[str, definition.Cell]:
+  """Returns the best trial of each entry of a search.
 
   Args:
     folder: of the search's definition.
@@ -70,7 +109,7 @@ def best_trials(folder: pathlib.Path, results: pathlib.Path) -> list[str]:
         f'received {cell.variant}. Rename it.'
       )
     trials.setdefault(matched[1], {})[cell.variant] = cell
-  lines = []
+  chosen = {}
   for entry, cells in trials.items():
     found = scores.reindex([*cells]).dropna().sort_values()
     texts = [f'{name} {score:.4f}' for name, score in found.items()]
@@ -82,8 +121,8 @@ def best_trials(folder: pathlib.Path, results: pathlib.Path) -> list[str]:
       best = cells[found.index[0]]
       for flag in _edges(best, cells.values()):
         print(f'  {flag} is the lowest or the highest: try two more rates')
-      lines.append(f'{entry} = {_final_flags(best)}')
-  return lines
+      chosen[entry] = best
+  return chosen
 
 
 def _edges(
@@ -104,29 +143,32 @@ def _flags(cell: definition.Cell) -> dict[str, str]:
   return dict(word.split('=', 1) for word in cell.flags)
 
 
-def _final_flags(cell: definition.Cell) -> str:
-  """Returns the flags of a trial with the steps of the final runs."""
-  flags = _flags(cell)
+def line_of(entry: str, cell: definition.Cell, chosen: Chosen) -> str:
+  """Returns the line of a trial in a sweep of the best trials."""
+  flags = _flags(cell) | chosen.flags
   for name in STEPS:
-    flags[name] = str(FACTOR * int(flags[name]))
-  return shlex.join(f'{name}={value}' for name, value in flags.items())
+    flags[name] = str(chosen.factor * int(flags[name]))
+  words = [f'{name}={value}' for name, value in flags.items()]
+  return f'{entry} = {shlex.join(words)}'
 
 
 def main() -> None:
-  """Reads both searches and writes the definition of the final runs."""
+  """Reads both searches and writes the definitions of both sweeps."""
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('--results', type=pathlib.Path, default=HERE)
-  parser.add_argument('--output', type=pathlib.Path, default=HERE / 'final')
-  chosen = parser.parse_args()
-  lines = [
-    line
-    for name in ('search', 'search_outer')
-    for line in best_trials(HERE / name, chosen.results / name / 'results.csv')
-  ]
-  chosen.output.mkdir(parents=True, exist_ok=True)
-  (chosen.output / 'sweep.ini').write_text(
-    HEAD + '\n'.join(lines) + '\n', encoding='utf-8'
-  )
+  parser.add_argument('--output', type=pathlib.Path, default=HERE)
+  given = parser.parse_args()
+  trials: dict[str, definition.Cell] = {}
+  for name in ('search', 'search_outer'):
+    table = given.results / name / 'results.csv'
+    trials |= best_trials(HERE / name, table)
+  for name, chosen in SWEEPS.items():
+    lines = [line_of(entry, cell, chosen) for entry, cell in trials.items()]
+    folder = given.output / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / 'sweep.ini').write_text(
+      chosen.head + EVALUATION + '\n'.join(lines) + '\n', encoding='utf-8'
+    )
 
 
 if __name__ == '__main__':

@@ -232,6 +232,11 @@ def buckets(tensor: tf.Tensor | tf.Variable) -> np.ndarray:
     counts = np.append(np.zeros(_BUCKETS - 1), values.size)
     edges = np.full(_BUCKETS + 1, limits[0])
   else:
+    spacing = float(np.spacing(np.abs(values).max()))
+    extent = limits[1] - limits[0]
+    if not 2 * _BUCKETS * spacing <= extent <= float(tf.float32.max):
+      # Float32 has no numbers for all edges, or for the extent.
+      values = values.astype(np.float64)
     counts, edges = np.histogram(values, _BUCKETS, limits)
   return np.stack([edges[:-1], edges[1:], counts], axis=1).astype(np.float64)
 

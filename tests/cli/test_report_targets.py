@@ -80,6 +80,44 @@ def test_seconds_are_predicted_for_each_network(folder, monkeypatch):
   assert float32[fast] == pytest.approx(15 * (0.5 + 0.0326), rel=0.01)
 
 
+def test_a_worker_with_more_examples_computes_longer(folder, monkeypatch):
+  """Ternary has one worker here, which sends nothing, for the whole batch."""
+  text = TEXT.replace('--codec=ternary', '--codec=ternary --num_nodes=1')
+  (folder / 'sweep.ini').write_text(text, encoding='utf-8')
+  cost = model.Coding(send=0.0, receive=0.0, more=0.0)
+  monkeypatch.setattr(coding, 'measure', lambda text: cost)
+  report(folder, computing=0.5, bandwidths=('1Tbit',), output=str(folder))
+  table = pd.read_csv(folder / 'targets.csv').set_index('variant')
+  steps, seconds = table['steps'], table['seconds, 1 Tbit/s']
+  assert list((seconds / steps).dropna().round(2)) == [1.0, 0.5, 0.5]
+
+
+def test_measured_steps_give_the_seconds_of_their_networks(folder):
+  table = folder / 'steps.csv'
+  rows = 'variant,network,seconds,commit\nfloat32,2 hosts,0.25,x\n'
+  table.write_text(rows, encoding='utf-8')
+  report(folder, measured=str(table), output=str(folder / 'out'))
+  heading = 'seconds, 2 hosts (measured steps)'
+  found = pd.read_csv(folder / 'out/targets.csv').set_index('variant')[heading]
+  assert found.loc['float32'].iloc[0] == 15 * 0.25
+  assert found.loc['ternary'].isna().all()
+  assert (folder / 'out/targets.png').stat().st_size
+
+
+@pytest.mark.parametrize(
+  'text',
+  ['variant,network\nfloat32,n\n', 'variant,network,seconds\na,n,x\n']
+  + ['variant,network,seconds\na,n,1\na,n,2\n'],
+)
+def test_other_tables_of_steps_are_refused(folder, text):
+  table = folder / 'steps.csv'
+  table.write_text(text, encoding='utf-8')
+  with pytest.raises(
+    errors.ConfigError, match='measured: expected .*steps.csv'
+  ):
+    report(folder, measured=str(table))
+
+
 @pytest.mark.parametrize(
   ('wrong', 'message'),
   [

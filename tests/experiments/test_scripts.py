@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import tensorflow as tf
 
+from terngrad.cli import ports
 from terngrad.codec.methods import registry
 from terngrad.sweep import definition
 
@@ -105,14 +106,14 @@ def test_final_runs_have_the_best_trials_and_four_times_the_steps(tmp_path):
     (tmp_path / name).mkdir()
     rows = pd.Series(scores, name='bits_per_byte').rename_axis('variant')
     rows.reset_index().to_csv(tmp_path / name / 'results.csv', index=False)
-  script, final = ROOT / 'experiments/records/choose.py', tmp_path / 'final'
-  printed = run(script, f'--results={tmp_path}', f'--output={final}')
+  script = ROOT / 'experiments/records/choose.py'
+  printed = run(script, f'--results={tmp_path}', f'--output={tmp_path}')
   assert 'bf16: 0 of 5 trials finished' in printed
   assert 'streaming: 2 of 5 trials finished' in printed
   # Not float32's 0.004, which has rates on both sides.
   warned = [line for line in printed.splitlines() if 'two more rates' in line]
   assert [line.split()[0] for line in warned] == ['--outer_learning_rate=1.0']
-  found = definition.read(final)
+  found = definition.read(tmp_path / 'final')
   flags = {cell.variant: {*cell.flags} for cell in found.cells}
   assert {*flags} == {'float32', 'ternary', 'streaming'}
   assert {cell.seed for cell in found.cells} == {2, 3, 4}
@@ -121,3 +122,33 @@ def test_final_runs_have_the_best_trials_and_four_times_the_steps(tmp_path):
     ('streaming', {'--outer_learning_rate=1.0', '--max_steps=400'}),
   ):
     assert expected <= flags[entry]
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_steps_of_each_variant_are_measured_between_two_hosts(tmp_path):
+  (tmp_path / 'sweep').mkdir()
+  (tmp_path / 'sweep/sweep.ini').write_text(
+    '[sweep]\nprogram = text\nseeds = 2\n\n[flags]\n'
+    '--net = gpt_nano:blocks=1,width=16,heads=2\n--eval_subsets = test\n\n'
+    '[entry]\n'
+    'ternary = --codec=ternary --num_nodes=4 --batch_size=16\n'
+    'alone = --codec=identity --num_nodes=1 --batch_size=8 --local_steps=2 '
+    '--optimizer=gd\n'
+  )
+  convert = 'from terngrad.cli import main; main.run()'
+  subprocess.run(
+    [sys.executable, '-c', convert, 'convert', 'text']
+    + [f'--output_directory={tmp_path}/data', f'--source={ROOT}/docs'],
+    check=True,
+  )
+  hosts = ','.join(f'127.0.0.1:{port}' for port in ports.free(2))
+  words = [f'--data_dir={tmp_path}/data', f'--work_dir={tmp_path}/runs']
+  words += [f'--hosts={hosts}', f'--sweep={tmp_path}/sweep', '--updates=4']
+  words += [f'--output={tmp_path}/steps.csv', '--ratio=1', '--on=env HOST={}']
+  run(ROOT / 'experiments/records/measure_steps.py', *words)
+  table = pd.read_csv(tmp_path / 'steps.csv')
+  assert list(table['variant']) == ['ternary', 'alone']
+  assert set(table['network']) == {'2 hosts, wire / computing 1'}
+  assert (table['seconds'] > 0).all() and set(table['updates']) == {2}
+  assert '--num_nodes=2 ' in table['flags'][0]

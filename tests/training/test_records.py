@@ -106,6 +106,24 @@ def test_histograms_skip_values_that_are_not_finite():
   assert (counted[0, 0], counted[-1, 1]) == (1, 3)
 
 
+@pytest.mark.parametrize(
+  'values',
+  [
+    np.float32([1, np.nextafter(np.float32(1), 0)]),
+    np.float32([0, 1e-45]),
+    np.float32([-3e38, 3e38]),
+    # Thirty float32 numbers, for 31 edges.
+    1 + np.arange(30, dtype=np.float32) * np.float32(2**-23),
+  ],
+)
+def test_histograms_have_every_value_however_close_or_far_they_are(values):
+  counted = records.buckets(tf.constant(values))
+  assert counted[:, 2].sum() == len(values)
+  assert (counted[0, 0], counted[-1, 1]) == (values.min(), values.max())
+  assert counted[0, 2] == counted[-1, 2] == 1
+  assert (np.diff(counted[:, 0]) > 0).all()
+
+
 def largest_memory():
   """Of this process, bytes."""
   status = pathlib.Path('/proc/self/status').read_text()

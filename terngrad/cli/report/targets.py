@@ -40,9 +40,11 @@ runs, in results.csv and curves.csv; a sweep writes curves.csv with
 
 Seconds are predicted: every node of the runs is a worker on a host of its own,
 which computes --computing seconds in a step (or in each local step), and codes
-as fast as this machine does. Networks are given as --bandwidths, or as
---ratios: the seconds that 32 bits for each parameter take on the wire, over
---computing. Without --computing there are no seconds. --output also gets
+as fast as this machine does. Workers that compute more examples in a step than
+those of other variants take longer in proportion. Networks are given as
+--bandwidths, or as --ratios: the seconds that 32 bits for each parameter take
+on the wire, over --computing. Without --computing there are no seconds, except
+those of --measured: its step times the number of steps. --output also gets
 targets.csv, last.csv, and targets.png with the scores over megabytes and
 seconds.
 """
@@ -72,8 +74,8 @@ class ReportTargetsFlags:
   )
   computing: float = option(
     0.0,
-    'Seconds that a worker computes in a step without an exchange; 0: no '
-    'seconds.',
+    'Seconds that a worker computes in a step without an exchange, in the '
+    'variant with the fewest examples per worker; 0: no seconds.',
     'cluster',
   )
   ratios: tuple[str, ...] = option(
@@ -84,6 +86,12 @@ class ReportTargetsFlags:
   )
   bandwidths: tuple[str, ...] = option(
     (), 'Networks by bandwidth, such as 10Mbit,1Gbit.', 'cluster'
+  )
+  measured: str = option(
+    '',
+    'Table of measured steps: a CSV file with the columns variant, network and '
+    'seconds (from one exchange to the next).',
+    'cluster',
   )
   latency: float = option(
     5e-5, 'Latency between two workers in seconds.', 'cluster'
@@ -107,8 +115,16 @@ def act(values: ReportTargetsFlags) -> None:
   }
   names = dict.fromkeys(name for name, _ in curves)
   sent = runs.groupby('variant')['bits_per_element'].mean()
+  examples = {name: costs.examples_of(configs[name]) for name in names}
+  fewest = min(examples.values())
+  measured = costs.read_measured(values.measured) if values.measured else {}
   variants = {
-    name: _costs(configs[name], float(sent[name]), values) for name in names
+    name: _costs(
+      configs[name], float(sent[name]), examples[name] / fewest, values
+    ).also(
+      {head: steps.get(name, math.nan) for head, steps in measured.items()}
+    )
+    for name in names
   }
   reached = targets.until(curves, variants, wanted, score)
   last = targets.at_the_end(curves, found.baselines, score)
@@ -122,13 +138,17 @@ def act(values: ReportTargetsFlags) -> None:
 
 
 def _costs(
-  config: 'training.TrainConfig', bits: float, values: ReportTargetsFlags
+  config: 'training.TrainConfig',
+  bits: float,
+  work: float,
+  values: ReportTargetsFlags,
 ) -> 'table_types.Variant':
   """Returns what a step of a variant costs.
 
   Args:
     config: configuration of its runs.
     bits: bits per element that a worker sent in a step.
+    work: factor on --computing.
     values: the flags.
   """
   shapes = costs.shapes_of(config.data, config.model.net)
@@ -139,9 +159,11 @@ def _costs(
     codec = config.codes.text(workers)
     cost = coding.measure(codec)
     for heading, bandwidth in networks.items():
-      network = values.computing, bandwidth, values.latency
+      setting = costs.Setting(
+        work * values.computing, bandwidth, values.latency, workers
+      )
       seconds[heading] = costs.seconds_of_step(
-        config.devices, codec, shapes, costs.Setting(*network, workers), cost
+        config.devices, codec, shapes, setting, cost
       )
   return targets.Variant(bits * elements / 8e6, seconds)
 

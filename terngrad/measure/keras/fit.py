@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import tensorflow as tf
 
+from slim.nets import gpt
 from terngrad import errors
 from terngrad.codec.stages import tracing
 from terngrad.keras import multi_worker
@@ -162,15 +163,28 @@ def _gather_rows(
 
 
 def repeat_batch(model: keras.Model, batch_size: int) -> tf.data.Dataset:
-  """Repeats one batch forever, so that the input pipeline costs nothing."""
+  """Repeats one batch forever, so that the input pipeline costs nothing.
+
+  Args:
+    model: a classifier of images, or a language model from `slim.nets`.
+    batch_size: number of images, or of texts.
+  """
   numbers = np.random.default_rng(0)
-  images = numbers.normal(size=(batch_size, *model.inputs[0].shape[1:]))
-  labels = numbers.integers(0, model.outputs[0].shape[-1], batch_size)
+  inputs, classes = model.inputs[0], model.outputs[0].shape[-1]
+  shape: tuple[int, ...]
+  if inputs.dtype == 'int32':
+    shape = batch_size, gpt.SEQUENCE_LENGTH + 1
+    tokens = numbers.integers(0, classes, shape, np.int32)
+    examples, labels = tokens[:, :-1], tokens[:, 1:]
+  else:
+    shape = batch_size, *inputs.shape[1:]
+    examples = numbers.normal(size=shape).astype(np.float32)
+    labels = numbers.integers(0, classes, batch_size)
   options = tf.data.Options()
   options.experimental_distribute.auto_shard_policy = (
     tf.data.experimental.AutoShardPolicy.OFF
   )
-  batches = tf.data.Dataset.from_tensors((images.astype(np.float32), labels))
+  batches = tf.data.Dataset.from_tensors((examples, labels))
   return batches.repeat().with_options(options)
 
 

@@ -29,5 +29,6 @@ class DrawnGradients(passes.Pass):
   ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
     """Returns the fixed gradients, as `passes.Pass.gradients`."""
     del parameters, held, labels, key, scale
-    zeros = tf.fill([passes.NUM_SCORES], 0.0 * images[0, 0, 0, 0])
+    first = tf.cast(tf.reshape(images, [-1])[0], tf.float32)
+    zeros = tf.fill([passes.NUM_SCORES], 0.0 * first)
     return [tf.identity(v) for v in self._drawn], zeros, []

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import keras
 import tensorflow as tf
 
+from slim.datasets.text import vocabulary
 from slim.nets import factory as nets
 from terngrad import errors
 from terngrad.codec import method as methods
@@ -40,14 +41,20 @@ class Subject(NamedTuple):
   Attributes:
     shapes: shapes of the variables.
     model: Keras model, or None for random gradients without a model.
-    image: shape of an image.
-    classes: number of classes.
+    example: shape of an example: an image's height, width and channels, or the
+      number of tokens of a text.
+    classes: number of classes, or of different tokens.
   """
 
   shapes: list[tuple[int, ...]]
   model: keras.Model | None
-  image: tuple[int, int, int]
+  example: tuple[int, ...]
   classes: int
+
+  @property
+  def takes_tokens(self) -> bool:
+    """Whether the model is one of texts."""
+    return len(self.example) == 1
 
 
 def subject(net: str, real: bool) -> Subject:
@@ -58,17 +65,18 @@ def subject(net: str, real: bool) -> Subject:
     real: True for forward and backward passes; False for Gaussian gradients of
       the same shapes.
   """
+  example: tuple[int, ...]
   if net == RACE:
-    model, image, classes = single_column_alexnet(), (224, 224, 3), 1000
+    model, example, classes = single_column_alexnet(), (224, 224, 3), 1000
   else:
     known = nets.NETS[net]
     side = known.default_image_size
-    image, classes = (side, side, known.default_channels), 10
-    model = nets.build(
-      net, num_classes=classes, image_size=side, channels=image[2]
-    )
+    example, classes = (side, side, known.default_channels), 10
+    if known.takes_tokens:
+      example, classes = (side,), vocabulary.FEWEST_TOKENS
+    model = nets.build(net, num_classes=classes)
   shapes = [tuple(v.shape) for v in model.trainable_variables]
-  return Subject(shapes, model if real else None, image, classes)
+  return Subject(shapes, model if real else None, example, classes)
 
 
 def single_column_alexnet() -> keras.Model:
@@ -216,13 +224,28 @@ def codec_of(
 def examples(
   what: Subject, batch: int, worker: int
 ) -> tuple[tf.Tensor, tf.Tensor]:
-  """Draws images float32 [1, batch, ...] and labels int32 [1, batch]."""
-  return (
-    tf.random.stateless_normal([1, batch, *what.image], [1, worker]),
-    tf.random.stateless_uniform(
-      [1, batch], [2, worker], 0, what.classes, tf.int32
-    ),
+  """Draws inputs and labels of a worker.
+
+  Args:
+    what: the model or the gradients.
+    batch: number of examples.
+    worker: index of the worker, which has examples of its own.
+
+  Returns:
+    Images float32 [1, batch, height, width, channels] and labels int32 [1,
+    batch]; or T tokens of each text and those that follow them, both int32
+    [1, batch, T].
+  """
+  shape = [1, batch]
+  if what.takes_tokens:
+    shape.append(what.example[0] + 1)
+  labels = tf.random.stateless_uniform(
+    shape, [2, worker], 0, what.classes, tf.int32
   )
+  if what.takes_tokens:
+    return labels[..., :-1], labels[..., 1:]
+  images = tf.random.stateless_normal([1, batch, *what.example], [1, worker])
+  return images, labels
 
 
 def schedule_values() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -11,7 +11,7 @@ def make(
   nets: Mapping[str, Any],
   net: str,
   shapes: list[list[int]],
-  image: tuple[int, int, int],
+  example: tuple[int, ...],
   classes: int,
   batch: int,
   seed: int,
@@ -22,20 +22,28 @@ def make(
     nets: the functions of `peer_nets`, by name.
     net: name of one of them; '' for fixed gradients.
     shapes: shapes of the fixed gradients.
-    image: height, width and channels.
+    example: height, width and channels of an image, or the number of tokens of
+      a text.
     classes: number of logits.
     batch: examples in each step.
-    seed: seed of the images.
+    seed: seed of the examples.
   """
   import torch
 
   if not net:
     return _fixed_gradients(shapes), lambda model: model()
   generator = torch.Generator().manual_seed(seed)
-  height, width, channels = image
+  entropy = torch.nn.functional.cross_entropy
+  if len(example) == 1:
+    shape = batch, example[0] + 1
+    tokens = torch.randint(0, classes, shape, generator=generator)
+    texts, labels = tokens[:, :-1], tokens[:, 1:].flatten()
+    return nets[net](classes), lambda model: entropy(
+      model(texts).flatten(0, 1), labels
+    )
+  height, width, channels = example
   images = torch.randn(batch, channels, height, width, generator=generator)
   labels = torch.randint(0, classes, (batch,), generator=generator)
-  entropy = torch.nn.functional.cross_entropy
   return nets[net](classes), lambda model: entropy(model(images), labels)
 
 

@@ -1,5 +1,7 @@
 """PyTorch modules with the same layers as nets of this package."""
 
+import functools
+
 # PyTorch is optional: it is imported on use, and its types are unknown.
 from typing import Any
 
@@ -75,3 +77,94 @@ def resnet_v1_50(classes: int) -> Any:
   return nn.Sequential(
     *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, classes)
   )
+
+
+def gpt_nano(classes: int) -> Any:
+  """Builds `gpt_nano` of `slim.nets`."""
+  return _gpt(classes, blocks=5, width=128, heads=4)
+
+
+def gpt_small(classes: int) -> Any:
+  """Builds `gpt_small` of `slim.nets`."""
+  return _gpt(classes, blocks=8, width=512, heads=8)
+
+
+def _gpt(classes: int, blocks: int, width: int, heads: int) -> Any:
+  """Builds the transformer of `slim.nets.gpt`, without its initial weights.
+
+  It maps tokens int64 [B, T] to logits float32 [B, T, classes]. The order of
+  its parameters is that of the Keras model.
+  """
+  from torch import nn
+
+  class Branch(nn.Module):
+    """Normalizes, applies two layers with something between, and adds."""
+
+    def __init__(self, inner: int, outer: int, between: Any) -> None:
+      super().__init__()
+      self.norm = nn.RMSNorm(width, eps=1e-6)
+      self.inner = nn.Linear(width, inner, bias=False)
+      self.outer = nn.Linear(outer, width, bias=False)
+      self.between = between
+
+    def forward(self, x: Any) -> Any:
+      return x + self.outer(self.between(self.inner(self.norm(x))))
+
+  class Transformer(nn.Module):
+    """The blocks between two uses of the embedding."""
+
+    def __init__(self) -> None:
+      super().__init__()
+      self.embedding = nn.Embedding(classes, width)
+      nn.init.normal_(self.embedding.weight, std=0.02)
+      attend = functools.partial(_attend, heads)
+      self.blocks = nn.Sequential()
+      for _ in range(blocks):
+        self.blocks.append(Branch(3 * width, width, attend))
+        self.blocks.append(Branch(4 * width, 4 * width, _squared_relu))
+      self.norm = nn.RMSNorm(width, eps=1e-6)
+
+    def forward(self, tokens: Any) -> Any:
+      x = self.norm(self.blocks(self.embedding(tokens)))
+      return nn.functional.linear(x, self.embedding.weight)
+
+  return Transformer()
+
+
+def _squared_relu(x: Any) -> Any:
+  return x.relu() ** 2
+
+
+def _attend(heads: int, x: Any) -> Any:
+  """Causal attention of float32 [B, T, 3 * width], without weights."""
+  from torch.nn import functional
+
+  batch, length, triple = x.shape
+  size = triple // 3 // heads
+  # Each [B, heads, T, size].
+  query, key, value = x.view(batch, length, 3, heads, size).permute(
+    2, 0, 3, 1, 4
+  )
+  turns = _turns(length, size // 2)
+  found = functional.scaled_dot_product_attention(
+    _rotate(query, *turns), _rotate(key, *turns), value, is_causal=True
+  )
+  return found.transpose(1, 2).reshape(batch, length, heads * size)
+
+
+@functools.cache
+def _turns(length: int, half: int) -> tuple[Any, Any]:
+  """Returns cosines and sines of all positions' angles, [T, half] each."""
+  import torch
+
+  rates = 10000.0 ** (-torch.arange(half) / half)
+  angles = torch.arange(length)[:, None] * rates
+  return angles.cos(), angles.sin()
+
+
+def _rotate(x: Any, cosines: Any, sines: Any) -> Any:
+  import torch
+
+  first, second = x.chunk(2, -1)
+  turned = first * cosines - second * sines, second * cosines + first * sines
+  return torch.cat(turned, -1)

@@ -98,7 +98,7 @@ class Steps:
     optimizer = torch.optim.SGD(parallel.parameters(), _LEARNING_RATE)
 
     def step() -> None:
-      optimizer.zero_grad(set_to_none=False)
+      optimizer.zero_grad()
       loss(parallel).backward()
       optimizer.step()
 

@@ -30,7 +30,10 @@ _HOOKS = (*_WIDTHS, _POWERSGD)
 # MB. With several buckets gloo mixes up PowerSGD's collectives.
 _DEFAULT_BUCKET, _ONE_BUCKET = 25, 2**11
 # Functions of `peer_nets`, by the names of the nets.
-NETS = {exchanges.RACE: 'alexnet', 'resnet_v1_50': 'resnet_v1_50'}
+NETS = {
+  exchanges.RACE: 'alexnet',
+  **{name: name for name in ('resnet_v1_50', 'gpt_nano', 'gpt_small')},
+}
 
 
 def is_peer(text: str) -> bool:
@@ -132,7 +135,7 @@ def case(
     model={
       'net': NETS[what.model.name] if what.model else '',
       'shapes': what.shapes,
-      'image': what.image,
+      'example': what.example,
       'classes': what.classes,
       'batch': batch,
       'seed': group.rank,
@@ -164,7 +167,7 @@ def describe(text: str) -> str:
   hook, _ = parse(text)
   size = _bucket_size(hook)
   buckets = '1 bucket' if size == _ONE_BUCKET else f'buckets of {size} MB'
-  return f'separate process; {buckets}; zero_grad(set_to_none=False)'
+  return f'separate process; {buckets}; zero_grad()'
 
 
 def _bucket_size(hook: str) -> int:

@@ -1,11 +1,16 @@
 """Bytes and predicted seconds of a step of a variant."""
 
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import pandas as pd
+
 from slim.nets import factory as nets
+from terngrad import errors
 from terngrad.config import devices as devices_options
 from terngrad.config import model as model_options
+from terngrad.config import training
 from terngrad.measure.planning import model as models
 from terngrad.training import batches
 
@@ -36,6 +41,42 @@ def shapes_of(data: model_options.DataOptions, net: str) -> Shapes:
     net, num_classes=classes, image_size=data.image_size, channels=channels
   )
   return [tuple(v.shape) for v in model.trainable_variables]
+
+
+def examples_of(config: training.TrainConfig) -> float:
+  """Returns the examples that a worker computes in a step, or a local step."""
+  return config.data.batch_size / (
+    config.num_workers * config.devices.steps_per_exchange
+  )
+
+
+def read_measured(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
+  """Reads measured seconds of steps: by heading of the network, by variant.
+
+  Args:
+    path: of a CSV file with the columns `variant`, `network` and `seconds`;
+      other columns are not read.
+
+  Raises:
+    errors.ConfigError: there is no such table, or a network has a variant
+      twice.
+  """
+  columns = {'variant': str, 'network': str, 'seconds': float}
+  try:
+    table = pd.read_csv(path)[[*columns]].astype(columns)
+    by_network = table.pivot(
+      index='variant', columns='network', values='seconds'
+    )
+  except (KeyError, OSError, ValueError) as error:
+    raise errors.ConfigError(
+      'measured: expected a CSV file with the columns variant, network and '
+      'seconds, and one row for each variant and network, received '
+      f'{os.fspath(path)} ({error}). Correct it.'
+    ) from error
+  return {
+    f'seconds, {network} (measured steps)': dict(by_network[network].dropna())
+    for network in dict.fromkeys(table['network'])
+  }
 
 
 def bandwidth_of(ratio: float, elements: int, computing: float) -> float:

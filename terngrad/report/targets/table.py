@@ -19,11 +19,16 @@ class Variant(NamedTuple):
 
   Attributes:
     megabytes: millions of bytes that a worker sends in a step.
-    seconds: predicted seconds of a step, by the heading of the network.
+    seconds: seconds of a step, by the heading of the network; NaN where they
+      are not known.
   """
 
   megabytes: float
   seconds: Mapping[str, float]
+
+  def also(self, seconds: Mapping[str, float]) -> 'Variant':
+    """Returns the variant with seconds on further networks."""
+    return self._replace(seconds={**self.seconds, **seconds})
 
 
 # A run's points by (variant, seed).

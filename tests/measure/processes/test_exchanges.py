@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 
 from terngrad.cluster import spec
@@ -52,3 +53,19 @@ def test_a_step_runs_with_every_kind_of_method(codec, real):
   alone = group.Group(spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
   what = exchanges.subject('lenet', real)
   exchanges.case(what, alone, codec, 'auto', batch=2).step()
+
+
+@pytest.mark.parametrize('real', [False, True])
+def test_a_step_of_a_language_model_takes_tokens(real):
+  alone = group.Group(spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
+  what = exchanges.subject('gpt_nano', real)
+  exchanges.case(what, alone, 'ternary', 'auto', batch=1).step()
+
+
+def test_each_worker_has_tokens_and_those_that_follow_them():
+  what = exchanges.subject('gpt_nano', real=False)
+  tokens, following = exchanges.examples(what, batch=2, worker=0)
+  others, _ = exchanges.examples(what, batch=2, worker=1)
+  assert tokens.shape == following.shape == (1, 2, 256)
+  np.testing.assert_array_equal(tokens[..., 1:], following[..., :-1])
+  assert np.max(following) > 250 and np.any(tokens != others)

@@ -13,6 +13,7 @@ import signal
 import stat
 import sys
 
+import numpy as np
 import pytest
 
 from terngrad import errors
@@ -271,14 +272,14 @@ def test_powersgd_is_measured_or_its_crash_is_named():
 
 @pytest.mark.slow
 @pytest.mark.skipif(not HAS_TORCH, reason='no PyTorch here')
-@pytest.mark.parametrize('net', [exchanges.RACE, 'resnet_v1_50'])
+@pytest.mark.parametrize('net', peers.NETS)
 def test_peer_nets_have_the_parameters_of_our_nets(net):
   what = exchanges.subject(net, real=True)
   model, loss = peer_models.make(
     vars(peer_nets),
     peers.NETS[net],
     what.shapes,
-    what.image,
+    what.example,
     what.classes,
     2,
     0,
@@ -286,6 +287,26 @@ def test_peer_nets_have_the_parameters_of_our_nets(net):
   sizes = sorted(p.numel() for p in model.parameters())
   assert sizes == sorted(math.prod(shape) for shape in what.shapes)
   assert math.isfinite(loss(model).item())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_TORCH, reason='no PyTorch here')
+def test_a_transformer_of_pytorch_computes_the_logits_of_ours():
+  import torch
+
+  what = exchanges.subject('gpt_nano', real=True)
+  twin = peer_nets.gpt_nano(what.classes)
+  with torch.no_grad():
+    for ours, theirs in zip(
+      what.model.trainable_variables, twin.parameters(), strict=True
+    ):
+      # PyTorch has the output axis of a layer first, of an embedding last.
+      swaps = ours.name == 'kernel'
+      value = ours.numpy().T if swaps else ours.numpy()
+      theirs.copy_(torch.from_numpy(np.array(value)))
+  tokens, _ = exchanges.examples(what, 2, 0)
+  found = twin(torch.from_numpy(tokens[0].numpy()).long()).detach().numpy()
+  np.testing.assert_allclose(found, what.model(tokens[0]), rtol=0, atol=1e-5)
 
 
 def test_a_row_says_how_pytorch_runs():

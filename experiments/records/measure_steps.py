@@ -1,0 +1,153 @@
+r"""Measures steps of the final runs between two hosts; writes steps.csv.
+
+  python experiments/records/measure_steps.py --ratio=10 --data_dir=D \
+      --work_dir=W --hosts=10.77.0.1:7000,10.77.0.2:7000 \
+      --on='ip netns exec host{}'
+
+--on is what starts a command on a host: {} is the host's number. Each host is
+one process with one thread. It has half of the four workers; SNOO's only worker
+is on the first host. Give the links between the hosts the bandwidth that the
+script prints before, with --dry_run: that at which 32 bits for each parameter
+take --ratio times as long as a host computes (--computing).
+
+steps.csv gets a row for each variant: the seconds from one exchange to the
+next, without those of the first half of the steps. Rows of this ratio that it
+has are not measured again.
+"""
+
+import argparse
+import pathlib
+import shlex
+import sys
+
+import pandas as pd
+
+from slim.datasets.records import disk
+from terngrad.cli import children
+from terngrad.cli import command
+from terngrad.report.targets import costs
+from terngrad.sweep import definition
+from terngrad.sweep import results
+from terngrad.training import records
+
+HERE = pathlib.Path(__file__).parent
+# Parameters of gpt_nano.
+ELEMENTS = 1_017_344
+# Those of the final runs that would score within the measured time.
+LEFT_OUT = '--eval_subsets', '--epoch_size', '--num_gpus'
+
+
+def flags_of(cell: definition.Cell, updates: int, hosts: int) -> dict[str, str]:
+  """Returns the flags of a variant for some hosts and updates."""
+  flags = dict(word.split('=', 1) for word in cell.flags)
+  for name in LEFT_OUT:
+    flags.pop(name, None)
+  workers = int(flags['--num_nodes'])
+  if workers > 1:
+    flags['--num_nodes'] = str(workers // hosts)
+  flags['--max_steps'] = str(updates)
+  flags['--save_iter'] = str(updates // 2)
+  return flags
+
+
+def measure(
+  cell: definition.Cell, chosen: argparse.Namespace
+) -> dict[str, object]:
+  """Trains a variant on the hosts; returns its row.
+
+  Raises:
+    SystemExit: the training failed.
+  """
+  hosts = chosen.hosts.split(',')
+  flags = flags_of(cell, chosen.updates, len(hosts))
+  folder = chosen.work_dir / f'{cell.variant}_{chosen.ratio:g}'
+  flags |= {
+    '--data_dir': str(chosen.data_dir),
+    '--train_dir': str(folder),
+    '--num_gpus': '1',
+    '--threads': '1',
+  }
+  if flags['--num_nodes'] != '1':
+    flags |= {
+      '--exchange': 'collective',
+      '--worker_hosts': chosen.hosts,
+      '--bandwidth': f'{bandwidth(chosen):.0f}',
+    }
+  else:
+    hosts = hosts[:1]
+  words = [f'{name}={value}' for name, value in flags.items()]
+  line = command.line_of('train', 'text', *words)
+  if len(hosts) > 1:
+    line.append('--allow_insecure_network')
+  commands = [
+    children.ChildCommand(
+      [
+        *shlex.split(chosen.on.replace('{}', str(host))),
+        *line,
+        *([f'--task_id={host}'] if len(hosts) > 1 else []),
+      ],
+      f'host {host}',
+    )
+    for host in range(len(hosts))
+  ]
+  if code := children.run(commands):
+    sys.exit(code)
+  seconds = {
+    record['step']: record['seconds']
+    for record in records.read(folder)
+    if 'seconds' in record
+  }
+  half = chosen.updates // 2
+  took = seconds[chosen.updates] - seconds[half]
+  return {
+    'variant': cell.variant,
+    'network': network(chosen),
+    'mbit_s': round(bandwidth(chosen) / 1e6, 2),
+    'updates': chosen.updates - half,
+    'seconds': round(took / (chosen.updates - half), 4),
+    'flags': shlex.join(words),
+    **results.provenance(),
+  }
+
+
+def network(chosen: argparse.Namespace) -> str:
+  """Names the network, as `terngrad report targets` heads its seconds."""
+  hosts = len(chosen.hosts.split(','))
+  return f'{hosts} hosts, wire / computing {chosen.ratio:g}'
+
+
+def bandwidth(chosen: argparse.Namespace) -> float:
+  """Returns the bits per second of a link."""
+  return costs.bandwidth_of(chosen.ratio, ELEMENTS, chosen.computing)
+
+
+def main() -> None:
+  """Measures the missing rows."""
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('--ratio', type=float, required=True)
+  parser.add_argument('--data_dir', type=pathlib.Path, required=True)
+  parser.add_argument('--work_dir', type=pathlib.Path, required=True)
+  parser.add_argument('--hosts', required=True)
+  parser.add_argument('--on', default='')
+  parser.add_argument('--computing', type=float, default=0.32)
+  parser.add_argument('--updates', type=int, default=20)
+  parser.add_argument('--sweep', type=pathlib.Path, default=HERE / 'final')
+  parser.add_argument('--output', type=pathlib.Path, default=HERE / 'steps.csv')
+  parser.add_argument('--dry_run', action='store_true')
+  chosen = parser.parse_args()
+  print(f'Links: {bandwidth(chosen) / 1e6:.2f} Mbit/s')
+  rows = []
+  if chosen.output.exists():
+    rows = pd.read_csv(chosen.output).to_dict('records')
+  known = {(row['variant'], row['network']) for row in rows}
+  cells = {cell.variant: cell for cell in definition.read(chosen.sweep).cells}
+  for variant, cell in cells.items():
+    if (variant, network(chosen)) not in known and not chosen.dry_run:
+      rows.append(measure(cell, chosen))
+      disk.write_text(chosen.output, pd.DataFrame(rows).to_csv(index=False))
+
+
+if __name__ == '__main__':
+  main()
