@@ -43,7 +43,7 @@ def layout_of(
   )
   movable = all(bucket.method.any_origin for bucket in codec.buckets)
   place = () if movable else origins_of(codec)
-  return buckets, place, decay and decay.key()
+  return buckets, place, decay
 
 
 def origins_of(

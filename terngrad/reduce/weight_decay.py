@@ -13,31 +13,53 @@ _KNOWN = keras.regularizers.L1, keras.regularizers.L2, keras.regularizers.L1L2
 
 
 class WeightDecay:
-  """The L2 terms of variables, as their Keras regularizers define them."""
+  """The L2 terms of variables, as their Keras regularizers define them.
+
+  Terms of Keras's classes with equal numbers are equal, and other terms only if
+  they are the same objects.
+  """
 
   def __init__(
-    self, variables: Sequence[keras.Variable], compiles: bool = False
+    self,
+    terms: Sequence[keras.regularizers.Regularizer | None],
+    compiles: bool = False,
   ) -> None:
-    """Takes the regularizers of the variables; their values are not read.
+    """Takes the regularizer of each variable, None for those without one.
 
     With `compiles` XLA compiles `add`. GPUs need it: their time goes into
     reading and writing, and a compiled `add` reads and writes each element
     once.
     """
-    self._variables, self._compiles = variables, compiles
+    self._terms, self._compiles = tuple(terms), compiles
+
+  @classmethod
+  def of(cls, variables: Sequence[keras.Variable]) -> 'WeightDecay':
+    """Takes the regularizers of variables, but not the variables."""
+    return cls([variable.regularizer for variable in variables])
+
+  def __eq__(self, other: object) -> bool:
+    """Returns whether the terms of another are known to compute the same."""
+    return isinstance(other, WeightDecay) and self._key() == other._key()
+
+  def __hash__(self) -> int:
+    """Returns the same number for equal terms."""
+    return hash(self._key())
+
+  def _key(self) -> Hashable:
+    return self._compiles, *map(_key, self._terms)
 
   def on(self, device: str) -> 'WeightDecay':
     """Returns the terms for parameters on a device, given by its name."""
     kind = tf.DeviceSpec.from_string(device).device_type
-    return WeightDecay(self._variables, compiles=kind == 'GPU')
+    return WeightDecay(self._terms, compiles=kind == 'GPU')
 
   def part(self, indices: Sequence[int]) -> 'WeightDecay':
     """Selects the terms of the variables with these indices."""
-    return WeightDecay([self._variables[i] for i in indices], self._compiles)
+    return WeightDecay([self._terms[i] for i in indices], self._compiles)
 
   def has_terms(self) -> list[bool]:
     """Returns for each variable whether it has a term."""
-    return [variable.regularizer is not None for variable in self._variables]
+    return [term is not None for term in self._terms]
 
   def add(
     self, gradients: Sequence[tf.Tensor], parameters: Sequence[tf.Tensor]
@@ -67,19 +89,15 @@ class WeightDecay:
     terms = self.gradients(parameters)
     return [a + b for a, b in zip(gradients, terms, strict=True)]
 
-  def key(self) -> Hashable:
-    """Returns what decides about the terms; equal for equal terms."""
-    return tuple(map(_key, self._variables))
-
   def total(self, parameters: Sequence[tf.Tensor | None]) -> tf.Tensor:
     """Computes the sum of all terms, float32 [].
 
     `parameters` are the float32 values; None leaves a variable out.
     """
     terms = [
-      variable.regularizer(parameter)
-      for variable, parameter in zip(self._variables, parameters, strict=True)
-      if variable.regularizer is not None and parameter is not None
+      term(parameter)
+      for term, parameter in zip(self._terms, parameters, strict=True)
+      if term is not None and parameter is not None
     ]
     return tf.add_n([tf.constant(0.0), *terms])
 
@@ -91,10 +109,8 @@ class WeightDecay:
     `parameters` are the float32 values; None leaves a variable out.
     """
     return [
-      None
-      if parameter is None or variable.regularizer is None
-      else _gradient(variable.regularizer, parameter)
-      for variable, parameter in zip(self._variables, parameters, strict=True)
+      None if parameter is None or term is None else _gradient(term, parameter)
+      for term, parameter in zip(self._terms, parameters, strict=True)
     ]
 
 
@@ -112,8 +128,8 @@ def _gradient(
   )
 
 
-def _key(variable: keras.Variable) -> Hashable:
-  term = variable.regularizer
-  if type(term) in _KNOWN:
-    return type(term), str(term.get_config())
-  return None if term is None else id(term)
+def _key(term: keras.regularizers.Regularizer | None) -> Hashable:
+  if term is None:
+    return None
+  is_known = type(term) in _KNOWN
+  return (type(term), str(term.get_config())) if is_known else id(term)

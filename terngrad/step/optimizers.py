@@ -26,6 +26,8 @@ MOMENTUM = 'momentum'
 class Optimizer:
   """An update rule; its `repr` contains all numbers.
 
+  Rules of a class with equal numbers are equal.
+
   Attributes:
     slots: the initial value of each slot, by name.
     kernel_momentum: the momentum that `fused_updates` passes to its kernels: 0
@@ -54,6 +56,14 @@ class Optimizer:
   def __repr__(self) -> str:
     """Shows the rule with all its numbers."""
     return f'{type(self).__name__}({vars(self)})'
+
+  def __eq__(self, other: object) -> bool:
+    """Compares the class and all numbers."""
+    return type(self) is type(other) and repr(self) == repr(other)
+
+  def __hash__(self) -> int:
+    """Returns the same number for equal rules."""
+    return hash(repr(self))
 
   def with_clip_norm(self, clip_norm: float) -> Optimizer:
     """Copies the rule with another `clip_norm`; 0 turns clipping off."""

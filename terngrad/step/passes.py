@@ -185,7 +185,7 @@ class ModelPass(Pass):
         mean over workers is the mean over all examples. None if all workers
         have equally many.
     """
-    decay = weight_decay.WeightDecay(plan.trainable)
+    decay = weight_decay.WeightDecay.of(plan.trainable)
     super().__init__(
       len(plan.statistics),
       None if decoupled else decay,

@@ -1,6 +1,10 @@
 """Updates the parameters, optimizer slots and moving averages of a replica."""
 
 import dataclasses
+import functools
+from collections.abc import Callable
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import tensorflow as tf
 
@@ -14,6 +18,26 @@ from terngrad.step import replicas
 
 # (step int64 [], learning_rate float32 [], averaging_decay float32 []).
 Numbers = tuple[tf.Tensor, tf.Tensor, tf.Tensor]
+# Programs that a process keeps.
+_MOST_PROGRAMS = 64
+
+
+class _Updated(NamedTuple):
+  """The variables of a replica that an update changes, as `Replica` has them.
+
+  `averages` has none of frozen parameters, which do not change.
+  """
+
+  trainable: Sequence[tf.Variable]
+  statistics: Sequence[tf.Variable]
+  slots: Sequence[dict[str, tf.Variable]]
+  averages: Sequence[tf.Variable]
+  scaling: Sequence[tf.Variable]
+
+
+_Program = Callable[
+  [_Updated, Sequence[tf.Tensor], tf.Tensor | None, Numbers], None
+]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -27,6 +51,9 @@ class Update:
   layouts would differ in the last bit. `fused_updates` has kernels that decode
   and update at once.
 
+  All replicas and models of a process share the program of an optimizer and L2
+  terms: XLA takes a quarter of a second to compile it for a small model.
+
   Decoupled weight decay subtracts learning rate * gradient of the L2 terms, for
   the parameters before the step. It is neither clipped nor seen by the
   optimizer.
@@ -39,10 +66,9 @@ class Update:
   optimizer: optimizers.Optimizer
   decoupled_decay: weight_decay.WeightDecay | None
 
-  @tracing.compiled
   def __call__(
     self,
-    means: list[tf.Tensor],
+    means: Sequence[tf.Tensor],
     statistics: tf.Tensor | None,
     numbers: Numbers,
   ) -> None:
@@ -54,45 +80,75 @@ class Update:
         the replica has none.
       numbers: (step, learning_rate, averaging_decay).
     """
-    scaling = self.replica.scaling
-    if not scaling:
-      self._apply(means, statistics, numbers)
-      return
-    finite = loss_scaling.all_finite(means)
-    tf.cond(
-      finite, lambda: self._apply(means, statistics, numbers), lambda: None
+    replica = self.replica
+    changing = len(replica.trainable) + len(replica.statistics)
+    updated = _Updated(
+      replica.trainable,
+      replica.statistics,
+      replica.slots,
+      replica.averages[:changing],
+      replica.scaling,
     )
-    loss_scaling.update_scale(scaling, finite)
+    program = _program(self.optimizer, self.decoupled_decay)
+    program(updated, means, statistics, numbers)
 
-  def _apply(
-    self,
-    means: list[tf.Tensor],
+
+@functools.lru_cache(_MOST_PROGRAMS)
+def _program(
+  optimizer: optimizers.Optimizer,
+  decoupled_decay: weight_decay.WeightDecay | None,
+) -> _Program:
+  """Makes a program; XLA compiles it at its first call with such variables."""
+
+  @tracing.compiled
+  def update(
+    updated: _Updated,
+    means: Sequence[tf.Tensor],
     statistics: tf.Tensor | None,
     numbers: Numbers,
   ) -> None:
-    replica, optimizer = self.replica, self.optimizer
-    decoupled_decay = self.decoupled_decay
-    step, learning_rate, averaging_decay = numbers
-    if optimizer.clip_norm:
-      means = clipping.clip_by_global_norm(means, optimizer.clip_norm)
-    if decoupled_decay:
-      parameters = [tf.convert_to_tensor(v) for v in replica.trainable]
-      terms = decoupled_decay.gradients(parameters)
-      for variable, decay in zip(replica.trainable, terms, strict=True):
-        if decay is not None:
-          variable.assign_sub(learning_rate * decay)
-    for variable, slots, mean in zip(
-      replica.trainable, replica.slots, means, strict=True
-    ):
-      optimizer.apply(variable, slots, mean, learning_rate, step)
-    if statistics is not None:
-      shapes = [variable.shape for variable in replica.statistics]
-      moments = metadata.split(statistics, shapes)
-      for variable, value in zip(replica.statistics, moments, strict=True):
-        variable.assign(value)
-    values = (*replica.trainable, *replica.statistics)
-    # The averages of frozen parameters come last and do not change. Benchmarks
-    # may have no averages.
-    for average, value in zip(replica.averages, values, strict=False):
-      decayed = averaging_decay * average
-      average.assign(decayed + (1.0 - averaging_decay) * value)
+    def apply() -> None:
+      _apply(optimizer, decoupled_decay, updated, means, statistics, numbers)
+
+    if not updated.scaling:
+      apply()
+      return
+    finite = loss_scaling.all_finite(means)
+    tf.cond(finite, apply, lambda: None)
+    loss_scaling.update_scale(updated.scaling, finite)
+
+  return update
+
+
+def _apply(
+  optimizer: optimizers.Optimizer,
+  decoupled_decay: weight_decay.WeightDecay | None,
+  updated: _Updated,
+  means: Sequence[tf.Tensor],
+  statistics: tf.Tensor | None,
+  numbers: Numbers,
+) -> None:
+  """Changes the variables; arguments as in `Update`."""
+  step, learning_rate, averaging_decay = numbers
+  if optimizer.clip_norm:
+    means = clipping.clip_by_global_norm(list(means), optimizer.clip_norm)
+  if decoupled_decay:
+    parameters = [tf.convert_to_tensor(v) for v in updated.trainable]
+    terms = decoupled_decay.gradients(parameters)
+    for variable, decay in zip(updated.trainable, terms, strict=True):
+      if decay is not None:
+        variable.assign_sub(learning_rate * decay)
+  for variable, slots, mean in zip(
+    updated.trainable, updated.slots, means, strict=True
+  ):
+    optimizer.apply(variable, slots, mean, learning_rate, step)
+  if statistics is not None:
+    shapes = [variable.shape for variable in updated.statistics]
+    moments = metadata.split(statistics, shapes)
+    for variable, value in zip(updated.statistics, moments, strict=True):
+      variable.assign(value)
+  values = (*updated.trainable, *updated.statistics)
+  # Benchmarks may have no averages.
+  for average, value in zip(updated.averages, values, strict=False):
+    decayed = averaging_decay * average
+    average.assign(decayed + (1.0 - averaging_decay) * value)

@@ -97,7 +97,7 @@ def assemble(
       run_lib.WarmUpStage(*stage, _step(context, training, stage[1]))
       for stage in codecs.warm_up
     ),
-    decay=weight_decay.WeightDecay(plan.trainable),
+    decay=weight_decay.WeightDecay.of(plan.trainable),
     layout=_stored_layout(config, context, max_steps, shares),
     method_states=names[len(names) - len(states.shared(codec)) :],
     store=stored_states.Store(training.states, context.exchange, parameters),

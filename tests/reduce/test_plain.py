@@ -57,7 +57,7 @@ def step_without_codec(training):
   """A step of one worker that knows no codec: pass, L2 terms, update."""
   (replica,) = training.replicas
   update = updates.Update(replica, training.optimizer, None)
-  decay = weight_decay.WeightDecay(training.plan.trainable)
+  decay = weight_decay.WeightDecay.of(training.plan.trainable)
 
   @tracing.function(jit_compile=True)
   def terms(gradients, parameters):

@@ -112,7 +112,7 @@ def variables(*terms):
 def test_parts_share_programs_only_if_their_l2_terms_are_equal():
   l2 = keras.regularizers.L2
   terms = [l2(0.5), None, l2(0.5), None, l2(0.25), None]
-  decay = weight_decay.WeightDecay(variables(*terms))
+  decay = weight_decay.WeightDecay.of(variables(*terms))
   cut = programs.parts(parts_lib.cut(codec_of('ternary'), PART_BYTES), decay)
   first, second, third = (part._programs for part in cut)
   assert first is not second and second is third
