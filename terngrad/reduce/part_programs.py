@@ -1,16 +1,19 @@
 """Compiled programs that parts of equal layout share.
 
-Such parts have buckets of the same methods and shapes, and equal L2 terms. What
-differs is where their buckets lie, `WorkerStep.origins`, an argument of the
-programs.
+Such parts, of one model or of several, have buckets of equal methods and
+shapes, and equal L2 terms. What differs is where their buckets lie,
+`WorkerStep.origins`, an argument of the programs.
 """
 
+import dataclasses
+import functools
 from collections.abc import Callable
 from collections.abc import Hashable
 from collections.abc import Sequence
 from typing import ParamSpec
 from typing import TypeVar
 
+import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import method as methods
@@ -21,6 +24,8 @@ from terngrad.reduce import weight_decay
 
 _P = ParamSpec('_P')
 _T = TypeVar('_T')
+# Layouts whose programs a process keeps.
+_MOST_LAYOUTS = 64
 
 
 def compile_if(compiles: bool, function: Callable[_P, _T]) -> Callable[_P, _T]:
@@ -28,22 +33,74 @@ def compile_if(compiles: bool, function: Callable[_P, _T]) -> Callable[_P, _T]:
   return tracing.compiled(function) if compiles else function
 
 
-def layout_of(
-  codec: gradients_lib.GradientCodec, decay: weight_decay.WeightDecay | None
-) -> Hashable:
-  """Returns a key that is equal for parts that can share programs.
+@dataclasses.dataclass(frozen=True)
+class Layout:
+  """What decides about the programs of a part.
 
-  Args:
-    codec: of a part.
-    decay: the L2 terms of its variables.
+  Layouts are equal if their parts can share programs.
+
+  Attributes:
+    codec: of a part, with the indices of its variables in the part.
+    decay: the L2 terms of these variables; None for none.
+    buckets: the method and the shapes of each bucket.
+    origins: of the buckets, if the programs know them; () if they are an
+      argument.
   """
-  buckets = tuple(
-    (id(bucket.method), bucket.indices, bucket.shapes, bucket.num_probes)
-    for bucket in codec.buckets
-  )
-  movable = all(bucket.method.any_origin for bucket in codec.buckets)
-  place = () if movable else origins_of(codec)
-  return buckets, place, decay
+
+  codec: gradients_lib.GradientCodec = dataclasses.field(compare=False)
+  decay: weight_decay.WeightDecay | None
+  buckets: Hashable
+  origins: Hashable
+
+  @classmethod
+  def of(
+    cls,
+    codec: gradients_lib.GradientCodec,
+    decay: weight_decay.WeightDecay | None,
+  ) -> 'Layout':
+    """Returns the layout of a part.
+
+    Args:
+      codec: of the part.
+      decay: the L2 terms of its variables.
+    """
+    buckets = tuple(
+      (_key(bucket.method), bucket.indices, bucket.shapes, bucket.num_probes)
+      for bucket in codec.buckets
+    )
+    movable = all(bucket.method.any_origin for bucket in codec.buckets)
+    return cls(codec, decay, buckets, () if movable else origins_of(codec))
+
+  def fixed(self) -> 'Layout':
+    """Returns the layout of programs that know the origins of the codec."""
+    return dataclasses.replace(self, origins=origins_of(self.codec))
+
+
+def _key(value: object) -> Hashable:
+  """Returns a key that is equal for values that compute the same.
+
+  Objects of this package are compared by their class and attributes; objects of
+  other packages are equal only to themselves.
+  """
+  if isinstance(value, (tuple, list)):
+    return type(value), *map(_key, value)
+  if isinstance(value, dict):
+    return dict, *((key, _key(one)) for key, one in value.items())
+  if value is None or isinstance(value, (bool, int, float, str, bytes)):
+    return type(value), repr(value)
+  if isinstance(value, (np.ndarray, np.generic)):
+    return type(value), value.dtype.str, value.shape, value.tobytes()
+  if type(value).__module__.startswith('terngrad.') and hasattr(
+    value, '__dict__'
+  ):
+    return type(value), _key(vars(value))
+  return id(value)
+
+
+@functools.lru_cache(_MOST_LAYOUTS)
+def shared(layout: Layout) -> 'PartPrograms':
+  """Returns the compiled programs of all parts of a layout in this process."""
+  return PartPrograms(layout.codec, layout.decay, compiles=True)
 
 
 def origins_of(

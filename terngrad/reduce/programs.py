@@ -9,7 +9,6 @@ with native kernels are not compiled here.
 import collections
 import functools
 from collections.abc import Callable
-from collections.abc import Hashable
 from collections.abc import Sequence
 from typing import Any
 from typing import ParamSpec
@@ -215,8 +214,8 @@ def parts(
 ) -> list[Part]:
   """Makes the parts of a codec, in the order in which they are sent.
 
-  Parts of equal layout share their programs; XLA compiles them at the first
-  call.
+  Parts of equal layout share their programs, also with those of other models;
+  XLA compiles them at the first call.
 
   Args:
     codec: cut into parts or not.
@@ -231,20 +230,21 @@ def parts(
     Part(number, buckets, probe_variables)
     for number, buckets in enumerate(part_buckets.values())
   ]
-  layouts: list[Hashable] = []
-  programs: dict[Hashable, part_programs.PartPrograms] = {}
-  for part in found:
-    own = decay and decay.part(part.indices)
-    xla = compiles and part.codec.compiled
-    # What is not compiled costs nothing, and knows more when it is traced.
-    layouts.append(
-      part_programs.layout_of(part.codec, own) if xla else part.number
-    )
-    if layouts[-1] not in programs:
-      programs[layouts[-1]] = part_programs.PartPrograms(part.codec, own, xla)
+  owns = [decay and decay.part(part.indices) for part in found]
+  layouts = [
+    part_programs.Layout.of(part.codec, own)
+    for part, own in zip(found, owns, strict=True)
+  ]
   counts = collections.Counter(layouts)
-  for part, layout in zip(found, layouts, strict=True):
-    part.use(programs[layout], compiles, counts[layout] > 1)
+  for part, own, layout in zip(found, owns, layouts, strict=True):
+    if not (compiles and part.codec.compiled):
+      # What is not compiled costs nothing, and knows more when it is traced.
+      plain = part_programs.PartPrograms(part.codec, own, compiles=False)
+      part.use(plain, compiles, shared=False)
+    elif counts[layout] > 1:
+      part.use(part_programs.shared(layout), compiles, shared=True)
+    else:
+      part.use(part_programs.shared(layout.fixed()), compiles, shared=False)
   return found
 
 

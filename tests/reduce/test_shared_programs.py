@@ -1,5 +1,7 @@
 """Parts of equal layout share compiled programs, and no bit changes."""
 
+import copy
+
 import keras
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from terngrad.codec.methods import registry
 from terngrad.codec.stages import transport
 from terngrad.reduce import bucketing
 from terngrad.reduce import gradients
+from terngrad.reduce import part_programs
 from terngrad.reduce import parts as parts_lib
 from terngrad.reduce import programs
 from terngrad.reduce import weight_decay
@@ -98,6 +101,83 @@ def test_other_shapes_and_codes_that_must_know_their_place_share_nothing(
   codec = bucketing.gradient_codec(specs, [code] * len(specs))
   cut = programs.parts(parts_lib.cut(codec, 1))
   assert len({id(part._programs) for part in cut}) == len(cut) == 2
+
+
+class Other:
+  """An object of another package."""
+
+  def __init__(self, scale):
+    self.scale = scale
+
+
+def own_program(code, shape=(40,), start=0):
+  codec = bucketing.gradient_codec([policy.VariableSpec('v', shape)], [code])
+  (bucket,) = codec.buckets
+  moved = gradients.GradientCodec((bucket._replace(start=start),))
+  (part,) = programs.parts(moved)
+  return part._programs
+
+
+@pytest.mark.parametrize(
+  'text', ['ternary', 'ternary:packing=two_bit', 'error_feedback+minmax:bits=2']
+)
+def test_models_of_equal_codes_share_programs(text):
+  def program(text, **options):
+    return own_program(registry.method(text, 2), **options)
+
+  assert program(text) is program(text)
+  assert program(text) is not program(text, shape=(41,))
+  # Its random bits are others.
+  assert program(text) is not program(text, start=40)
+  more = f'{text},' if ':' in text else f'{text}:'
+  if text.startswith('ternary'):
+    assert program(text) is not program(f'{more}clip_factor=0')
+
+
+@pytest.mark.parametrize(
+  'one',
+  [
+    (1, 'a'),
+    [1, 'a'],
+    {'a': (1,)},
+    np.arange(3),
+    registry.method('error_feedback:decay=0.5+ternary'),
+    registry.method('eden3'),
+  ],
+)
+def test_keys_of_equal_values_are_equal(one):
+  assert part_programs._key(one) == part_programs._key(copy.deepcopy(one))
+
+
+@pytest.mark.parametrize(
+  ('one', 'other'),
+  [
+    (1, 1.0),
+    (0.0, -0.0),
+    (True, 1),
+    ((1,), [1]),
+    (np.arange(2), np.arange(2.0)),
+    (np.zeros([2, 1]), np.zeros([1, 2])),
+    ({'a': 1}, {'a': 2}),
+    (tf.constant(1.0), tf.constant(1.0)),
+    *(
+      tuple(map(registry.method, texts))
+      for texts in (
+        ('ternary', 'ternary:clip_factor=2'),
+        ('error_feedback+sign', 'error_feedback:decay=0.5+sign'),
+        ('qsgd:levels=4', 'qsgd:levels=2'),
+      )
+    ),
+  ],
+)
+def test_keys_of_other_values_differ(one, other):
+  assert part_programs._key(one) != part_programs._key(other)
+
+
+def test_objects_of_other_packages_are_equal_only_to_themselves():
+  one, other = Other(0.5), Other(0.5)
+  assert part_programs._key(one) == part_programs._key(one)
+  assert part_programs._key(one) != part_programs._key(other)
 
 
 def variables(*terms):
