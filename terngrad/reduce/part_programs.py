@@ -34,7 +34,7 @@ def compile_if(compiles: bool, function: Callable[_P, _T]) -> Callable[_P, _T]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
+class PartLayout:
   """What decides about the programs of a part.
 
   Layouts are equal if their parts can share programs.
@@ -57,7 +57,7 @@ class Layout:
     cls,
     codec: gradients_lib.GradientCodec,
     decay: weight_decay.WeightDecay | None,
-  ) -> 'Layout':
+  ) -> 'PartLayout':
     """Returns the layout of a part.
 
     Args:
@@ -71,7 +71,7 @@ class Layout:
     movable = all(bucket.method.any_origin for bucket in codec.buckets)
     return cls(codec, decay, buckets, () if movable else origins_of(codec))
 
-  def fixed(self) -> 'Layout':
+  def fixed(self) -> 'PartLayout':
     """Returns the layout of programs that know the origins of the codec."""
     return dataclasses.replace(self, origins=origins_of(self.codec))
 
@@ -98,7 +98,7 @@ def _key(value: object) -> Hashable:
 
 
 @functools.lru_cache(_MOST_LAYOUTS)
-def shared(layout: Layout) -> 'PartPrograms':
+def shared(layout: PartLayout) -> 'PartPrograms':
   """Returns the compiled programs of all parts of a layout in this process."""
   return PartPrograms(layout.codec, layout.decay, compiles=True)
 

@@ -232,7 +232,7 @@ def parts(
   ]
   owns = [decay and decay.part(part.indices) for part in found]
   layouts = [
-    part_programs.Layout.of(part.codec, own)
+    part_programs.PartLayout.of(part.codec, own)
     for part, own in zip(found, owns, strict=True)
   ]
   counts = collections.Counter(layouts)

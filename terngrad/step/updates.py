@@ -51,8 +51,8 @@ class Update:
   layouts would differ in the last bit. `fused_updates` has kernels that decode
   and update at once.
 
-  All replicas and models of a process share the program of an optimizer and L2
-  terms: XLA takes a quarter of a second to compile it for a small model.
+  Replicas and models of a process with equal rules, L2 terms and shapes share
+  the program: XLA takes a quarter of a second to compile it for a small model.
 
   Decoupled weight decay subtracts learning rate * gradient of the L2 terms, for
   the parameters before the step. It is neither clipped nor seen by the
@@ -89,7 +89,8 @@ class Update:
       replica.averages[:changing],
       replica.scaling,
     )
-    program = _program(self.optimizer, self.decoupled_decay)
+    shapes = tuple(tuple(v.shape) for v in tf.nest.flatten(updated))
+    program = _program(self.optimizer, self.decoupled_decay, shapes)
     program(updated, means, statistics, numbers)
 
 
@@ -97,8 +98,17 @@ class Update:
 def _program(
   optimizer: optimizers.Optimizer,
   decoupled_decay: weight_decay.WeightDecay | None,
+  shapes: tuple[tuple[int, ...], ...],
 ) -> _Program:
-  """Makes a program; XLA compiles it at its first call with such variables."""
+  """Makes a program; XLA compiles it at its first call.
+
+  Args:
+    optimizer: the rule.
+    decoupled_decay: L2 terms, or None.
+    shapes: of the variables. TensorFlow warns of a function that it traces for
+      many shapes.
+  """
+  del shapes
 
   @tracing.compiled
   def update(

@@ -39,8 +39,8 @@ def test_replicas_of_a_shared_program_keep_their_own_values():
   ],
 )
 def test_replicas_share_a_program_only_if_their_rules_are_equal(other, shares):
-  program = updates._program(optimizers.Momentum(0.9), None)
-  assert (updates._program(other, None) is program) == shares
+  program = updates._program(optimizers.Momentum(0.9), None, ((1,),))
+  assert (updates._program(other, None, ((1,),)) is program) == shares
 
 
 @pytest.mark.parametrize(
@@ -59,6 +59,6 @@ def test_replicas_share_a_program_only_if_their_l2_terms_are_equal(
 ):
   def program(term):
     decay = weight_decay.WeightDecay([term])
-    return updates._program(optimizers.GradientDescent(), decay)
+    return updates._program(optimizers.GradientDescent(), decay, ((1,),))
 
   assert (program(term) is program(keras.regularizers.L2(0.5))) == shares

@@ -115,7 +115,12 @@ def act(values: ReportTargetsFlags) -> None:
   }
   names = dict.fromkeys(name for name, _ in curves)
   sent = runs.groupby('variant')['bits_per_element'].mean()
-  examples = {name: costs.examples_of(configs[name]) for name in names}
+  examples = {}
+  for name in names:
+    config = configs[name]
+    examples[name] = costs.examples_of(
+      config.devices, config.data.batch_size, config.num_workers
+    )
   fewest = min(examples.values())
   measured = costs.read_measured(values.measured) if values.measured else {}
   variants = {

@@ -10,7 +10,6 @@ from slim.nets import factory as nets
 from terngrad import errors
 from terngrad.config import devices as devices_options
 from terngrad.config import model as model_options
-from terngrad.config import training
 from terngrad.measure.planning import model as models
 from terngrad.training import batches
 
@@ -43,11 +42,17 @@ def shapes_of(data: model_options.DataOptions, net: str) -> Shapes:
   return [tuple(v.shape) for v in model.trainable_variables]
 
 
-def examples_of(config: training.TrainConfig) -> float:
-  """Returns the examples that a worker computes in a step, or a local step."""
-  return config.data.batch_size / (
-    config.num_workers * config.devices.steps_per_exchange
-  )
+def examples_of(
+  devices: devices_options.DeviceOptions, batch_size: int, workers: int
+) -> float:
+  """Returns the examples that a worker computes in a step, or a local step.
+
+  Args:
+    devices: options of the variant's local steps.
+    batch_size: examples of all workers between two exchanges.
+    workers: number of workers.
+  """
+  return batch_size / (workers * devices.steps_per_exchange)
 
 
 def read_measured(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
