@@ -5,7 +5,8 @@
 FOLDER holds search/results.csv and search_outer/results.csv; by default it is
 the folder of this script. The best trial has the fewest bits a byte on the
 validation texts; failed trials have no row. A best trial with the lowest or
-highest rate is pointed out.
+highest rate is pointed out. final/sweep.ini has the runs of the table, and
+transfer/sweep.ini runs on another text.
 """
 
 import argparse
@@ -129,23 +130,26 @@ def _edges(
   best: definition.Cell, cells: Iterable[definition.Cell]
 ) -> list[str]:
   """Returns the rates of a trial that are the lowest or highest of an entry."""
-  flags = [_flags(cell) for cell in cells]
+  flags = [flags_of(cell) for cell in cells]
   found = []
   for name in RATES:
     rates = {float(one[name]) for one in flags if name in one}
-    if len(rates) > 1 and float(_flags(best)[name]) in (min(rates), max(rates)):
-      found.append(f'{name}={_flags(best)[name]}')
+    if len(rates) > 1 and float(flags_of(best)[name]) in (
+      min(rates),
+      max(rates),
+    ):
+      found.append(f'{name}={flags_of(best)[name]}')
   return found
 
 
-def _flags(cell: definition.Cell) -> dict[str, str]:
+def flags_of(cell: definition.Cell) -> dict[str, str]:
   """Returns the flags of a trial: of two with one name the later one holds."""
   return dict(word.split('=', 1) for word in cell.flags)
 
 
 def line_of(entry: str, cell: definition.Cell, chosen: Chosen) -> str:
   """Returns the line of a trial in a sweep of the best trials."""
-  flags = _flags(cell) | chosen.flags
+  flags = flags_of(cell) | chosen.flags
   for name in STEPS:
     flags[name] = str(chosen.factor * int(flags[name]))
   words = [f'{name}={value}' for name, value in flags.items()]

@@ -20,6 +20,7 @@ import pathlib
 import shlex
 import sys
 
+import choose
 import pandas as pd
 
 from slim.datasets.records import disk
@@ -34,20 +35,32 @@ HERE = pathlib.Path(__file__).parent
 # Parameters of gpt_nano.
 ELEMENTS = 1_017_344
 # Those of the final runs that would score within the measured time.
-LEFT_OUT = '--eval_subsets', '--epoch_size', '--num_gpus'
+LEFT_OUT = '--eval_subsets', '--epoch_size'
 
 
-def flags_of(cell: definition.Cell, updates: int, hosts: int) -> dict[str, str]:
-  """Returns the flags of a variant for some hosts and updates."""
-  flags = dict(word.split('=', 1) for word in cell.flags)
+def words_of(
+  cell: definition.Cell, folder: pathlib.Path, chosen: argparse.Namespace
+) -> list[str]:
+  """Returns the trainer's arguments for a variant, the same on all hosts."""
+  flags = choose.flags_of(cell) | {
+    '--max_steps': str(chosen.updates),
+    '--save_iter': str(chosen.updates // 2),
+    '--data_dir': str(chosen.data_dir),
+    '--train_dir': str(folder),
+    '--num_gpus': '1',
+    '--threads': '1',
+  }
   for name in LEFT_OUT:
     flags.pop(name, None)
-  workers = int(flags['--num_nodes'])
-  if workers > 1:
-    flags['--num_nodes'] = str(workers // hosts)
-  flags['--max_steps'] = str(updates)
-  flags['--save_iter'] = str(updates // 2)
-  return flags
+  if (workers := int(flags['--num_nodes'])) > 1:
+    flags |= {
+      '--num_nodes': str(workers // len(chosen.hosts.split(','))),
+      '--exchange': 'collective',
+      '--worker_hosts': chosen.hosts,
+      '--bandwidth': f'{bandwidth(chosen):.0f}',
+      '--allow_insecure_network': 'true',
+    }
+  return [f'{name}={value}' for name, value in flags.items()]
 
 
 def measure(
@@ -58,38 +71,15 @@ def measure(
   Raises:
     SystemExit: the training failed.
   """
-  hosts = chosen.hosts.split(',')
-  flags = flags_of(cell, chosen.updates, len(hosts))
   folder = chosen.work_dir / f'{cell.variant}_{chosen.ratio:g}'
-  flags |= {
-    '--data_dir': str(chosen.data_dir),
-    '--train_dir': str(folder),
-    '--num_gpus': '1',
-    '--threads': '1',
-  }
-  if flags['--num_nodes'] != '1':
-    flags |= {
-      '--exchange': 'collective',
-      '--worker_hosts': chosen.hosts,
-      '--bandwidth': f'{bandwidth(chosen):.0f}',
-    }
-  else:
-    hosts = hosts[:1]
-  words = [f'{name}={value}' for name, value in flags.items()]
-  line = command.line_of('train', 'text', *words)
-  if len(hosts) > 1:
-    line.append('--allow_insecure_network')
-  commands = [
-    children.ChildCommand(
-      [
-        *shlex.split(chosen.on.replace('{}', str(host))),
-        *line,
-        *([f'--task_id={host}'] if len(hosts) > 1 else []),
-      ],
-      f'host {host}',
-    )
-    for host in range(len(hosts))
-  ]
+  words = words_of(cell, folder, chosen)
+  is_shared = '--exchange=collective' in words
+  commands = []
+  for host in range(len(chosen.hosts.split(',')) if is_shared else 1):
+    own = [f'--task_id={host}'] if is_shared else []
+    start = shlex.split(chosen.on.replace('{}', str(host)))
+    line = command.line_of('train', 'text', *words, *own)
+    commands.append(children.ChildCommand([*start, *line], f'host {host}'))
   if code := children.run(commands):
     sys.exit(code)
   seconds = {

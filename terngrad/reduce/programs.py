@@ -233,11 +233,13 @@ def parts(
   owns = [decay and decay.part(part.indices) for part in found]
   layouts = [
     part_programs.PartLayout.of(part.codec, own)
+    if compiles and part.codec.compiled
+    else None
     for part, own in zip(found, owns, strict=True)
   ]
   counts = collections.Counter(layouts)
   for part, own, layout in zip(found, owns, layouts, strict=True):
-    if not (compiles and part.codec.compiled):
+    if layout is None:
       # What is not compiled costs nothing, and knows more when it is traced.
       plain = part_programs.PartPrograms(part.codec, own, compiles=False)
       part.use(plain, compiles, shared=False)

@@ -46,7 +46,7 @@ class WeightDecay:
     return hash(self._key())
 
   def _key(self) -> Hashable:
-    return self._compiles, *map(_key, self._terms)
+    return self._compiles, *map(_term_key, self._terms)
 
   def on(self, device: str) -> 'WeightDecay':
     """Returns the terms for parameters on a device, given by its name."""
@@ -128,7 +128,7 @@ def _gradient(
   )
 
 
-def _key(term: keras.regularizers.Regularizer | None) -> Hashable:
+def _term_key(term: keras.regularizers.Regularizer | None) -> Hashable:
   if term is None:
     return None
   is_known = type(term) in _KNOWN

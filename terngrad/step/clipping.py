@@ -1,12 +1,14 @@
 """Clips gradients by their global norm."""
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 from terngrad.codec.stages import statistics
 
 
 def clip_by_global_norm(
-  gradients: list[tf.Tensor], clip_norm: float
+  gradients: Sequence[tf.Tensor], clip_norm: float
 ) -> list[tf.Tensor]:
   """Scales gradients so that their global L2 norm is at most `clip_norm`.
 

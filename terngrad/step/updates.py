@@ -117,9 +117,9 @@ def _program(
     statistics: tf.Tensor | None,
     numbers: Numbers,
   ) -> None:
-    def apply() -> None:
-      _apply(optimizer, decoupled_decay, updated, means, statistics, numbers)
-
+    apply = functools.partial(
+      _apply, optimizer, decoupled_decay, updated, means, statistics, numbers
+    )
     if not updated.scaling:
       apply()
       return
@@ -141,7 +141,7 @@ def _apply(
   """Changes the variables; arguments as in `Update`."""
   step, learning_rate, averaging_decay = numbers
   if optimizer.clip_norm:
-    means = clipping.clip_by_global_norm(list(means), optimizer.clip_norm)
+    means = clipping.clip_by_global_norm(means, optimizer.clip_norm)
   if decoupled_decay:
     parameters = [tf.convert_to_tensor(v) for v in updated.trainable]
     terms = decoupled_decay.gradients(parameters)

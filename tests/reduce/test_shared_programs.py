@@ -119,9 +119,14 @@ def own_program(code, shape=(40,), start=0):
 
 
 @pytest.mark.parametrize(
-  'text', ['ternary', 'ternary:packing=two_bit', 'error_feedback+minmax:bits=2']
+  ('text', 'other'),
+  [
+    ('ternary', 'ternary:clip_factor=0'),
+    ('ternary:packing=two_bit', 'ternary:packing=two_bit,clip_factor=0'),
+    ('error_feedback+minmax:bits=2', 'error_feedback+minmax:bits=4'),
+  ],
 )
-def test_models_of_equal_codes_share_programs(text):
+def test_models_of_equal_codes_share_programs(text, other):
   def program(text, **options):
     return own_program(registry.method(text, 2), **options)
 
@@ -129,9 +134,7 @@ def test_models_of_equal_codes_share_programs(text):
   assert program(text) is not program(text, shape=(41,))
   # Its random bits are others.
   assert program(text) is not program(text, start=40)
-  more = f'{text},' if ':' in text else f'{text}:'
-  if text.startswith('ternary'):
-    assert program(text) is not program(f'{more}clip_factor=0')
+  assert program(text) is not program(other)
 
 
 @pytest.mark.parametrize(

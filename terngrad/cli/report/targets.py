@@ -125,9 +125,11 @@ def act(values: ReportTargetsFlags) -> None:
   measured = costs.read_measured(values.measured) if values.measured else {}
   variants = {
     name: _costs(
-      configs[name], float(sent[name]), examples[name] / fewest, values
-    ).also(
-      {head: steps.get(name, math.nan) for head, steps in measured.items()}
+      configs[name],
+      float(sent[name]),
+      examples[name] / fewest,
+      {head: steps.get(name, math.nan) for head, steps in measured.items()},
+      values,
     )
     for name in names
   }
@@ -146,6 +148,7 @@ def _costs(
   config: 'training.TrainConfig',
   bits: float,
   work: float,
+  measured: dict[str, float],
   values: ReportTargetsFlags,
 ) -> 'table_types.Variant':
   """Returns what a step of a variant costs.
@@ -154,6 +157,7 @@ def _costs(
     config: configuration of its runs.
     bits: bits per element that a worker sent in a step.
     work: factor on --computing.
+    measured: its measured seconds of a step, by heading.
     values: the flags.
   """
   shapes = costs.shapes_of(config.data, config.model.net)
@@ -170,7 +174,7 @@ def _costs(
       seconds[heading] = costs.seconds_of_step(
         config.devices, codec, shapes, setting, cost
       )
-  return targets.Variant(bits * elements / 8e6, seconds)
+  return targets.Variant(bits * elements / 8e6, seconds | measured)
 
 
 def _networks(values: ReportTargetsFlags, elements: int) -> dict[str, float]:

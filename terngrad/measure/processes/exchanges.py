@@ -236,16 +236,17 @@ def examples(
     batch]; or T tokens of each text and those that follow them, both int32
     [1, batch, T].
   """
-  shape = [1, batch]
+
+  def draw(*shape: int) -> tf.Tensor:
+    return tf.random.stateless_uniform(
+      shape, [2, worker], 0, what.classes, tf.int32
+    )
+
   if what.takes_tokens:
-    shape.append(what.example[0] + 1)
-  labels = tf.random.stateless_uniform(
-    shape, [2, worker], 0, what.classes, tf.int32
-  )
-  if what.takes_tokens:
-    return labels[..., :-1], labels[..., 1:]
+    tokens = draw(1, batch, what.example[0] + 1)
+    return tokens[..., :-1], tokens[..., 1:]
   images = tf.random.stateless_normal([1, batch, *what.example], [1, worker])
-  return images, labels
+  return images, draw(1, batch)
 
 
 def schedule_values() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

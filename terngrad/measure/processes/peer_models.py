@@ -37,14 +37,14 @@ def make(
   if len(example) == 1:
     shape = batch, example[0] + 1
     tokens = torch.randint(0, classes, shape, generator=generator)
-    texts, labels = tokens[:, :-1], tokens[:, 1:].flatten()
-    return nets[net](classes), lambda model: entropy(
-      model(texts).flatten(0, 1), labels
-    )
-  height, width, channels = example
-  images = torch.randn(batch, channels, height, width, generator=generator)
-  labels = torch.randint(0, classes, (batch,), generator=generator)
-  return nets[net](classes), lambda model: entropy(model(images), labels)
+    inputs, labels = tokens[:, :-1], tokens[:, 1:].flatten()
+  else:
+    height, width, channels = example
+    inputs = torch.randn(batch, channels, height, width, generator=generator)
+    labels = torch.randint(0, classes, (batch,), generator=generator)
+  return nets[net](classes), lambda model: entropy(
+    model(inputs).flatten(0, -2), labels
+  )
 
 
 def _fixed_gradients(shapes: list[list[int]]) -> Any:

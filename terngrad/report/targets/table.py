@@ -26,10 +26,6 @@ class Variant(NamedTuple):
   megabytes: float
   seconds: Mapping[str, float]
 
-  def also(self, seconds: Mapping[str, float]) -> 'Variant':
-    """Returns the variant with seconds on further networks."""
-    return self._replace(seconds={**self.seconds, **seconds})
-
 
 # A run's points by (variant, seed).
 Curves = Mapping[tuple[str, int], scores.Points]
