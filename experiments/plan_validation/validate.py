@@ -1,11 +1,14 @@
 """Compares `terngrad plan` with measured steps; writes planned.csv and .svg.
 
+recorded.csv has the predictions that were committed before the measurements.
+planned.csv and planned.svg have those of the plan as it is now.
+
 `parameters/NET.json` was written by `terngrad plan --fitted_to` from steps of
 two hosts at 1,000 and at 100 Mbit/s. All hosts share one machine with two
 cores, so each of three or four hosts has less than a core: computing and coding
 are multiplied by 1.5 and 2. `measured/NET_HOSTS_RATE.csv` is a table of
 `terngrad measure exchange --real`. A step without such a table has a prediction
-only, as it was recorded before the measurement.
+only.
 """
 
 import pathlib

@@ -113,6 +113,16 @@ def seconds(
   return found
 
 
+def adding_seconds(name: str, message: methods.Message) -> float:
+  """Estimates the time to unpack, add and pack the words of a message.
+
+  Args:
+    name: the algorithm; `gather` adds nothing.
+    message: of a round.
+  """
+  return _COMPUTE.get(name, 0.0) * message.num_elements
+
+
 def hops(name: str, num_processes: int) -> int:
   """Returns how many sequential transfers an algorithm needs."""
   chain = num_processes - 1

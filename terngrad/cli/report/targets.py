@@ -34,9 +34,11 @@ USAGE = """\
 FOLDER holds the sweep. For every target and variant: the steps until the first
 epoch that reaches it (linear between epochs, mean over the seeds), the
 megabytes that a worker sends until then, and its seconds. A second table
-compares the scores at the end, seed by seed. Steps and bytes are those of the
-runs, in results.csv and curves.csv; a sweep writes curves.csv with
---eval_subsets and --epoch_size in [flags].
+compares the scores at the end, seed by seed. Steps and encoded bits are those
+of the runs, in results.csv and curves.csv; a sweep writes curves.csv with
+--eval_subsets and --epoch_size in [flags]. Megabytes are those of collective
+mode, where each node of the runs is a worker: a gather sends what a worker
+encodes to each of the others, and a single worker sends nothing.
 
 Seconds are predicted: every node of the runs is a worker on a host of its own,
 which computes --computing seconds in a step (or in each local step), and codes
@@ -155,7 +157,7 @@ def _costs(
 
   Args:
     config: configuration of its runs.
-    bits: bits per element that a worker sent in a step.
+    bits: bits per element that a worker encoded in a step.
     work: factor on --computing.
     measured: its measured seconds of a step, by heading.
     values: the flags.
@@ -163,9 +165,9 @@ def _costs(
   shapes = costs.shapes_of(config.data, config.model.net)
   workers = config.num_workers
   elements = sum(methods.sizes_of(shapes))
+  codec = config.codes.text(workers)
   seconds = {}
   if networks := _networks(values, elements):
-    codec = config.codes.text(workers)
     cost = coding.measure(codec)
     for heading, bandwidth in networks.items():
       setting = costs.Setting(
@@ -174,7 +176,8 @@ def _costs(
       seconds[heading] = costs.seconds_of_step(
         config.devices, codec, shapes, setting, cost
       )
-  return targets.Variant(bits * elements / 8e6, seconds | measured)
+  megabytes = costs.megabytes_of_step(codec, shapes, workers, bits)
+  return targets.Variant(megabytes, seconds | measured)
 
 
 def _networks(values: ReportTargetsFlags, elements: int) -> dict[str, float]:

@@ -74,10 +74,14 @@ def largest_loss(text: str) -> float | None:
   """Returns the largest loss to float32 that a sweep measured.
 
   In points, rounded to 0.1, since smaller differences are within noise; 0 if
-  the code was never worse, and None if no sweep has it.
+  the code was never worse, and None unless all sweeps have it: a code that was
+  tried on the easy data only would seem the best.
   """
-  found = [difference.points for difference in find(text).values()]
-  return round(max(0.0, -min(found)), _DIGITS) if found else None
+  found = find(text)
+  if len(found) < len(SWEEPS):
+    return None
+  lowest = min(difference.points for difference in found.values())
+  return round(max(0.0, -lowest), _DIGITS)
 
 
 @functools.cache

@@ -43,9 +43,9 @@ def describe_table(table: pd.DataFrame, local_steps: int = 1) -> str:
     columns += [model.WAITING, model.ENOUGH]
   lines = [
     _text(table.drop(columns=columns)),
-    f"'=': as fast as the first code, within {ranking.TOLERANCE:.0%} (a plan's "
-    'usual error) or within the noise of both; ± s: half the interquartile '
-    'range of the coding',
+    f"'=': as fast as the first code, within {ranking.TOLERANCE:.0%} (a plan "
+    'does not order closer codes) or within the noise of both; ± s: half the '
+    'interquartile range of the coding',
   ]
   if local_steps > 1:
     lines.append(

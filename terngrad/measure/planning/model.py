@@ -1,7 +1,8 @@
 """Predicts step times on another network from a model of their parts.
 
 A step consists of computing, coding and transfer. Coding time is proportional
-to the number of elements. The number of bytes is what the exchanges count. Each
+to the number of elements; that of `reduce`, `two_shot` and `slices` includes
+their adding. The number of bytes is what the exchanges count. Each
 hop of a message waits for `latency`, one hop after the other: P - 1 hops for a
 gather, P for `two_shot` and `slices`, 2 (P - 1) for a ring, 1 for a scatter.
 Transfers that overlap with computing (`overlap`) are hidden. With local steps
@@ -23,6 +24,7 @@ import pandas as pd
 
 from terngrad.codec import method as methods
 from terngrad.exchange import algorithms
+from terngrad.exchange import gathering
 from terngrad.measure import gradient_codecs
 
 FLOAT32 = 'identity'
@@ -60,12 +62,15 @@ class Coding(NamedTuple):
     more: decodes the messages of each further worker, if they are gathered.
     spread: half the interquartile range of the timed rounds, divided by their
       lower quartile; 0 if it is not known.
+    adding: factor on the seconds that algorithms other than a gather need to
+      add (`algorithms.adding_seconds`), for slower or faster cores.
   """
 
   send: float
   receive: float
   more: float
   spread: float = 0.0
+  adding: float = 1.0
 
 
 class Plan(NamedTuple):
@@ -73,7 +78,8 @@ class Plan(NamedTuple):
 
   Attributes:
     computing: forward pass, backward pass and update.
-    coding: encoding and decoding.
+    coding: encoding, decoding, and the adding of algorithms other than a
+      gather.
     wire: transfer and latencies, including the hidden part.
     hidden: the part of `wire` that overlaps with computing.
   """
@@ -112,24 +118,28 @@ def plan(
     computing: seconds of a worker's step without exchange.
     network: the network between the workers.
     cost: coding costs of the codec.
-    overlap: fraction of the computing between two exchanges during which
-      messages may be transferred, in [0, 1]. Exchanges that are applied one
-      exchange later, as with `overlap='delayed'` of `terngrad.LocalSteps`,
-      have 1.
+    overlap: fraction of the computing of a step during which messages may be
+      transferred, in [0, 1]. With 1, messages overlap with all computing
+      between two exchanges: these are applied one exchange later, as with
+      `overlap='delayed'` of `terngrad.LocalSteps`.
     row_bytes: bytes of a worker's sparse gradients, which every other worker
       gets uncompressed. They are not in `shapes`.
     local_steps: steps from one exchange to the next.
   """
-  num_bytes, hops, gathers = _traffic(text, tuple(shapes), network)
+  traffic = traffic_of(text, tuple(shapes), network)
+  num_bytes, hops = traffic.num_bytes, traffic.hops
   if row_bytes:
     # Values and indices are gathered one after the other.
     num_bytes += (network.workers - 1) * row_bytes
     hops += 2 * (network.workers - 1)
   size = sum(methods.sizes_of(shapes))
-  others = max(0, network.workers - 2) if gathers else 0
+  others = max(0, network.workers - 2) if traffic.gathers else 0
   coded = (cost.send + cost.receive + others * cost.more) * size
+  coded += cost.adding * traffic.adding
   wire = 8 * num_bytes / network.bandwidth + hops * network.latency
-  hidden = min(wire, overlap * local_steps * computing)
+  # Buckets overlap with the pass of the last local step only.
+  overlapped = local_steps if overlap == 1 else overlap
+  hidden = min(wire, overlapped * computing)
   return Plan(
     computing, *(part / local_steps for part in (coded, wire, hidden))
   )
@@ -155,11 +165,36 @@ def fewest_local_steps(
   return found + 1 if found < MOST_LOCAL_STEPS else None
 
 
+class Traffic(NamedTuple):
+  """What the exchange of a step needs.
+
+  Attributes:
+    encoded: bytes that a worker encodes.
+    num_bytes: bytes that a process sends.
+    hops: sequential transfers.
+    adding: seconds in which algorithms other than a gather unpack, add and pack
+      words.
+    gathers: whether messages are gathered.
+  """
+
+  encoded: float
+  num_bytes: float
+  hops: int
+  adding: float
+  gathers: bool
+
+
 @functools.cache
-def _traffic(
+def traffic_of(
   text: str, shapes: tuple[tuple[int, ...], ...], network: Network
-) -> tuple[float, int, bool]:
-  """Returns (bytes that a process sends, sequential hops, uses a gather)."""
+) -> Traffic:
+  """Computes what the exchange of a step needs in collective mode.
+
+  Args:
+    text: codec in the syntax of `--codec`.
+    shapes: shapes of the variables.
+    network: the network between the workers.
+  """
   workers = network.workers
   between = algorithms.Link(network.bandwidth, network.latency)
   codec = gradient_codecs.build(text, shapes, workers)
@@ -169,15 +204,20 @@ def _traffic(
     for message in codec.messages(number)
   ]
   chosen = algorithms.choices(messages, workers, workers, network=between)
-  words = sum(
-    algorithms.sent_words(message, workers, workers)[algorithm]
-    for message, algorithm in zip(messages, chosen, strict=True)
-  )
+  encoded = words = adding = 0.0
+  for message, name in zip(messages, chosen, strict=True):
+    encoded += gathering.expected_words(message)
+    words += algorithms.sent_words(message, workers, workers)[name]
+    adding += algorithms.adding_seconds(name, message)
   # The probes are gathered first.
   row_hops = workers - 1
-  num_bytes = 4 * (codec.num_probes * row_hops + words)
-  hops = row_hops + sum(algorithms.hops(name, workers) for name in chosen)
-  return num_bytes, hops, algorithms.GATHER in chosen
+  return Traffic(
+    4 * (codec.num_probes + encoded),
+    4 * (codec.num_probes * row_hops + words),
+    row_hops + sum(algorithms.hops(name, workers) for name in chosen),
+    adding,
+    algorithms.GATHER in chosen,
+  )
 
 
 def table(

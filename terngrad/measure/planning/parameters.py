@@ -62,6 +62,7 @@ class Parameters(NamedTuple):
         send=self.coding * cost.send,
         receive=self.coding * cost.receive,
         more=self.coding * cost.more,
+        adding=self.coding * cost.adding,
       )
       for text, cost in self.codes.items()
     }
@@ -139,9 +140,10 @@ def read(path: str | os.PathLike[str]) -> Parameters:
 
 
 def read_cost(fields: Mapping[str, float]) -> model.Coding:
-  """Reads a cost as `write` stores it; earlier versions store no spread."""
-  parts = (fields['send'], fields['receive'], fields['more'])
-  return model.Coding(*map(_number, (*parts, fields.get('spread', 0.0))))
+  """Reads a cost as `write` stores it; earlier versions store fewer fields."""
+  parts = fields['send'], fields['receive'], fields['more']
+  optional = fields.get('spread', 0.0), fields.get('adding', 1.0)
+  return model.Coding(*map(_number, (*parts, *optional)))
 
 
 def _number(value: float) -> float:

@@ -8,8 +8,10 @@ import pandas as pd
 
 from slim.nets import factory as nets
 from terngrad import errors
+from terngrad.codec import method as methods
 from terngrad.config import devices as devices_options
 from terngrad.config import model as model_options
+from terngrad.exchange import algorithms
 from terngrad.measure.planning import model as models
 from terngrad.training import batches
 
@@ -102,6 +104,31 @@ def bandwidth_of(ratio: float, elements: int, computing: float) -> float:
     Bits per second.
   """
   return 32 * elements / (ratio * computing)
+
+
+def megabytes_of_step(
+  codec: str, shapes: Shapes, workers: int, bits: float
+) -> float:
+  """Computes what a worker sends in a step of collective mode.
+
+  Encoded bits are sent as often as the algorithms need that the exchange
+  chooses at 1 Gbit/s: a gather sends them to each other worker. A single worker
+  sends nothing.
+
+  Args:
+    codec: codec of the variant, in the syntax of `--codec`.
+    shapes: shapes of the variables.
+    workers: number of workers.
+    bits: bits per element that a worker of the runs encoded in a step.
+
+  Returns:
+    Millions of bytes.
+  """
+  link = algorithms.GIGABIT
+  network = models.Network(link.bandwidth, link.latency, workers)
+  traffic = models.traffic_of(codec, tuple(shapes), network)
+  encoded = bits * sum(methods.sizes_of(shapes)) / 8e6
+  return encoded * traffic.num_bytes / traffic.encoded
 
 
 def seconds_of_step(

@@ -4,6 +4,8 @@ import math
 
 import pytest
 
+from terngrad.exchange import algorithms
+from terngrad.measure import gradient_codecs
 from terngrad.measure.planning import model
 
 SHAPES = [(1000, 1000)]
@@ -39,7 +41,26 @@ def test_gathered_messages_cost_decoding_for_every_worker():
   assert plan('eden3', many, COST).coding == pytest.approx(
     (1e-9 + 2e-9 + 8 * 3e-9) * SIZE
   )
-  assert plan('identity', many, COST).coding == pytest.approx(3e-9 * SIZE)
+
+
+def test_added_messages_cost_adding_and_no_further_decoding():
+  many = GIGABIT._replace(workers=10)
+  (message,) = gradient_codecs.build('identity', SHAPES, 10).messages(0)
+  adding = algorithms.adding_seconds('slices', message)
+  assert adding > 0
+  coding = plan('identity', many, COST._replace(adding=2.0)).coding
+  assert coding == pytest.approx(3e-9 * SIZE + 2 * adding)
+
+
+def test_buckets_overlap_with_one_of_the_local_steps():
+  slow = GIGABIT._replace(bandwidth=1e6)
+  one, many = (
+    plan('identity', slow, overlap=0.6, local_steps=steps) for steps in (1, 10)
+  )
+  assert one.hidden == pytest.approx(0.06)
+  assert many.hidden == pytest.approx(0.06 / 10)
+  delayed = plan('identity', slow, overlap=1.0, local_steps=10)
+  assert delayed.hidden == pytest.approx(0.1)
 
 
 def test_overlap_hides_at_most_the_transfer():

@@ -30,12 +30,12 @@ def table(steps, noise=0.0):
 
 
 def test_codes_within_the_error_of_a_plan_are_equal():
-  found = table({'thc': 1.06, 'ternary': 1.0, 'fp16': 1.04, 'identity': 2.0})
+  found = table({'thc': 1.16, 'ternary': 1.0, 'fp16': 1.14, 'identity': 2.0})
   assert ranking.equal_codes(found) == ['ternary', 'fp16']
 
 
 def test_codes_within_the_noise_of_both_are_equal():
-  steps = {'ternary': (1.0, 0.1), 'fp16': (1.15, 0.06), 'thc': (1.17, 0.06)}
+  steps = {'ternary': (1.0, 0.2), 'fp16': (1.25, 0.06), 'thc': (1.27, 0.06)}
   assert ranking.equal_codes(table(steps)) == ['ternary', 'fp16']
 
 
@@ -52,22 +52,28 @@ def test_codes_without_a_known_accuracy_come_last():
   assert ranking.recommend(table({unknown: 1.0, 'ternary': 1.01})) == 'ternary'
 
 
+def test_a_code_that_one_sweep_lacks_comes_last():
+  # Both lose nothing on MNIST; CIFAR-10 was not tried.
+  steps = {'thc': 1.0, 'fp16': 1.01, 'ternary': 1.02}
+  assert ranking.recommend(table(steps)) == 'ternary'
+
+
 def test_among_equal_accuracies_the_simplest_code_decides():
   steps = {'minmax:bits=4': 1.0, 'thc': 1.01, 'fp16': 1.02}
   assert ranking.recommend(table(steps)) == 'thc'
 
 
 def test_noise_adds_no_code_to_those_that_may_be_named():
-  # PowerSGD loses less accuracy, but is slower.
-  stc, low_rank = 'error_feedback+stc', 'error_feedback+powersgd:rank=1'
-  assert accuracy.largest_loss(low_rank) < accuracy.largest_loss(stc)
+  # eden3 loses less accuracy, but is slower.
+  stc, slower_code = 'error_feedback+stc', 'eden3'
+  assert accuracy.largest_loss(slower_code) < accuracy.largest_loss(stc)
   for noise in (0.0, 0.05, 0.3):
-    for slower in (1.07, 1.2, 1.4):
-      found = table({stc: 1.0, low_rank: slower, 'identity': 1.5}, noise)
+    for slower in (1.17, 1.3, 1.4):
+      found = table({stc: 1.0, slower_code: slower, 'identity': 1.5}, noise)
       assert ranking.recommend(found) == stc
   sentence = ranking.describe(found)
   assert sentence.endswith(
-    f'the fastest. The times varied too much to tell whether {low_rank}, '
+    f'the fastest. The times varied too much to tell whether {slower_code}, '
     'identity would be as fast: plan again when the machine is idle'
   )
   assert 'The times' not in ranking.describe(table({stc: 1.0, 'thc': 1.2}))
@@ -78,13 +84,13 @@ def test_noise_does_not_change_the_name():
     ranking.recommend(table({'fp16': a, 'ternary': b, 'eden3': c}))
     for a, b, c in [(1.0, 1.01, 1.02), (1.02, 1.0, 1.01), (1.01, 1.02, 1.0)]
   }
-  assert names == {'fp16'}
+  assert names == {'eden3'}
 
 
 def test_the_sentence_names_the_code_and_its_equals():
   sentence = ranking.describe(table({'ternary': 1.0, 'eden3': 1.01}))
   assert sentence.startswith('recommended: eden3, 1.01 s per step, 0.99 times')
-  assert 'A tie within 5% with ternary: of these' in sentence
+  assert 'A tie within 15% with ternary: of these' in sentence
   alone = ranking.describe(table({'ternary': 1.0, 'identity': 2.0}))
   assert alone.endswith('as fast as float32, the fastest')
 

@@ -23,6 +23,19 @@ def test_a_ratio_is_float32_on_the_wire_over_computing():
   assert bandwidth == 32e6
 
 
+def test_a_gather_sends_encoded_bits_to_each_other_worker():
+  sent = [
+    costs.megabytes_of_step('error_feedback+stc', SHAPES, workers, bits=0.8)
+    for workers in (1, 2, 4)
+  ]
+  assert sent == pytest.approx([0, 0.1, 0.3])
+
+
+def test_slices_of_float32_are_sent_once_to_add_and_once_added():
+  found = costs.megabytes_of_step('identity', SHAPES, 4, bits=32)
+  assert found == pytest.approx(4 * 2 * 3 / 4, rel=1e-4)
+
+
 def test_a_step_computes_codes_and_sends():
   # Two workers send every element once.
   assert seconds() == pytest.approx(0.5 + 1.0, rel=1e-3)
