@@ -238,7 +238,7 @@ class TrainStep(Step):
         update = functools.partial(end, pending, statistics, numbers)
         tf.cond(apply_states[index], update, lambda: None)
       else:
-        end(pending, statistics, numbers)
+        end(pending, statistics, numbers, apply_states[index])
     exchange.report(step, [one.scores[:, 0] for one in start.local.values()])
     return self._result(start.metadata, part_means, apply_states[0])
 
@@ -266,21 +266,21 @@ class TrainStep(Step):
   ) -> list[tf.Tensor | None]:
     """Decides for each device whether states change, bool []; None for True.
 
-    The decision uses only metadata of all workers, so devices agree.
+    With loss scaling the update follows the same decision. It uses only
+    metadata of all workers, so devices agree.
     """
+    training = self._training
     device_probes = list(zip(*metadata.shared, strict=True))
-    if self._training.skips_not_finite:
-      count = self._training.exchange.num_workers
-      # The sum of finite gradients may be infinite.
-      return [
-        loss_scaling.all_finite(
-          [metadata.scores[:, 0], *(agreed * count for agreed in part_probes)]
-        )
-        for part_probes in device_probes
-      ]
-    if self._training.replicas[0].scaling:
-      return list(map(loss_scaling.all_finite, device_probes))
-    return [None] * len(device_probes)
+    if not (training.skips_not_finite or training.replicas[0].scaling):
+      return [None] * len(device_probes)
+    count = training.exchange.num_workers
+    # The sum of finite gradients may be infinite.
+    return [
+      loss_scaling.all_finite(
+        [metadata.scores[:, 0], *(agreed * count for agreed in part_probes)]
+      )
+      for part_probes in device_probes
+    ]
 
   def _result(
     self,

@@ -64,6 +64,7 @@ class StepEnd:
     pending: Sequence[pending_lib.PendingMean],
     statistics: tf.Tensor,
     numbers: updates.Numbers,
+    finite: tf.Tensor | None = None,
   ) -> None:
     """Updates the replica.
 
@@ -71,6 +72,7 @@ class StepEnd:
       pending: one for each part.
       statistics: float32 [n], the concatenated new moving statistics.
       numbers: (step, learning_rate, averaging_decay).
+      finite: as for `updates.Update`.
     """
     with tf.device(self._device):
       for parts, update, fused in self._updates:
@@ -83,6 +85,6 @@ class StepEnd:
           part_means = pending[part.number].means()
           means |= zip(part.indices, part_means, strict=True)
         moments = statistics if update.replica.statistics else None
-        update([means[i] for i in sorted(means)], moments, numbers)
+        update([means[i] for i in sorted(means)], moments, numbers, finite)
       if self._update_statistics:
         self._update_statistics([], statistics, numbers)

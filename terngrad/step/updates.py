@@ -32,7 +32,6 @@ class _Updated(NamedTuple):
   statistics: Sequence[tf.Variable]
   slots: Sequence[dict[str, tf.Variable]]
   averages: Sequence[tf.Variable]
-  scaling: Sequence[tf.Variable]
 
 
 _Program = Callable[
@@ -71,6 +70,7 @@ class Update:
     means: Sequence[tf.Tensor],
     statistics: tf.Tensor | None,
     numbers: Numbers,
+    finite: tf.Tensor | None = None,
   ) -> None:
     """Updates the replica.
 
@@ -79,6 +79,8 @@ class Update:
       statistics: float32 [n], the concatenated new moving statistics; None if
         the replica has none.
       numbers: (step, learning_rate, averaging_decay).
+      finite: bool [], for loss scaling: whether the gradients of all workers
+        were finite. Many codes make finite means of others.
     """
     replica = self.replica
     changing = len(replica.trainable) + len(replica.statistics)
@@ -87,11 +89,20 @@ class Update:
       replica.statistics,
       replica.slots,
       replica.averages[:changing],
-      replica.scaling,
     )
     shapes = tuple(tuple(v.shape) for v in tf.nest.flatten(updated))
     program = _program(self.optimizer, self.decoupled_decay, shapes)
-    program(updated, means, statistics, numbers)
+    apply = functools.partial(program, updated, means, statistics, numbers)
+    if not replica.scaling:
+      apply()
+      return
+    is_applied = loss_scaling.all_finite(means)
+    if finite is not None:
+      is_applied = tf.logical_and(finite, is_applied)
+    # Not in the program: TensorFlow would keep in mind the variables that a
+    # branch names, and refuse the program to other models when they are gone.
+    tf.cond(is_applied, apply, lambda: None)
+    loss_scaling.update_scale(replica.scaling, is_applied)
 
 
 @functools.lru_cache(_MOST_PROGRAMS)
@@ -117,15 +128,7 @@ def _program(
     statistics: tf.Tensor | None,
     numbers: Numbers,
   ) -> None:
-    apply = functools.partial(
-      _apply, optimizer, decoupled_decay, updated, means, statistics, numbers
-    )
-    if not updated.scaling:
-      apply()
-      return
-    finite = loss_scaling.all_finite(means)
-    tf.cond(finite, apply, lambda: None)
-    loss_scaling.update_scale(updated.scaling, finite)
+    _apply(optimizer, decoupled_decay, updated, means, statistics, numbers)
 
   return update
 

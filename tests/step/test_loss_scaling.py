@@ -1,3 +1,4 @@
+import gc
 import types
 
 import numpy as np
@@ -79,6 +80,34 @@ def test_an_overflow_on_one_worker_skips_the_step_on_all_devices(codec):
   training.run(1, first=2)
   assert (training.values()[:-2] != before).any()
   np.testing.assert_array_equal(training.values(1), training.values())
+
+
+@pytest.mark.parametrize('codec', ['fp16', 'qsgd', 'error_feedback+natural'])
+def test_an_overflow_is_skipped_if_the_code_makes_it_finite(codec):
+  training = small.Training(
+    small.dense_net,
+    devices=1,
+    workers=2,
+    codec=codec,
+    scaling=loss_scaling.START,
+  )
+  before = training.values()[:-2]
+  images, labels = small.batch_of(0, training.shape)
+  training.take(0, images * float('inf'), labels)
+  np.testing.assert_array_equal(training.values()[:-2], before)
+  assert [float(v) for v in training.replicas[0].scaling] == [2.0**14, 0.0]
+
+
+def test_models_that_are_gone_leave_their_program_to_others():
+  def values():
+    options = {'codec': 'identity', 'scaling': loss_scaling.START}
+    training = small.Training(small.dense_net, devices=1, workers=1, **options)
+    training.run(1)
+    return training.values()
+
+  first = values()
+  gc.collect()
+  np.testing.assert_array_equal(values(), first)
 
 
 def test_a_scaled_loss_gives_the_gradients_of_the_loss():
