@@ -127,8 +127,9 @@ class PlanFlags:
   )
   overlap: float = option(
     0.0,
-    'Share of the computing time that overlaps with messages, 0 to 1: some 0.6 '
-    'with --bytes_per_bucket.',
+    'Share of the computing time of a step that overlaps with messages, 0 to '
+    '1: some 0.6 with --bytes_per_bucket. With --local_steps, 1 overlaps with '
+    'all steps between two exchanges.',
     'cluster',
   )
   local_steps: int = option(

@@ -20,6 +20,6 @@ RECIPE = recipe.Recipe(
   outer_learning_rate=0.8,
   inner='adamw',
   inner_learning_rate=4e-4,
-  uncertain=('inner_learning_rate',),
+  uncertain=('every', 'outer', 'outer_learning_rate', 'inner_learning_rate'),
   most_workers=1,
 )

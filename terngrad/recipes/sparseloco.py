@@ -23,5 +23,5 @@ RECIPE = recipe.Recipe(
   outer_learning_rate=1.0,
   inner='adamw',
   inner_learning_rate=4e-4,
-  uncertain=('outer_learning_rate', 'inner_learning_rate'),
+  uncertain=('every', 'codec', 'outer_learning_rate', 'inner_learning_rate'),
 )
