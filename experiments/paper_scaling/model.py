@@ -35,7 +35,7 @@ NETS = {
   'VGG-A': (133e6, 32),
 }
 CODES = {'float32': 'identity', 'ternary': 'ternary'}
-FREE = model.Coding(0.0, 0.0, 0.0)
+FREE = model.Coding(0.0, 0.0, 0.0, adding=0.0)
 # Markers of the predictions over the bars.
 MARKS = {'fit': 'C0o', 'plan': 'C1^'}
 

@@ -121,7 +121,7 @@ def best_trials(
     if not found.empty:
       best = cells[found.index[0]]
       for flag in _edges(best, cells.values()):
-        print(f'  {flag} is the lowest or the highest: try two more rates')
+        print(f'  {flag} is the lowest or the highest: try a rate beyond')
       chosen[entry] = best
   return chosen
 
