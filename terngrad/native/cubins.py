@@ -89,14 +89,17 @@ def _compile(
   compiler: nvrtc.Compiler, texts: Mapping[str, str], architecture: int
 ) -> bytes:
   known = compiler.architectures()
-  if architecture not in known:
+  # A newer card runs the programs of older ones with its major version.
+  major = architecture // 10
+  fitting = [one for one in known if one <= architecture and one // 10 == major]
+  if not fitting:
     version = '.'.join(map(str, compiler.version()))
     raise nvrtc.CompilerError(
       f'expected a compute capability that NVRTC {version} knows '
       f'({", ".join(map(str, known))}), received {architecture}. Install '
       'another nvidia-cuda-nvrtc-cu12.'
     )
-  return compiler.compile(texts, architecture)
+  return compiler.compile(texts, max(fitting))
 
 
 def _read(path: pathlib.Path) -> bytes | None:

@@ -59,7 +59,7 @@ def test_keras_comes_first_and_ratios_are_to_its_faster_kind(clock):
   towers = last['float32 towers, ratio']
   assert towers.value == 1.01 and not towers.exceeds_limit
   coded = last['ternary, 1 nodes, ratio']
-  assert coded.value == 2 and coded.limit == 1.15 and coded.exceeds_limit
+  assert coded.value == 2 and coded.limit == 1.05 and coded.exceeds_limit
   # Once when built, once after the rounds.
   assert names.count('ternary, 1 nodes') == 2
 

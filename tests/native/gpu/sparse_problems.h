@@ -91,10 +91,17 @@ inline std::vector<std::vector<float>> VectorsOf(const problems::Bucket& bucket,
   return vectors;
 }
 
+// `SampledElement` of candidates.h.
+inline int64_t Sampled(uint32_t part, int64_t stride) {
+  uint32_t bits = (part ^ (part >> 16)) * 0x7feb352dU;
+  bits = (bits ^ (bits >> 15)) * 0x846ca68bU;
+  return part * stride + (static_cast<uint64_t>(bits) * stride >> 32);
+}
+
 inline void Fill(float* data, int64_t size) {
   const int kind = Draw(0, 7);
-  const int64_t stride = (size / 4096) | 1;
-  const int64_t step = stride * Draw(1, 3);
+  const int64_t stride = size / 4096 + 1;
+  const int64_t every = Draw(1, 3);
   for (int64_t i = 0; i < size; ++i) {
     switch (kind) {
       case 0:  // Ties.
@@ -104,7 +111,9 @@ inline void Fill(float* data, int64_t size) {
         data[i] = Draw(0, 199) ? -1.0f : 3.0f;
         break;
       case 2:  // The sample is not like the others.
-        data[i] = i % step ? 1e-3f * problems::Normal() : 5.0f;
+        data[i] = i / stride % every == 0 && i == Sampled(i / stride, stride)
+                      ? 5.0f
+                      : 1e-3f * problems::Normal();
         break;
       case 3:
         data[i] = Draw(0, 300) ? Draw(-1, 0) * 0.0f : problems::Normal();

@@ -91,6 +91,12 @@ def test_missing_home_compiles_every_time(folder, monkeypatch):
   assert cubins.cubins(90) != cubins.cubins(90)
 
 
+def test_a_newer_card_gets_the_programs_of_its_major_version(folder):
+  assert cubins.cubins(97) == [b'\x7fELF90, number 1']
+  with pytest.raises(nvrtc.CompilerError, match=r'70, 90\), received 89'):
+    cubins.cubins(89)
+
+
 def test_unknown_card_names_those_that_the_compiler_knows(folder):
   with pytest.raises(nvrtc.CompilerError, match=r'70, 90\), received 300'):
     cubins.cubins(300)

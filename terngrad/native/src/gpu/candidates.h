@@ -97,15 +97,25 @@ __device__ inline const float* AddressOf(const SparseVariables& variables,
   return variable.data + (index - variable.start);
 }
 
+__device__ inline int64 StrideOfSample(int64 elements) {
+  return elements / kSample + 1;
+}
+
+// A random element of each part of `stride` elements: steps of one length would
+// meet only some columns of a matrix.
+__device__ inline int64 SampledElement(uint32 part, int64 stride) {
+  return part * stride +
+         __umulhi(AlmostRandom(part, 0), static_cast<uint32>(stride));
+}
+
 // The magnitude, as bits, that a sample lets expect of the candidates.
 __device__ inline int Likely(const SparseVariables& variables,
                              const SparseVariable& vector, Workspace* space) {
-  // Odd, because columns of matrices are often powers of two.
-  const int64 stride = (vector.elements / kSample) | 1;
+  const int64 stride = StrideOfSample(vector.elements);
   int sample[kReadsOfSample];
 #pragma unroll
   for (int i = 0; i < kReadsOfSample; ++i) {
-    const int64 index = (i * kThreads + threadIdx.x) * stride;
+    const int64 index = SampledElement(i * kThreads + threadIdx.x, stride);
     sample[i] = index < vector.elements
                     ? MagnitudeOf(*AddressOf(variables, vector, index))
                     : -1;

@@ -48,10 +48,11 @@ class Statistics : public Kernel {
                                 terngrad_gpu::Unit::kStatisticsBlocks, &table));
     terngrad_gpu::Partial* partials = nullptr;
     OP_REQUIRES_OK(context, launcher.Allocate(table.total, &partials));
+    Tensor held;
     int* ended = nullptr;
     OP_REQUIRES_OK(
         context,
-        counters_.Get(context, terngrad_gpu::NumEnded(table), &ended));
+        counters_.Get(context, terngrad_gpu::NumEnded(table), &held, &ended));
     const terngrad_gpu::StatisticsOutputs to = {
         outputs[0], outputs[1], outputs[2], outputs[3], clip_factor_};
     OP_REQUIRES_OK(context, launcher.Launch(Function::kStatistics,

@@ -161,7 +161,10 @@ class Launcher {
 // follow each other on one stream.
 class Counters {
  public:
-  absl::Status Get(OpKernelContext* context, int64_t count, int** numbers) {
+  // `held` keeps the memory until it is gone: another thread may call with
+  // another count meanwhile.
+  absl::Status Get(OpKernelContext* context, int64_t count, Tensor* held,
+                   int** numbers) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (memory_.NumElements() != count) {
       TF_RETURN_IF_ERROR(context->allocate_temp(
@@ -171,6 +174,7 @@ class Counters {
           terngrad_gpu::CopyToGpu(StreamOf(context), memory_.data(),
                                   zeros.data(), count * sizeof(int))));
     }
+    *held = memory_;
     *numbers = static_cast<int*>(memory_.data());
     return absl::OkStatus();
   }
