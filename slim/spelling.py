@@ -57,14 +57,14 @@ def make(
     kind: the kind of name, which begins the messages: 'codec'.
     text: 'NAME' or 'NAME:option=value,option=value'.
     makers: functions by name, or their locations 'module:function'. A value
-      is converted to the type of its parameter's default.
+      is converted to the type of its parameter, see `read`.
     numbers: whether all values are numbers, for the messages.
     **otherwise: defaults for options that the text does not give; ignored if
       the function has no such parameter.
 
   Raises:
-    ValueError: a name or an option is unknown, or a value is invalid. The
-      message lists the known ones.
+    ValueError: a name or an option is unknown, a value is invalid, or an option
+      without a default is missing. The message lists the known ones.
   """
   name, items = split(text)
   check_name(kind, name, makers)
@@ -76,7 +76,14 @@ def make(
   }
   options = read(f'{kind} {name}', items, known, numbers)
   defaults = {key: value for key, value in otherwise.items() if key in known}
-  return maker(**defaults | options)
+  options = defaults | options
+  for option, parameter in known.items():
+    if parameter.default is parameter.empty and option not in options:
+      raise ValueError(
+        f'{kind} {name}: expected a value for {option}, which has no default, '
+        f'received none. Write {name}:{option}=VALUE.'
+      )
+  return maker(**options)
 
 
 def read(
@@ -91,11 +98,13 @@ def read(
     kind: what the options belong to, which begins the messages: 'codec topk'.
     items: 'option=value' each, from `split`.
     known: parameters by name. A value is converted to the type of its
-      parameter's default.
+      parameter's default if that is bool, int, float or str, else to the
+      annotated one.
     numbers: whether all values are numbers, for the messages.
 
   Raises:
-    ValueError: an option is unknown or given twice, or a value is invalid.
+    ValueError: an option is unknown or given twice, its parameter has none of
+      these types, or a value is invalid.
   """
   options: dict[str, Any] = {}
   for item in items:
@@ -111,31 +120,53 @@ def read(
         f'{kind}: expected every option once, received {option} twice. Remove '
         'one.'
       )
-    wanted = type(known[option].default)
+    wanted = _type_name(known[option])
+    if wanted not in _READ:
+      raise ValueError(
+        f'{kind}: expected {option} to have a default or an annotation of type '
+        f'{", ".join(_READ)}, received "{known[option]}". Give `{option}` a '
+        f'default number, such as `{option}=0.1`, where it is defined.'
+      )
     try:
-      options[option] = _READ.get(wanted, wanted)(value)
+      options[option] = _READ[wanted](value)
     except (KeyError, ValueError) as error:
       raise ValueError(
-        f'{kind}: expected {_WORDS.get(wanted, wanted.__name__)} for {option}, '
-        f'received {value!r}. Write {option}='
-        f'{_suggested(value, known[option].default)}.'
+        f'{kind}: expected {_WORDS[wanted]} for {option}, received {value!r}. '
+        f'Write {option}={_suggested(value, known[option], wanted)}.'
       ) from error
   return options
 
 
-def _suggested(value: str, default: Any) -> str:
+def _type_name(parameter: inspect.Parameter) -> str:
+  """Returns the name of a parameter's type, that of its default if usable."""
+  of_default = type(parameter.default).__name__
+  if of_default in _READ:
+    return of_default
+  annotation = parameter.annotation
+  if isinstance(annotation, type):
+    return annotation.__name__
+  return str(annotation).removesuffix(' | None')
+
+
+def _suggested(value: str, parameter: inspect.Parameter, wanted: str) -> str:
   """Returns the value to suggest: that of a percentage, or the default."""
   number = value.removesuffix('%')
-  if isinstance(default, float) and number != value and _is_float(number):
+  if wanted == 'float' and number != value and _is_float(number):
     return f'{float(number) / 100:g}'
-  return f'{str(default).lower()}, the default, or another'
+  if type(parameter.default).__name__ != wanted:
+    return f'{_EXAMPLES[wanted]}, for example'
+  return f'{str(parameter.default).lower()}, the default, or another'
 
 
-_WORDS = {bool: 'true or false', float: 'a number', int: 'a whole number'}
+_WORDS = {'bool': 'true or false', 'float': 'a number', 'int': 'a whole number'}
+_EXAMPLES = {'bool': 'true', 'float': '0.1', 'int': '1'}
 _TRUTHS = {'true': True, '1': True, 'false': False, '0': False}
-# Converters for types whose constructor does not parse texts.
-_READ: dict[type, Callable[[str], Any]] = {
-  bool: lambda text: _TRUTHS[text.lower()]
+# Converters by the name of the type.
+_READ: dict[str, Callable[[str], Any]] = {
+  'bool': lambda text: _TRUTHS[text.lower()],
+  'float': float,
+  'int': int,
+  'str': str,
 }
 
 

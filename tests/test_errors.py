@@ -1,5 +1,9 @@
 """Errors of invalid options."""
 
+import os
+import pathlib
+import traceback
+
 import pytest
 
 from terngrad import errors
@@ -20,3 +24,19 @@ def test_other_errors_are_unchanged(error):
     with errors.as_config_error():
       raise error
   assert caught.value is error
+
+
+def test_packages_inside_the_folder_of_pythons_library_are_a_users(
+  tmp_path, monkeypatch
+):
+  library = tmp_path / 'python' / 'site-packages'
+  library.mkdir(parents=True)
+  mine, theirs = library / 'mine.py', library.parent / 'pkgutil.py'
+  monkeypatch.setattr(os, '__file__', str(library.parent / 'os.py'))
+  frames = []
+  for path in (mine, theirs, pathlib.Path('<frozen importlib._bootstrap>')):
+    if path.is_absolute():
+      path.touch()
+    frames.append(traceback.FrameSummary(str(path), 1, 'name', line=''))
+  assert errors.author_frame(frames) is frames[0]
+  assert errors.author_frame(frames[1:]) is None

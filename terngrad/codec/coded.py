@@ -394,6 +394,7 @@ def as_method(code: method.Method) -> method.Method:
   if isinstance(code, method.Method):
     return code
   raise ValueError(
-    f'codec: expected a Codec or a Method, received {code!r}. To create one '
-    "from its name, call parse_codec('ternary')."
+    f'codec: expected a Codec or a Method, received {code!r}. Derive its class '
+    'from terngrad.codec.method.Method, or create one from its name: '
+    "parse_codec('ternary')."
   )

@@ -84,6 +84,9 @@ class State(NamedTuple):
       workers changes. MEAN: every worker gets the mean of the old states, which
       preserves the mean of the error-feedback residuals. RANGES: the old states
       are concatenated, padded with zeros and split again.
+    mean_state: for a WORKER state the name of the SHARED state that is the mean
+      of all workers' values; '' if there is none. If the values of some workers
+      are lost, every worker gets the mean.
   """
 
   name: str
@@ -92,6 +95,7 @@ class State(NamedTuple):
   shape: tuple[int, ...]
   initial: Callable[[tuple[int, ...]], tf.Tensor] | None = None
   resharding: str = MEAN
+  mean_state: str = ''
 
   def first_value(self) -> tf.Tensor:
     """Returns the initial value, float32 of `shape`."""

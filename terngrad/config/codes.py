@@ -2,7 +2,10 @@
 
 import dataclasses
 from typing import TYPE_CHECKING
+from typing import Any
 from typing import NamedTuple
+
+from absl import logging
 
 from slim import spelling
 from terngrad import aliases
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 __getattr__ = aliases.renamed_names(
   __name__, Named='RunMethods', Codes='CodeOptions'
 )
+
+# Flags of ternary codes.
+_TERNARY_FLAGS = 'clip_factor', 'scaler_rule', 'packing'
 
 
 class RunMethods(NamedTuple):
@@ -118,6 +124,24 @@ class CodeOptions(options.ConfigPart):
     on_resume=options.IGNORED,
   )
 
+  def validate(self) -> None:
+    """Raises `errors.ConfigError` for the first invalid option.
+
+    Logs flags without effect. `methods` validates the codes.
+    """
+    super().validate()
+    ignored = self._ternary_flags()
+    if self.codec or self.grad_bits != 32 or not ignored:
+      return
+    with errors.as_config_error():
+      registry.method(self._ternary(), 1)
+    # Not refused: scripts of 2017 set them beside --grad_bits=32.
+    logging.warning(
+      'No effect beside --grad_bits=32, which sends float32: %s. For ternary '
+      'gradients use --grad_bits=1.',
+      ', '.join(f'--{name}={value}' for name, value in ignored.items()),
+    )
+
   def methods(self, num_workers: int) -> RunMethods:
     """Builds the methods that the options name, for a number of workers.
 
@@ -166,9 +190,7 @@ class CodeOptions(options.ConfigPart):
     # --codec must be valid without the other flags.
     registry.method(self.codec, num_workers or 0)
     settings = dict(item.partition('=')[::2] for item in items)
-    flags = 'clip_factor', 'scaler_rule', 'packing'
-    for flag in (n for n in flags if not options.is_default(self, n)):
-      value = getattr(self, flag)
+    for flag, value in self._ternary_flags().items():
       options.refuse(
         name != 'ternary' or type(value)(settings.get(flag, value)) != value,
         f'{flag}: expected it to agree with --codec={self.codec}, received '
@@ -181,17 +203,33 @@ class CodeOptions(options.ConfigPart):
   def _codec_text_of_grad_bits(self) -> str:
     texts = {
       32: 'identity',
-      1: f'ternary:clip_factor={self.clip_factor},'
-      f'scaler_rule={self.scaler_rule},packing={self.packing}',
+      1: self._ternary(),
+      **{bits: f'minmax:bits={bits}' for bits in (2, 4, 8)},
     }
-    texts |= {bits: f'minmax:bits={bits}' for bits in (2, 4, 8)}
     options.refuse(
       self.grad_bits not in texts,
       'grad_bits: expected 1 (ternary), 2, 4 or 8 (integers) or 32 (float32), '
       f'received {self.grad_bits}. Use one of them, or choose a code with '
       '--codec.',
     )
+    for flag, value in self._ternary_flags().items():
+      options.refuse(
+        self.grad_bits not in (1, 32),
+        f'{flag}: expected it to be left out beside --grad_bits='
+        f'{self.grad_bits}, which sends integers, received {value}. Leave it '
+        'out, or use --grad_bits=1 for ternary gradients.',
+      )
     return texts[self.grad_bits]
+
+  def _ternary_flags(self) -> dict[str, Any]:
+    """Returns the flags of ternary codes that are not at their defaults."""
+    given = (n for n in _TERNARY_FLAGS if not options.is_default(self, n))
+    return {name: getattr(self, name) for name in given}
+
+  def _ternary(self) -> str:
+    """Returns the ternary code of the flags."""
+    settings = {name: getattr(self, name) for name in _TERNARY_FLAGS}
+    return spelling.join('ternary', settings)
 
 
 def _make_method(text: str, num_workers: int) -> 'method.Method':

@@ -191,6 +191,11 @@ class DeviceOptions(options.ConfigPart):
     super().validate()
     options.choice('bn_statistics', self.bn_statistics, STATISTICS)
     options.choice('jit_compile', self.jit_compile, JIT_COMPILE)
+    options.refuse(
+      self.num_nodes < 1 and not options.is_default(self, 'num_nodes'),
+      f'num_nodes: expected a number >= 1, or -1, received {self.num_nodes}. '
+      'Leave it out for one node per --devices_per_worker devices.',
+    )
     self._check_compiled()
     self._check_shares()
     self._check_fragments()

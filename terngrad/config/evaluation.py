@@ -20,7 +20,8 @@ class EvalRunOptions(options.ConfigPart):
 
   max_steps: int = options.option(
     370000,
-    'Steps of the training run; evaluation ends after its last checkpoint.',
+    'Evaluation ends after the checkpoint of this step, or of the last step of '
+    'the run; the default: of the last step of the run.',
     on_resume=options.LOGGED,
     least=1,
   )

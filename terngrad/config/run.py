@@ -11,6 +11,15 @@ __getattr__ = aliases.renamed_names(
 )
 
 
+# Options that say how to restore the file to start from.
+_NEED_A_PATH = (
+  'fine_tune',
+  'restart_step',
+  'checkpoint_exclude_scopes',
+  'ignore_missing_vars',
+)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunOptions(options.ConfigPart):
   """Options of a training run's length, checkpoints and records."""
@@ -200,9 +209,10 @@ class StartOptions(options.ConfigPart):
       '--pretrained_model_checkpoint_path, received both. Choose one to '
       'start from.',
     )
-    options.refuse(
-      self.fine_tune and not self.path,
-      'fine_tune: expected --pretrained_model_checkpoint_path or '
-      '--pretrained_weights beside it, received none. Name the file to start '
-      'from.',
-    )
+    for name in _NEED_A_PATH:
+      options.refuse(
+        not options.is_default(self, name) and not self.path,
+        f'{name}: expected --pretrained_model_checkpoint_path or '
+        '--pretrained_weights beside it, received none. Name the file to start '
+        'from.',
+      )

@@ -1,6 +1,5 @@
 """How claims report: expected, received, remedy."""
 
-import pathlib
 import re
 import traceback
 from collections.abc import Iterable
@@ -8,19 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
-import terngrad.conformance as package
+from terngrad import errors
 
 # How the text of an error begins that TensorFlow met while it traced, and a
 # frame in such a text.
 _WHILE_TRACING = 'in user code:'
 _FRAME = re.compile(r'File "(.+)", line (\d+), in (\S+)')
-# Frames in these folders are not the author's.
-_LIBRARIES = [
-  pathlib.Path(package.__file__ or '').parents[1],
-  pathlib.Path(tf.__file__).parent,
-]
 
 
 class ClaimFailed(Exception):
@@ -96,7 +89,7 @@ def describe(error: Exception) -> str:
   if text == _WHILE_TRACING:
     text = lines[-1].removeprefix(f'{type(error).__name__}: ')
   frames = [*traceback.extract_tb(error.__traceback__), *_frames_in(lines)]
-  last = ([frame for frame in frames if _is_of_author(frame)] or frames)[-1]
+  last = errors.author_frame(frames) or frames[-1]
   return (
     f'expected a result, received {type(error).__name__}: {text} '
     f'({last.filename}, line {last.lineno}: {last.line}). Correct the method.'
@@ -109,8 +102,3 @@ def _frames_in(lines: Iterable[str]) -> traceback.StackSummary:
   return traceback.StackSummary.from_list(
     [(one[1], int(one[2]), one[3], None) for one in found]
   )
-
-
-def _is_of_author(frame: traceback.FrameSummary) -> bool:
-  path = pathlib.Path(frame.filename)
-  return not any(path.is_relative_to(folder) for folder in _LIBRARIES)

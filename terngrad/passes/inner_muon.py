@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from terngrad.passes import inner_optimizers
 from terngrad.step import muon
+from terngrad.step import optimizers
 
 
 class InnerMuon(inner_optimizers.InnerOptimizer):
@@ -28,7 +29,8 @@ class InnerMuon(inner_optimizers.InnerOptimizer):
     Raises:
       ValueError: an argument is out of its range.
     """
-    inner_optimizers.check('beta', beta)
+    optimizers.check('inner_optimizer', '[0, 1)', beta=beta)
+    optimizers.check('inner_optimizer', '[0, inf)', rms=rms)
     self._adamw = inner_optimizers.AdamW(beta1, beta2, epsilon, stays)
     super().__init__(self._adamw.slots, stays)
     self._rule = muon.MatrixRule(beta, rms)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from slim import spelling
 from terngrad import lazy
+from terngrad.step import optimizers
 
 if TYPE_CHECKING:
   import tensorflow as tf
@@ -81,7 +82,7 @@ class InnerMomentum(InnerOptimizer):
     Raises:
       ValueError: an argument is out of its range.
     """
-    check('momentum', momentum)
+    optimizers.check('inner_optimizer', '[0, 1)', momentum=momentum)
     super().__init__(('velocity',) if momentum else (), stays)
     self._momentum = momentum
 
@@ -128,14 +129,14 @@ class AdamW(InnerOptimizer):
     Args:
       beta1: decay of the first moment, in [0, 1).
       beta2: decay of the second moment, in [0, 1).
-      epsilon: added to the square root of the second moment.
+      epsilon: added to the square root of the second moment, > 0.
       stays: whether slots survive an exchange, see `InnerOptimizer`.
 
     Raises:
       ValueError: an argument is out of its range.
     """
-    check('beta1', beta1)
-    check('beta2', beta2)
+    optimizers.check('inner_optimizer', '[0, 1)', beta1=beta1, beta2=beta2)
+    optimizers.check('inner_optimizer', '(0, inf)', epsilon=epsilon)
     super().__init__(('first_moment', 'second_moment'), stays)
     self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
 
@@ -165,14 +166,6 @@ def _corrected(moment: tf.Tensor, beta: float, count: tf.Tensor) -> tf.Tensor:
   """Removes the bias of a moment that started at 0."""
   power = tf.cast(beta, tf.float64) ** tf.cast(count, tf.float64)
   return moment / tf.cast(1.0 - power, tf.float32)
-
-
-def check(name: str, value: float) -> None:
-  """Raises ValueError unless a number is in [0, 1)."""
-  if not 0 <= value < 1:
-    raise ValueError(
-      f'inner_optimizer: expected {name} in [0, 1), received {value}. Use 0.9.'
-    )
 
 
 # Classes by the name that --inner_optimizer takes, or their locations.

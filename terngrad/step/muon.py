@@ -27,8 +27,8 @@ class MatrixRule(NamedTuple):
 
   Attributes:
     beta: decay of the velocity, in [0, 1).
-    rms: root mean square of the elements of an update at learning rate 1; 0 for
-      Jordan's scale instead, sqrt(max(1, outputs / inputs)) times the
+    rms: root mean square of the elements of an update at learning rate 1, >= 0;
+      0 for Jordan's scale instead, sqrt(max(1, outputs / inputs)) times the
       orthogonal matrix.
   """
 
@@ -98,7 +98,13 @@ class Muon(optimizers.Adam):
     beta2: float = 0.999,
     epsilon: float = 1e-8,
   ) -> None:
-    """Takes the numbers of `MatrixRule` and then those of `optimizers.Adam`."""
+    """Takes the numbers of `MatrixRule` and then those of `optimizers.Adam`.
+
+    Raises:
+      ValueError: a number is out of its range.
+    """
+    optimizers.check('optimizer', '[0, 1)', beta=beta)
+    optimizers.check('optimizer', '[0, inf)', rms=rms)
     super().__init__(beta1, beta2, epsilon)
     self._rule = MatrixRule(beta, rms)
 

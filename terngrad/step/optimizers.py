@@ -8,6 +8,8 @@ square of their RMSProp starts at 0, not at 1.
 from __future__ import annotations
 
 import copy
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from slim import spelling
@@ -21,6 +23,29 @@ else:
 
 # Name of `Momentum`'s slot.
 MOMENTUM = 'momentum'
+# Tests of the intervals that `check` takes; all are written so that NaN fails.
+_INTERVALS: dict[str, Callable[[float], bool]] = {
+  '[0, 1)': lambda number: 0 <= number < 1,
+  '[0, inf)': lambda number: 0 <= number < math.inf,
+  '(0, inf)': lambda number: 0 < number < math.inf,
+  '(-inf, 0]': lambda number: -math.inf < number <= 0,
+}
+
+
+def check(flag: str, interval: str, **numbers: float) -> None:
+  """Raises ValueError unless all numbers are in an interval.
+
+  Args:
+    flag: the flag that sets the numbers, which begins the message.
+    interval: a key of `_INTERVALS`.
+    **numbers: the numbers by option.
+  """
+  for name, number in numbers.items():
+    if not _INTERVALS[interval](number):
+      raise ValueError(
+        f'{flag}: expected {name} in {interval}, received {number}. Choose a '
+        'number in this interval, or leave it out.'
+      )
 
 
 class Optimizer:
@@ -124,7 +149,12 @@ class Momentum(Optimizer):
   _is_nesterov = False
 
   def __init__(self, momentum: float = 0.9) -> None:
-    """Takes the momentum, in [0, 1)."""
+    """Takes the momentum, in [0, 1).
+
+    Raises:
+      ValueError: it is out of this range.
+    """
+    check('optimizer', '[0, 1)', momentum=momentum)
     super().__init__(
       'ResourceApplyMomentum',
       {MOMENTUM: ('accum', 0.0)},
@@ -156,8 +186,13 @@ class Adam(Optimizer):
     Args:
       beta1: decay of the first moment, in [0, 1).
       beta2: decay of the second moment, in [0, 1).
-      epsilon: added to the square root of the second moment.
+      epsilon: added to the square root of the second moment, > 0.
+
+    Raises:
+      ValueError: a number is out of its range.
     """
+    check('optimizer', '[0, 1)', beta1=beta1, beta2=beta2)
+    check('optimizer', '(0, inf)', epsilon=epsilon)
     super().__init__(
       'ResourceApplyAdam',
       {'first_moment': ('m', 0.0), 'second_moment': ('v', 0.0)},
@@ -187,7 +222,18 @@ class RMSProp(Optimizer):
   def __init__(
     self, momentum: float = 0.9, decay: float = 0.9, epsilon: float = 1.0
   ) -> None:
-    """Takes the numbers of the formulas; momentum is in [0, 1)."""
+    """Takes the numbers of the formulas.
+
+    Args:
+      momentum: in [0, 1).
+      decay: in [0, 1).
+      epsilon: > 0.
+
+    Raises:
+      ValueError: a number is out of its range.
+    """
+    check('optimizer', '[0, 1)', momentum=momentum, decay=decay)
+    check('optimizer', '(0, inf)', epsilon=epsilon)
     super().__init__(
       'ResourceApplyRMSProp',
       {'mean_square': ('ms', 1.0), MOMENTUM: ('mom', 0.0)},
@@ -205,7 +251,17 @@ class Adadelta(Optimizer):
   """
 
   def __init__(self, rho: float = 0.95, epsilon: float = 1.0) -> None:
-    """Takes the decay of both means, and the constant added to them."""
+    """Takes the numbers of the algorithm.
+
+    Args:
+      rho: decay of both means, in [0, 1).
+      epsilon: added to both means, > 0.
+
+    Raises:
+      ValueError: a number is out of its range.
+    """
+    check('optimizer', '[0, 1)', rho=rho)
+    check('optimizer', '(0, inf)', epsilon=epsilon)
     slots = {
       'mean_square': ('accum', 0.0),
       'mean_square_update': ('accum_update', 0.0),
@@ -217,7 +273,12 @@ class Adagrad(Optimizer):
   """Adagrad: s += g**2; w -= rate * g / sqrt(s)."""
 
   def __init__(self, initial: float = 0.1) -> None:
-    """Takes the initial value of s, > 0."""
+    """Takes the initial value of s, > 0.
+
+    Raises:
+      ValueError: it is out of this range.
+    """
+    check('optimizer', '(0, inf)', initial=initial)
     super().__init__('ResourceApplyAdagrad', {'square_sum': ('accum', initial)})
 
 
@@ -242,7 +303,12 @@ class Ftrl(Optimizer):
       initial: initial value of the accumulator, >= 0.
       l1: strength of the L1 term, >= 0.
       l2: strength of the L2 term, >= 0.
+
+    Raises:
+      ValueError: a number is out of its range.
     """
+    check('optimizer', '(-inf, 0]', power=power)
+    check('optimizer', '[0, inf)', initial=initial, l1=l1, l2=l2)
     super().__init__(
       'ResourceApplyFtrl',
       {'square_sum': ('accum', initial), 'linear': ('linear', 0.0)},
@@ -280,8 +346,8 @@ def parse(text: str, momentum_flag: float) -> Optimizer:
       sets it.
 
   Raises:
-    ValueError: unknown name or option, or a value that is not a number; lists
-      the known ones.
+    ValueError: unknown name or option, or a value that is not a number or is
+      out of its range; lists the known ones.
   """
   return spelling.make(
     'optimizer', text, OPTIMIZERS, numbers=True, momentum=momentum_flag

@@ -106,13 +106,14 @@ def test_nan_shows_only_in_the_probe_of_its_group():
   'make',
   [
     lambda: registry.ternary(group_size=-1),
+    lambda: registry.ternary(group_size=2**31),
     lambda: chain.chain(float_words.float32_words(), group_size=64),
     lambda: chain.chain(
       clipping.clip_by_stddev(2.5), float_words.float32_words(), group_size=64
     ),
   ],
 )
-def test_groups_without_a_scaler_are_refused(make):
+def test_groups_of_an_invalid_size_or_without_a_scaler_are_refused(make):
   with pytest.raises(ValueError, match='group_size: expected the elements'):
     make()
 

@@ -83,10 +83,39 @@ def test_flags_choose_the_code(options, expected):
   assert made.codes.methods(made.num_workers).code.name == expected
 
 
+def test_flags_of_ternary_codes_are_logged_if_gradients_are_float32(caplog):
+  # Scripts of 2017 set --clip_factor beside --grad_bits=32.
+  config(clip_factor=2.5, packing='radix', num_nodes=4).validate()
+  (record,) = caplog.records
+  assert record.getMessage().startswith(
+    'No effect beside --grad_bits=32, which sends float32: --clip_factor=2.5, '
+    '--packing=radix. For ternary'
+  )
+  caplog.clear()
+  for given in ({}, {'clip_factor': 2.5, 'grad_bits': 1}, {'codec': 'fp16'}):
+    config(**given).validate()
+  assert not caplog.records
+
+
 @pytest.mark.parametrize(
   ('options', 'message'),
   [
     ({'grad_bits': 3}, r'expected 1 \(ternary\), 2, 4 or 8 '),
+    (
+      {'grad_bits': 8, 'clip_factor': 2.5},
+      'clip_factor: expected it to be left out beside --grad_bits=8, which '
+      'sends integers, received 2.5. Leave it out, or use --grad_bits=1',
+    ),
+    ({'grad_bits': 2, 'packing': 'two_bit'}, 'packing: expected it to be left'),
+    (
+      {'grad_bits': 4, 'scaler_rule': 'stddev'},
+      'scaler_rule: expected it to be left out beside --grad_bits=4',
+    ),
+    ({'packing': 'nonsense'}, "packing: .*, two_bit, .*received 'nonsense'"),
+    (
+      {'scaler_rule': 'nonsense'},
+      "scaler_rule: .*max_clipped, stddev, received 'nonsense'",
+    ),
     ({'keep_checkpoints': 1}, 'keep_checkpoints: expected a number >= 2'),
     ({'profile_steps': ('10',)}, 'as 10,20, received 10. Give two'),
     ({'profile_steps': ('20', '10')}, 'as 10,20, received 20,10'),
@@ -204,6 +233,14 @@ def test_flags_choose_the_code(options, expected):
     ({'num_nodes': 2, 'save_tower': 2}, 'node from 0 to 1'),
     ({'dropout_keep_prob': 1.5}, 'from 0 to 1'),
     ({'fine_tune': True}, 'fine_tune: expected --pretrained'),
+    ({'restart_step': True}, 'restart_step: expected --pretrained'),
+    ({'ignore_missing_vars': True}, 'ignore_missing_vars: expected --pret'),
+    (
+      {'checkpoint_exclude_scopes': 'zzz'},
+      'checkpoint_exclude_scopes: expected --pretrained',
+    ),
+    ({'num_nodes': 0}, 'num_nodes: expected a number >= 1, or -1, received 0'),
+    ({'num_nodes': -5}, 'num_nodes: expected .*, received -5. Leave it out'),
     (
       {
         'overwrite': True,

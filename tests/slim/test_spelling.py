@@ -74,3 +74,52 @@ def test_a_maker_of_any_arguments_has_no_options():
   for item in ('decay=1', 'values=1', 'named=1'):
     with pytest.raises(ValueError, match='none .it has no options.'):
       spelling.make('codec', f'mine:{item}', {'mine': mine})
+
+
+def annotated(ratio: float, count: 'int | None' = None, sizes=(1, 2)):
+  return ratio, count, sizes
+
+
+def untyped(ratio):
+  return ratio
+
+
+def test_options_without_a_usable_default_get_their_annotated_types():
+  made = spelling.make('codec', 'mine:ratio=0.5,count=3', {'mine': annotated})
+  assert made == (0.5, 3, (1, 2))
+  assert spelling.make('codec', 'mine', {'mine': annotated}, ratio=2.0) == (
+    2.0,
+    None,
+    (1, 2),
+  )
+
+
+@pytest.mark.parametrize(
+  ('maker', 'text', 'message'),
+  [
+    (
+      untyped,
+      'mine:ratio=0.1',
+      'expected ratio to have a default or an annotation of type bool, float, '
+      'int, str, received "ratio". Give `ratio` a default number, such as '
+      '`ratio=0.1`',
+    ),
+    (annotated, 'mine:ratio=1,sizes=3', 'received "sizes=(1, 2)". Give `si'),
+    (annotated, 'mine:ratio=x', "a number for ratio, received 'x'. Write rat"),
+    (annotated, 'mine:ratio=1%', 'Write ratio=0.01.'),
+    (annotated, 'mine:ratio=1,count=x', 'Write count=1, for example.'),
+    (
+      untyped,
+      'mine',
+      'codec mine: expected a value for ratio, which has no default, received '
+      'none. Write mine:ratio=VALUE.',
+    ),
+    (annotated, 'mine:count=1', 'expected a value for ratio'),
+  ],
+)
+def test_options_of_unknown_type_or_without_a_value_are_refused_by_name(
+  maker, text, message
+):
+  with pytest.raises(ValueError) as caught:
+    spelling.make('codec', text, {'mine': maker})
+  assert message in str(caught.value)

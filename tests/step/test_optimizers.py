@@ -110,6 +110,40 @@ def test_text_that_describes_no_optimizer_is_refused(text, message):
     optimizers.parse(text, 0.9)
 
 
+@pytest.mark.parametrize(
+  ('text', 'message'),
+  [
+    ('adadelta:epsilon=0', r'epsilon in \(0, inf\), received 0.0. Choose'),
+    ('adadelta:rho=nan', r'rho in \[0, 1\), received nan'),
+    ('adagrad:initial=-1', r'initial in \(0, inf\), received -1.0'),
+    ('adam:beta1=2', r'beta1 in \[0, 1\), received 2.0'),
+    ('adam:beta2=1', r'beta2 in \[0, 1\), received 1.0'),
+    ('adam:epsilon=-1', r'epsilon in \(0, inf\), received -1.0'),
+    ('ftrl:initial=-1', r'initial in \[0, inf\), received -1.0'),
+    ('ftrl:l1=inf', r'l1 in \[0, inf\), received inf'),
+    ('ftrl:l2=-1', r'l2 in \[0, inf\), received -1.0'),
+    ('ftrl:power=1', r'power in \(-inf, 0\], received 1.0'),
+    ('momentum:momentum=1.5', r'momentum in \[0, 1\), received 1.5'),
+    ('muon:beta=1', r'beta in \[0, 1\), received 1.0'),
+    ('muon:rms=-1', r'rms in \[0, inf\), received -1.0'),
+    ('nesterov:momentum=-1', r'momentum in \[0, 1\), received -1.0'),
+    ('rmsprop:decay=2', r'decay in \[0, 1\), received 2.0'),
+    ('rmsprop:epsilon=0', r'epsilon in \(0, inf\), received 0.0'),
+    ('rmsprop:momentum=1', r'momentum in \[0, 1\), received 1.0'),
+  ],
+)
+def test_numbers_with_which_a_rule_diverges_are_refused(text, message):
+  with pytest.raises(ValueError, match=f'^optimizer: expected {message}'):
+    optimizers.parse(text, 0.9)
+
+
+@pytest.mark.parametrize(
+  'text', ['ftrl:initial=0,power=0', 'muon:rms=0', 'rmsprop:decay=0,momentum=0']
+)
+def test_numbers_at_the_ends_of_their_ranges_are_accepted(text):
+  assert np.isfinite(steps_of(optimizers.parse(text, 0.9))).all()
+
+
 @pytest.mark.parametrize('name', sorted(optimizers.OPTIMIZERS))
 def test_compiled_and_plain_steps_agree(name):
   optimizer = optimizers.parse(name, 0.9)

@@ -29,8 +29,7 @@ def load(content: bytes, origin: str) -> Any:
   """
   try:
     _check(content)
-    loaded = _Unpickler(io.BytesIO(content), encoding='bytes').load()
-    return _plain(loaded, {})
+    return _plain(_Unpickler(content).load(), {})
   # A damaged or hostile pickle can make the unpickler raise nearly anything.
   except Exception as error:
     raise errors.DataError(
@@ -87,15 +86,7 @@ def _reconstruct(kind: Any, *_: Any) -> _Array:
   return _Array()
 
 
-def _encode(text: str, encoding: str) -> bytes:
-  """Stand-in for _codecs.encode, with which protocol 2 writes bytes."""
-  if encoding not in ('latin1', 'latin-1'):
-    raise pickle.UnpicklingError('bytes in an encoding other than latin1')
-  return text.encode('latin1')
-
-
 _REPLACEMENTS = {
-  ('_codecs', 'encode'): _encode,
   ('numpy', 'dtype'): _Dtype,
   ('numpy', 'ndarray'): _Array,
   ('numpy._core.multiarray', '_reconstruct'): _reconstruct,
@@ -104,11 +95,28 @@ _REPLACEMENTS = {
 
 
 class _Unpickler(pickle.Unpickler):
+  def __init__(self, content: bytes) -> None:
+    super().__init__(io.BytesIO(content), encoding='bytes')
+    # A text takes at least a byte for each character. A pickler writes each
+    # text once, but a pickle can have one encoded any number of times.
+    self._bytes_left = len(content)
+
   def find_class(self, module: str, name: str) -> Any:
+    if (module, name) == ('_codecs', 'encode'):
+      return self._encode
     try:
       return _REPLACEMENTS[module, name]
     except KeyError:
       raise pickle.UnpicklingError(f'the name {module}.{name}') from None
+
+  def _encode(self, text: str, encoding: str) -> bytes:
+    """Stand-in for _codecs.encode, with which protocol 2 writes bytes."""
+    if encoding not in ('latin1', 'latin-1'):
+      raise pickle.UnpicklingError('bytes in an encoding other than latin1')
+    self._bytes_left -= len(text)
+    if self._bytes_left < 0:
+      raise pickle.UnpicklingError('more encoded bytes than it has')
+    return text.encode('latin1')
 
 
 def _check(content: bytes) -> None:

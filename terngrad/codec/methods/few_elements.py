@@ -38,6 +38,20 @@ class FewElements(coded.Code):
     made.compiled = made.sorts = True
     return made
 
+  def words_of(self, sizes: Sequence[int]) -> int:
+    """Returns the words of a payload of variables of these sizes.
+
+    Raises:
+      ValueError: they have more elements than int32 indices can name.
+    """
+    if sum(sizes) > tf.int32.max:
+      raise ValueError(
+        f'{self.name}: expected at most {tf.int32.max} elements in all '
+        f'variables with this code, received {sum(sizes)}. Give some of them '
+        'another code with --codec_rules.'
+      )
+    return super().words_of(sizes)
+
   @abc.abstractmethod
   def bucket_elements(
     self, words: tf.Tensor, sizes: Sequence[int]

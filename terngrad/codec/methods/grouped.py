@@ -49,12 +49,12 @@ class Grouped(by_variable.ByVariable):
     """Creates the code; see the class for the arguments.
 
     Raises:
-      ValueError: the size of a group is negative.
+      ValueError: the size of a group is negative, or no int32.
     """
-    if size < 0:
+    if not 0 <= size <= tf.int32.max:
       raise ValueError(
         f'group_size: expected a number of elements, or 0 for whole '
-        f'variables, received {size}. Use 512.'
+        f'variables, at most {tf.int32.max}, received {size}. Use 512.'
       )
     self.name, self.integers, self.size = name, integers, size
 

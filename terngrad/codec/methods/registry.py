@@ -1,6 +1,7 @@
 """Builds codecs from `--codec NAME[:option=value,...]`."""
 
 import functools
+import traceback
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -8,8 +9,9 @@ from importlib import metadata
 from typing import TYPE_CHECKING
 from typing import Any
 
-from slim import errors
+from slim import errors as data_errors
 from slim import spelling
+from terngrad import errors
 from terngrad import lazy
 from terngrad.codec.stages import deprecated
 
@@ -319,7 +321,7 @@ def check_names(text: str, extra: Mapping[str, str] | None = None) -> None:
     if name not in WRAPPERS:
       raise ValueError(
         f'codec: expected one of {", ".join(WRAPPERS)} before +, received '
-        f'{name!r}.{errors.did_you_mean(name, WRAPPERS)}'
+        f'{name!r}.{data_errors.did_you_mean(name, WRAPPERS)}'
       )
     if wrappers.count(name) > 1:
       raise ValueError(
@@ -335,20 +337,51 @@ def _make(
 
   Raises:
     ValueError: as for `method`, or the location of another package's code
-      cannot be imported.
+      cannot be imported, or calling it fails.
   """
   name, _ = spelling.split(text)
-  maker = makers[name]
-  if name not in CODECS | METHODS:
-    try:
-      maker = spelling.resolve(maker)
-    except (ImportError, AttributeError, ValueError) as error:
-      raise ValueError(
-        f'codec {name}: expected MODULE:NAME of a function or class that can '
-        f'be imported, received {maker!r} ({error}). Correct it, or install '
-        'the package that defines it.'
-      ) from error
-  return spelling.make('codec', text, {name: maker}, workers=workers)
+  if name in CODECS | METHODS:
+    return spelling.make('codec', text, makers, workers=workers)
+  maker = _import(name, makers[name])
+  try:
+    return spelling.make('codec', text, {name: maker}, workers=workers)
+  except ValueError:
+    raise
+  except Exception as error:
+    raise ValueError(
+      f'codec {name}: expected {makers[name]!r} to make a code, received '
+      f'{_describe(error)}. Correct it.'
+    ) from error
+
+
+def _import(
+  name: str, location: Callable[..., Any] | str
+) -> Callable[..., Any]:
+  """Imports the maker of another package's code; any error is a ValueError."""
+  try:
+    maker = spelling.resolve(location)
+  except Exception as error:
+    raise ValueError(
+      f'codec {name}: expected MODULE:NAME of a function or class that can be '
+      f'imported, received {location!r} ({_describe(error)}). Correct it, or '
+      'install the package that defines it.'
+    ) from error
+  if not callable(maker):
+    raise ValueError(
+      f'codec {name}: expected MODULE:NAME of a function or class, received '
+      f'{location!r}, of type {type(maker).__name__}. Name one, such as '
+      'predicted:Predicted.'
+    )
+  return maker
+
+
+def _describe(error: Exception) -> str:
+  """Returns an error's class and message, and the last line of the user's."""
+  frame = errors.author_frame(traceback.extract_tb(error.__traceback__))
+  where = (
+    f', in {frame.filename}, line {frame.lineno}: {frame.line}' if frame else ''
+  )
+  return f'{type(error).__name__}: {error}{where}'
 
 
 def _wrap(text: str, made: 'methods.Method', workers: int) -> 'methods.Method':

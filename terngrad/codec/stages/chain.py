@@ -78,10 +78,12 @@ def gradients_of(
 def check(stages: Sequence[contract.Stage], group_size: int) -> None:
   """Raises ValueError if `stages` do not form a code."""
   quantizes = any(isinstance(stage, contract.Quantizer) for stage in stages)
-  if group_size < 0 or (group_size and not quantizes):
+  is_number = 0 <= group_size <= tf.int32.max
+  if not is_number or (group_size and not quantizes):
     raise ValueError(
-      'group_size: expected the elements per scaler of a quantizer, or 0, '
-      f'received {group_size}. Use 64 to 4096 with ternarize().'
+      'group_size: expected the elements per scaler of a quantizer, at most '
+      f'{tf.int32.max}, or 0, received {group_size}. Use 64 to 4096 with '
+      'ternarize().'
     )
   domain = contract.FLOAT
   for previous, stage in zip((None, *stages), stages, strict=False):

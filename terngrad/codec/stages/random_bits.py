@@ -180,7 +180,8 @@ def element_bits(key: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
 
 def range_bits(key: tf.Tensor, size: int, start: int = 0) -> tf.Tensor:
   """Returns the bits of `size` elements from `start` on, uint32 [size]."""
-  return element_bits(key, tf.bitcast(tf.range(start, start + size), tf.uint32))
+  # The range is int64 if it ends above 2**31.
+  return element_bits(key, tf.cast(tf.range(start, start + size), tf.uint32))
 
 
 def stratum(key: tf.Tensor, worker: tf.Tensor, num_workers: int) -> tf.Tensor:

@@ -3,9 +3,11 @@
 import os
 import pathlib
 import subprocess
+import sys
 
 import pytest
 
+from terngrad import errors
 from terngrad.cli import command
 from terngrad.cli.check import codec
 from terngrad.conformance import claims
@@ -135,6 +137,18 @@ def test_what_cannot_be_made_ends_with_2(folder, words, message):
   done = check(folder, *words)
   assert (done.returncode, done.stdout) == (2, '')
   assert done.stderr.startswith('error: ') and message in done.stderr
+
+
+def test_a_mistake_in_the_module_is_refused_before_any_claim(
+  folder, monkeypatch
+):
+  (folder / 'lines_of_mine.py').write_text('\npritn(1)\n', encoding='utf-8')
+  monkeypatch.chdir(folder)
+  monkeypatch.setattr(sys, 'path', [*sys.path])
+  monkeypatch.setattr(codec.claims, 'check', None)
+  values = codec.CheckCodecFlags(code='mine', module='lines_of_mine:Mine')
+  with pytest.raises(errors.ConfigError, match="'pritn' is not defined, in"):
+    codec.act(values)
 
 
 @pytest.mark.slow

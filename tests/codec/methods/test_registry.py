@@ -185,7 +185,8 @@ def test_text_names_a_method(text, name):
       r'rank >= 1, .* received rank=0, .*Use powersgd:rank=2',
     ),
     ('powersgd:warm_start=2', 'epsilon=1e-08 and warm_start=2'),
-    ('powersgd:epsilon=-1', 'epsilon >= 0 .* received rank=1, epsilon=-1.0'),
+    ('powersgd:epsilon=0', 'epsilon >= 1e-30 .* rank=1, epsilon=0.0 and'),
+    ('powersgd:epsilon=inf', 'epsilon >= 1e-30 .* rank=1, epsilon=inf and'),
     ('powersgd:ranks=1', "'ranks=1'. Did you mean 'rank'"),
     (
       'feedback+topk',
@@ -278,6 +279,73 @@ def test_codes_that_no_package_registers_can_be_given(other_package):
       ValueError, match='MODULE:NAME .* be imported, received'
     ):
       registry.method('yours', 0, {'yours': location})
+
+
+BROKEN = """
+from terngrad.codec import method
+
+thing = 3
+
+
+class Plain:
+  pass
+
+
+class Abstract(method.Method):
+  pass
+
+
+def fails(count=1):
+  return missing_name + count
+"""
+
+
+@pytest.mark.parametrize(
+  ('location', 'message'),
+  [
+    (
+      'broken_codes',
+      "a function or class, received 'broken_codes', of type module.",
+    ),
+    (
+      'broken_codes:thing',
+      "received 'broken_codes:thing', of type int. Name one",
+    ),
+    (
+      'broken_codes:Plain',
+      r'received <broken_codes.Plain object .*>. Derive its class from '
+      r'terngrad.codec.method.Method, or',
+    ),
+    (
+      'broken_codes:Abstract',
+      "expected 'broken_codes:Abstract' to make a code, received TypeError: "
+      "Can't instantiate abstract class Abstract",
+    ),
+    (
+      'broken_codes:fails',
+      r"to make a code, received NameError: name 'missing_name' is not "
+      r'defined, in .*broken_codes.py, line 16: return missing_name \+ count. '
+      'Correct it.',
+    ),
+    ('half_codes:Half', r'SyntaxError: .*\(half_codes.py, line 1\)'),
+    (
+      'misspelled_codes:Mine',
+      r"NameError: name 'pritn' is not defined, in .*misspelled_codes.py, line "
+      r'2: pritn\(1\)',
+    ),
+  ],
+)
+def test_mistakes_in_the_code_of_a_user_are_reported_with_their_line(
+  tmp_path, monkeypatch, location, message
+):
+  (tmp_path / 'broken_codes.py').write_text(BROKEN, encoding='utf-8')
+  (tmp_path / 'half_codes.py').write_text('class Half(:\n', encoding='utf-8')
+  (tmp_path / 'misspelled_codes.py').write_text('\npritn(1)\n', 'utf-8')
+  monkeypatch.syspath_prepend(tmp_path)
+  # Another folder's, of the previous case.
+  monkeypatch.delitem(sys.modules, 'broken_codes', raising=False)
+  with pytest.raises(ValueError, match=message):
+    registry.method('mine', 0, {'mine': location})
 
 
 def test_repeated_option_is_refused():

@@ -133,6 +133,16 @@ def test_bits_depend_only_on_the_position():
   np.testing.assert_array_equal(bits, whole[positions.numpy()])
 
 
+@pytest.mark.parametrize('start', [2**31 - 2, 2**31 + 1, 2**32 - 2])
+def test_bits_of_ranges_above_31_bits_are_those_of_their_positions(start):
+  key = random_bits.seed_key(5)
+  expected = random_bits.range_bits(random_bits.advance_key(key, start), 4)
+  for compiled in (False, True):
+    work = tracing.function(random_bits.range_bits, jit_compile=compiled)
+    bits = work(key, 4, start)
+    np.testing.assert_array_equal(bits, expected)
+
+
 def test_no_two_elements_of_a_key_draw_the_same_bits():
   # The hash is a permutation of 32 bits.
   for key in some_keys():

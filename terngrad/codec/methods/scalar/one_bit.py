@@ -33,7 +33,7 @@ class OneBit(grouped.Grouped):
         variable.
 
     Raises:
-      ValueError: `group_size` is negative.
+      ValueError: `group_size` is out of its range.
     """
     super().__init__(f'one_bit({group_size})', packing.unsigned(1), group_size)
 
@@ -41,7 +41,9 @@ class OneBit(grouped.Grouped):
     self, rows: tf.Tensor, bits: tf.Tensor | None
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """Computes the means and the signs (1 for negative elements)."""
-    negative = tf.bitcast(rows, tf.int32) < 0
+    # Compared as integers, because compiled code may flush subnormals to zero.
+    signs = tf.bitcast(rows, tf.int32)
+    negative = (signs < 0) & (signs != tf.int32.min)
     wide = tf.cast(tf.abs(rows), tf.float64)
     means = []
     for chosen in (~negative, negative):

@@ -46,7 +46,8 @@ class PowerSGD(method.Method):
     Args:
       rank: columns of P and Q, >= 1; at most the rows and columns of a
         variable.
-      epsilon: added to the norms that columns are divided by, >= 0.
+      epsilon: added to the norms that columns are divided by, >= 1e-30, since
+        columns may be zero.
       warm_start: 1: a step begins with Q of the previous step; 0: with a new Q.
       min_compression: vectors, and variables with at most this many times the
         elements of P and Q, are sent as float32.
@@ -54,9 +55,10 @@ class PowerSGD(method.Method):
     Raises:
       ValueError: an option is out of its range.
     """
-    if rank < 1 or not epsilon >= 0 or warm_start not in (0, 1):
+    is_finite = 1e-30 <= epsilon < float('inf')
+    if rank < 1 or not is_finite or warm_start not in (0, 1):
       raise ValueError(
-        'powersgd: expected rank >= 1, epsilon >= 0 and warm_start 0 or 1, '
+        'powersgd: expected rank >= 1, epsilon >= 1e-30 and warm_start 0 or 1, '
         f'received rank={rank}, epsilon={epsilon} and warm_start={warm_start}. '
         'Use powersgd:rank=2.'
       )

@@ -50,6 +50,14 @@ class CodedDifferences(around.StateWrapper):
       (f'{word}_common', methods.SHARED),
     )
 
+  def states(self, shapes: methods.Shapes) -> tuple[methods.State, ...]:
+    """Declares the vectors of the workers, whose mean is the common one."""
+    (worker, _), (common, _), *_ = self.kinds
+    return tuple(
+      state._replace(mean_state=common) if state.name == worker else state
+      for state in super().states(shapes)
+    )
+
   @abc.abstractmethod
   def rates(self, sizes: Sequence[int]) -> list[float]:
     """Returns the rate of each variable; variables have `sizes` elements."""

@@ -94,6 +94,13 @@ def test_one_bit_decodes_to_the_mean_of_each_sign():
     np.testing.assert_allclose(own, np.where(wide < 0, down, up), rtol=2**-23)
 
 
+def test_one_bit_encodes_both_zeros_as_positive():
+  values = np.array([-0.0, 1, 2, -3, 0], np.float32)
+  np.testing.assert_array_equal(
+    decoded('one_bit', values), [0.75] * 3 + [-3, 0.75]
+  )
+
+
 def test_one_bit_of_positive_elements_decodes_to_their_mean():
   actual = decoded('one_bit', np.array([1, 2, 3], np.float32))
   np.testing.assert_array_equal(actual, [2, 2, 2])
@@ -208,6 +215,7 @@ def test_damaged_payload_is_refused(text, index, word, message):
     ('qsgd:levels=256', 'levels from 1 to 255 .* received 256'),
     ('qsgd:norm=l1', "norm l2 or max, received 7 and 'l1'"),
     ('qsgd:group_size=-1', 'group_size: expected a number of elements, or 0'),
+    ('minmax:group_size=3000000000', 'at most 2147483647, received 3000000000'),
     ('minmax:bits=3', 'expected 1, 2, 4 or 8 bits, received 3'),
     ('fp8:kind=e3m4', "expected one of e4m3, e5m2, received 'e3m4'"),
     ('eden:bits=5', 'expected 1, 2, 3 or 4 bits, received 5'),

@@ -40,6 +40,17 @@ def test_stc_encodes_zero_as_positive():
   np.testing.assert_array_equal(actual, [-2, 2, 2, -2])
 
 
+@pytest.mark.parametrize('text', ['stc', 'threshold', 'topk', 'sparseloco'])
+def test_more_elements_than_int32_indices_are_refused(text):
+  code = registry.parse(text)
+  for made in (code, code.on_kernels()):
+    with pytest.raises(
+      ValueError, match=r'at most 2147483647 .*2147483648\. G'
+    ):
+      made.messages(((2**30,), (2**15, 2**15)))
+    assert made.messages(((2**15,),))
+
+
 def test_stc_takes_less_than_ten_bits_per_sent_element():
   codec = registry.parse('stc')
   assert codec.bits(10**6, 2) < 9.7e4

@@ -134,6 +134,20 @@ def test_small_files_take_neither_much_time_nor_memory(name):
       pickles.load(HOSTILE[name], 'here')
 
 
+def encoded(size, times):
+  """A pickle in which one text is encoded several times."""
+  text = b'X' + struct.pack('<I', size) + b'a' * size
+  start = b'\x80\x02c_codecs\nencode\nq\x00' + text + b'q\x01X\x06\x00\x00\x00'
+  return start + b'latin1q\x02(' + b'h\x00h\x01h\x02\x86R' * times + b'l.'
+
+
+def test_a_text_encoded_again_and_again_is_refused():
+  with bounded.memory(200 << 20), bounded.seconds(5):
+    with pytest.raises(errors.DataError, match='more encoded bytes than it ha'):
+      pickles.load(encoded(100_000, 100), 'here')
+  assert pickles.load(encoded(1000, 1), 'here') == [b'a' * 1000]
+
+
 def test_a_list_may_be_used_twice():
   content = lists_filled_later(40) + b'.'
   with bounded.memory(200 << 20), bounded.seconds(5):
