@@ -136,7 +136,7 @@ watch_task() {
 # WORKSPACE is in the environment of SCRIPT. Arguments that begin with ~/ are
 # paths on this host.
 start_task() {
-  local folder file line='' word words=()
+  local folder file line='' pid word words=()
   folder=$(at_home "$1") file=$(at_home "$1")/$2
   shift 2
   mkdir -p -- "$folder"
@@ -148,7 +148,16 @@ start_task() {
       "$(declare -f stat_of identity watch_task)"$'\nwatch_task "$@"' bash \
       "$file" "${words[@]}" </dev/null
   ) || true
-  printf '%s\n' "$line" >"$file.pid"
+  printf '%s\n' "$line" >"$file.pid" || {
+    # Without this file, such as on a full disk, nothing could stop the task.
+    pid=${line%% *}
+    # It may not lead its group yet.
+    [[ -z $pid ]] || kill -KILL -- "-$pid" "$pid" 2>/dev/null || true
+    rm -f -- "$file.pid" || true
+    printf 'killed the task (process %s): expected to write %s\n' "$pid" \
+      "$file.pid"
+    return 1
+  }
   [[ -n $line ]] || {
     printf 'the task ended at once; its output is in %s\n' "$file.log"
     return 1

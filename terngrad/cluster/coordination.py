@@ -244,6 +244,8 @@ def time_limit(
 ) -> Iterator[None]:
   """Ends the process if a task is lost or late, and names that task.
 
+  It raises errors of operations that failed in this process.
+
   Args:
     cluster: the cluster; None does nothing.
     seconds: time limit of the block.
@@ -257,15 +259,26 @@ def time_limit(
     with limit(cluster, seconds, what):
       yield
   except LOST_TASK_ERRORS as error:
-    watchdog.end(f'{what}: {watchdog.loss_report(cluster, error.message)}')
+    lost = watchdog.lost_tasks(cluster, error.message)
+    is_loss = isinstance(error, _LOSS_ERRORS) or _ABORTED in error.message
+    if not lost and not is_loss:
+      raise
+    watchdog.end(f'{what}: {watchdog.loss_report(lost, error.message)}')
 
 
-# Errors that TensorFlow's runtime raises if a task is lost or late.
-LOST_TASK_ERRORS = (
+# Errors of TensorFlow's runtime that mean nothing but a task lost or late.
+_LOSS_ERRORS = (
   tf.errors.AbortedError,
-  tf.errors.CancelledError,
   tf.errors.DeadlineExceededError,
-  tf.errors.FailedPreconditionError,
-  tf.errors.InternalError,
   tf.errors.UnavailableError,
 )
+# Errors that it raises if a task is lost or late. Operations raise the others
+# too, such as InternalError of a GPU. After a loss the message names a task or
+# contains `_ABORTED`, or a task does not answer.
+LOST_TASK_ERRORS = (
+  *_LOSS_ERRORS,
+  tf.errors.CancelledError,
+  tf.errors.FailedPreconditionError,
+  tf.errors.InternalError,
+)
+_ABORTED = 'Collective ops is aborted'

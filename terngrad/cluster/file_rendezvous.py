@@ -1,6 +1,7 @@
 """Rendezvous in a folder of a shared file system; see `rendezvous`."""
 
 import contextlib
+import errno
 import itertools
 import os
 import re
@@ -14,6 +15,8 @@ from terngrad.cluster import start_failures
 
 # More names than a run's processes create, with their temporary files.
 _MAX_NAMES = 4 * clusters.MAX_TASKS
+# Errors of file systems without hard links, such as FAT and some FUSE ones.
+_NO_LINKS = (errno.EPERM, errno.ENOSYS, errno.ENOTSUP)
 _NAME = re.compile(r'task_([0-9]{1,6})_of_([0-9]{1,6})')
 _FAILURE = re.compile(r'failed_([0-9]{1,6})_of_([0-9]{1,6})')
 
@@ -83,6 +86,14 @@ class Folder:
     self, index: int, count: int
   ) -> start_failures.StartFailure | None:
     """Returns the failure of another process; see `start_failures`."""
+    try:
+      return self._find_failure(index, count)
+    except OSError as error:
+      raise _not_writable(error) from error
+
+  def _find_failure(
+    self, index: int, count: int
+  ) -> start_failures.StartFailure | None:
     begin = self._written or 0.0
     for name in self._names():
       match = _FAILURE.fullmatch(name)
@@ -110,6 +121,13 @@ class Folder:
     with contextlib.suppress(FileExistsError):
       try:
         os.link(staged, path)
+      except OSError as error:
+        if error.errno in _NO_LINKS:
+          raise clusters.ClusterError(
+            'rendezvous_dir: expected a file system with hard links, received: '
+            f'{error}. Use another folder, or --run_id with a Redis server.'
+          ) from error
+        raise
       finally:
         os.unlink(staged)
     return now

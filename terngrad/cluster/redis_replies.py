@@ -120,7 +120,10 @@ class Parser:
         f'a reply of more than {MAX_BYTES} bytes'
       )
     while len(self._received) < size:
-      self._receive(self._end - time.monotonic())
+      seconds = self._end - time.monotonic()
+      if seconds <= 0:
+        raise _late()
+      self._receive(seconds)
 
   def _receive(self, seconds: float) -> bool:
     """Receives some bytes within so many seconds; returns True."""
@@ -132,9 +135,7 @@ class Parser:
     try:
       some = self._socket.recv(4096)
     except TimeoutError as error:
-      raise exceptions.TimeoutError(
-        f'no complete reply within {SECONDS:g} s'
-      ) from error
+      raise _late() from error
     except OSError as error:
       raise exceptions.ConnectionError(str(error)) from error
     finally:
@@ -143,6 +144,10 @@ class Parser:
       raise exceptions.ConnectionError('the server closed the connection')
     self._received += some
     return True
+
+
+def _late() -> exceptions.TimeoutError:
+  return exceptions.TimeoutError(f'no complete reply within {SECONDS:g} s')
 
 
 def _error(text: str) -> exceptions.RedisError:

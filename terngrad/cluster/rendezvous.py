@@ -90,8 +90,11 @@ def join(
   last_error: ConnectionError | None = None
   while True:
     try:
-      left = max(_MIN_READ_SECONDS, end - time.monotonic())
+      # Both calls together have this time.
+      last = max(end, time.monotonic() + _MIN_READ_SECONDS)
+      left = last - time.monotonic()
       found = _read(left, location, index, count, address)
+      left = max(0.0, last - time.monotonic())
       failure = _limit(left, location.read_failure, index, count)
       start_failures.check(failure, time.monotonic() - begin)
       last_error = None

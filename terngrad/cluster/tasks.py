@@ -8,6 +8,7 @@ The variable and the queue belong to the server and end with its process.
 `cluster.service` is the other side.
 """
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -23,12 +24,15 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from terngrad import signal_guard
 from terngrad.cluster import spec as clusters
 
 _STATE = 'terngrad_state'
 _ORDERS = 'terngrad_orders'
 # Time limit of a short call in seconds; a stopped task always takes all of it.
 CALL_TIMEOUT = 10
+# Most tasks that are called at once.
+_THREADS = 64
 # Types in a task's progress queue: steps taken, loss of the last step.
 PROGRESS = [tf.int64, tf.float32]
 
@@ -138,17 +142,30 @@ def wait_for_states(
   end = time.monotonic() + seconds
   states: dict[Task, TaskState] = {}
   has_reported = False
-  while True:
-    for task in [task for task in others if task not in states]:
-      # A short timeout each, so that a missing task does not delay the others.
-      try:
+
+  def look(task: Task) -> None:
+    with contextlib.suppress(LostError):
+      if time.monotonic() <= end:
         states[task] = state_of(task, timeout=3)
-      except LostError:
-        if not has_reported:
-          waiting(task)
-          has_reported = True
-    if len(states) == len(others) or time.monotonic() > end:
+
+  while True:
+    _for_each([task for task in others if task not in states], look)
+    missing = [task for task in others if task not in states]
+    if not missing or time.monotonic() > end:
       return states
+    if not has_reported:
+      waiting(missing[0])
+      has_reported = True
+
+
+def _for_each(some: Iterable[Task], function: Callable[[Task], None]) -> None:
+  """Calls a function with each task, many at once: silent ones take long."""
+  with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+    # The main thread handles signals.
+    with signal_guard.block_signals():
+      calls = [pool.submit(function, task) for task in some]
+    for call in calls:
+      call.result()
 
 
 def send_order(
@@ -182,12 +199,13 @@ def end_tasks(
     why: reason of a failure, or ''.
     has_begun: False if the run could not begin.
   """
-  for task in others:
-    try:
+
+  def end(task: Task) -> None:
+    # A lost task has already ended, or ended before it answered.
+    with contextlib.suppress(LostError):
       send_order(task, do='end', why=why, has_begun=has_begun)
-    except LostError:
-      # The task has already ended, or ended before it answered.
-      continue
+
+  _for_each(others, end)
 
 
 def batch_queue(tag: str, dtypes: Iterable[tf.DType]) -> tf.Tensor:

@@ -11,6 +11,7 @@ import atexit
 import concurrent.futures
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import itertools
 import json
@@ -50,13 +51,11 @@ _START_FAILED = 1
 # Seconds after the time limit to ask all tasks and to print the message: first
 # for this process, then for the other one.
 _MESSAGE_SECONDS = 10.0
-# A block, described for another process: jobs, job, index, seconds, its name,
-# and in a `signals.stop_at_signal` block a list with the last saved step.
-_Request: TypeAlias = tuple[
-  dict[str, tuple[str, ...]], str, int, float, str, list[Any] | None
-]
-# For each block the end of its time by `time.monotonic`, and its description.
-_Waiting: TypeAlias = dict[int, tuple[float, _Request]]
+# Seconds in which the other process starts to read.
+_START_SECONDS = 10.0
+# A block, described for another process: seconds, its name, and in a
+# `signals.stop_at_signal` block a list with the last saved step.
+_Request: TypeAlias = tuple[float, str, list[Any] | None]
 _TASK = re.compile(r'/job:(ps|worker)(?:/replica:0)?/task:([0-9]{1,6})')
 
 
@@ -88,18 +87,13 @@ def limit(
     timer.start()
   delay = seconds + _MESSAGE_SECONDS
   guard = signals.guard()
-  request: _Request = (
-    dict(cluster.jobs),
-    cluster.job,
-    cluster.index,
-    seconds,
-    what,
-    [guard.stop.saved] if guard and guard.stop else None,
-  )
+  saved = [guard.stop.saved] if guard and guard.stop else None
   try:
     with contextlib.ExitStack() as stack:
       if end_with is None:
-        stack.enter_context(_printer(os.getpid()).print_after(delay, request))
+        printer = _printer(os.getpid())
+        printer.describe(cluster)
+        stack.enter_context(printer.print_after(delay, (seconds, what, saved)))
         stack.enter_context(_exit_after(delay + _MESSAGE_SECONDS, code))
       if guard:
         guard.waits.append(what)
@@ -176,6 +170,10 @@ class _MessagePrinter:
 
   def __init__(self) -> None:
     self._numbers = itertools.count()
+    self._cluster: clusters.Cluster | None = None
+    # What did not fit into the pipe. Several threads send.
+    self._unsent: list[bytes] = []
+    self._lock = threading.Lock()
     words: list[str] = []
     shared: list[int] = []
     guard = signals.guard()
@@ -204,22 +202,63 @@ class _MessagePrinter:
     if number := signals.taken():
       self._send({'taken': number})
 
+  def describe(self, cluster: clusters.Cluster) -> None:
+    """Sends the cluster of the following blocks, unless it is known.
+
+    A cluster of thousands of tasks is larger than the pipe, so it waits until
+    the process reads.
+    """
+    if cluster != self._cluster:
+      self._cluster = cluster
+      described = [dict(cluster.jobs), cluster.job, cluster.index]
+      self._send({'cluster': described}, seconds=_START_SECONDS)
+
   @contextlib.contextmanager
   def print_after(self, seconds: float, request: _Request) -> Iterator[None]:
     """Prints the `timeout_report` of `request` if a block takes longer."""
     number = next(self._numbers)
-    self._send([number, seconds, request])
+    begin = [number, seconds, request]
+    self._send(begin)
     try:
       yield
     finally:
-      self._send([number])
+      self._send([number], cancels=begin)
 
-  def _send(self, words: Sequence[Any] | Mapping[str, Any]) -> None:
-    # If the other process has ended or hangs, this process continues.
+  def _send(
+    self,
+    words: Sequence[Any] | Mapping[str, Any],
+    cancels: Sequence[Any] = (),
+    seconds: float = 0.0,
+  ) -> None:
+    """Sends a message; what does not fit is sent before the next one.
+
+    If the other process has ended or hangs, this process continues.
+
+    Args:
+      words: the message.
+      cancels: a message that needs no answer if it is not sent yet.
+      seconds: time to wait for room in the pipe.
+    """
+    end = time.monotonic() + seconds
     # After `communicate` the pipe is closed: a ValueError.
-    with contextlib.suppress(OSError, ValueError):
-      line = json.dumps(words) + '\n'
-      os.write(self._input.fileno(), line.encode())
+    with self._lock, contextlib.suppress(OSError, ValueError):
+      if (cancelled := _line(cancels)) in self._unsent:
+        self._unsent.remove(cancelled)
+      else:
+        self._unsent.append(_line(words))
+      pipe = self._input.fileno()
+      while self._unsent:
+        try:
+          rest = self._unsent[0][os.write(pipe, self._unsent[0]) :]
+          self._unsent[:1] = [rest] if rest else []
+        except BlockingIOError:
+          left = end - time.monotonic()
+          if left <= 0 or not select.select([], [pipe], [], left)[1]:
+            return
+
+
+def _line(words: Sequence[Any] | Mapping[str, Any]) -> bytes:
+  return f'{json.dumps(words)}\n'.encode()
 
 
 @functools.cache
@@ -239,7 +278,7 @@ def _print_messages(words: list[str]) -> None:
     process, reader, seconds, exits = json.loads(words[0])
     watch = signal_watcher.SignalWatcher(process, reader, seconds, dict(exits))
   requests = os.fdopen(0, 'rb', buffering=0)
-  waiting: _Waiting = {}
+  waiting = _Waiting()
   rest = b''
   while True:
     _print_due(waiting)
@@ -254,15 +293,34 @@ def _print_messages(words: list[str]) -> None:
     if not block:
       return
     *lines, rest = (rest + block).split(b'\n')
-    for line in map(json.loads, lines):
-      _handle(line, waiting, watch)
+    for line in lines:
+      # Not JSON: another process wrote to the pipe.
+      with contextlib.suppress(ValueError):
+        _handle(json.loads(line), waiting, watch)
+
+
+@dataclasses.dataclass
+class _Waiting:
+  """The blocks in which another process waits.
+
+  Attributes:
+    cluster: its cluster; None before the first block.
+    blocks: for each block the end of its time by `time.monotonic`, and its
+      description.
+  """
+
+  cluster: clusters.Cluster | None = None
+  blocks: dict[int, tuple[float, _Request]] = dataclasses.field(
+    default_factory=dict
+  )
 
 
 def _patience(
   waiting: _Waiting, watch: signal_watcher.SignalWatcher | None
 ) -> float:
   """Returns the seconds that the printing process can wait for input."""
-  soonest = min((when for when, _ in waiting.values()), default=math.inf)
+  ends = (when for when, _ in waiting.blocks.values())
+  soonest = min(ends, default=math.inf)
   patience = max(0.0, min(3600.0, soonest - time.monotonic()))
   return min(patience, watch.patience) if watch else patience
 
@@ -274,33 +332,37 @@ def _handle(
 ) -> None:
   """Handles one message of the watched process."""
   if isinstance(line, dict):
-    if watch and 'taken' in line:
+    if 'cluster' in line:
+      waiting.cluster = clusters.make(*line['cluster'])
+    elif watch and 'taken' in line:
       watch.record_first(line['taken'])
     elif watch:
       watch.blocked = line['blocked']
     return
   number, *more = line
-  waiting.pop(number, None)
+  waiting.blocks.pop(number, None)
   if more:
     seconds, request = more
-    waiting[number] = time.monotonic() + seconds, request
+    waiting.blocks[number] = time.monotonic() + seconds, request
 
 
 def _print_due(waiting: _Waiting) -> None:
   """Prints the message of each block whose time is over."""
   now = time.monotonic()
-  for number in [n for n, (when, _) in waiting.items() if when <= now]:
-    _, (jobs, job, index, seconds, what, _) = waiting.pop(number)
-    cluster = clusters.make(jobs, job, index)
-    sys.stderr.write(f'error: {timeout_report(cluster, seconds, what)}\n')
+  due = [n for n, (when, _) in waiting.blocks.items() if when <= now]
+  for number in due:
+    _, (seconds, what, _) = waiting.blocks.pop(number)
+    if waiting.cluster is not None:
+      report = timeout_report(waiting.cluster, seconds, what)
+      sys.stderr.write(f'error: {report}\n')
 
 
 def _finish(
   watch: signal_watcher.SignalWatcher, number: int, waiting: _Waiting
 ) -> None:
   """Ends the watched process after a signal, and prints what it did."""
-  _, request = next(reversed(waiting.values()), (0, None))
-  what, last_saved = (request[4], request[5]) if request else ('', None)
+  _, request = next(reversed(waiting.blocks.values()), (0, None))
+  what, last_saved = request[1:] if request else ('', None)
   saved = last_saved[0] if last_saved else None
   words = signal_guard.last_words(
     watch.requests, watch.seconds_to_end, what, saved, last_saved is not None
@@ -328,13 +390,17 @@ def end_start(message: str) -> NoReturn:
 
 def timeout_report(cluster: clusters.Cluster, seconds: float, what: str) -> str:
   """Returns the message for a block over its limit; asks every task."""
-  return f'{what}: {loss_report(cluster, f"it took more than {seconds:g} s")}'
+  reason = f'it took more than {seconds:g} s'
+  return f'{what}: {loss_report(lost_tasks(cluster, reason), reason)}'
 
 
-def loss_report(cluster: clusters.Cluster, reason: str) -> str:
-  """Returns the message for lost tasks; asks every task for a sign of life.
+def lost_tasks(cluster: clusters.Cluster, reason: str) -> list[str]:
+  """Returns the lost tasks; asks every other task for a sign of life.
 
   Tasks that TensorFlow's `reason` mentions count as lost.
+
+  Returns:
+    Texts such as 'worker 1 (host:port)'.
   """
   this_task = cluster.job, cluster.index
   mentioned = {
@@ -350,11 +416,15 @@ def loss_report(cluster: clusters.Cluster, reason: str) -> str:
   }
   with concurrent.futures.ThreadPoolExecutor(64) as pool:
     alive = dict(zip(others, pool.map(answers, others.values()), strict=True))
-  lost = [
+  return [
     f'{job} {index} ({address})'
     for (job, index), address in others.items()
     if (job, index) in mentioned or not alive[job, index]
   ]
+
+
+def loss_report(lost: Sequence[str], reason: str) -> str:
+  """Returns the message for lost tasks, those of `lost_tasks`."""
   answer = (
     f'no answer from {", ".join(lost)}'
     if lost

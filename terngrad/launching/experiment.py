@@ -11,6 +11,8 @@ from terngrad.launching import tasks as tasks_lib
 from terngrad.launching import tunnels as tunnels_lib
 
 _LATEST = 'latest_experiment'
+# Time limit of `report_versions`, whose import has 300 seconds.
+_VERSIONS_SECONDS = 300 + remote.CALL_SECONDS
 
 
 class Experiment:
@@ -56,7 +58,9 @@ class Experiment:
     words: tuple[str, ...] = (python, task.devices)
     if task.is_python:
       words = (task.command[0],)
-    return self._call(task, 'report_versions', *words)
+    return self._call(
+      task, 'report_versions', *words, seconds=_VERSIONS_SECONDS
+    )
 
   def start(self, task: tasks_lib.LaunchTask) -> remote.CallResult:
     """Starts a task on its host."""
@@ -67,15 +71,29 @@ class Experiment:
     return self._call(task, 'task_status', self.folder, task.name)
 
   def _call(
-    self, task: tasks_lib.LaunchTask, function: str, *words: str
+    self,
+    task: tasks_lib.LaunchTask,
+    function: str,
+    *words: str,
+    seconds: float = remote.CALL_SECONDS,
   ) -> remote.CallResult:
-    return self._hosts.call(task.address, task.name, function, *words)
+    return self._hosts.call(
+      task.address, task.name, function, *words, seconds=seconds
+    )
 
-  def start_all(self) -> bool:
-    """Opens the tunnels and starts all tasks; False if one did not start."""
+  def start_all(self, resumes: bool = False) -> bool:
+    """Opens the tunnels and starts all tasks.
+
+    Args:
+      resumes: True continues from the last checkpoints, also with --overwrite.
+
+    Returns:
+      False if a task did not start.
+    """
     hosts = self.tunnels.remote_hosts if self.tunnel else []
     opened = remote.each(self.tunnels.open, hosts, output.say)
-    return opened.ok and remote.each(self.start, self.tasks, output.say).ok
+    tasks = [task.resume() if resumes else task for task in self.tasks]
+    return opened.ok and remote.each(self.start, tasks, output.say).ok
 
   def end_all(self, seconds: int) -> bool:
     """Ends all tasks, then their tunnels; returns True if it reached all hosts.
@@ -85,7 +103,12 @@ class Experiment:
 
     def end(address: str) -> remote.CallResult:
       return self._hosts.call(
-        address, self.name, 'stop_tasks', self.folder, str(seconds)
+        address,
+        self.name,
+        'stop_tasks',
+        self.folder,
+        str(seconds),
+        seconds=seconds + remote.CALL_SECONDS,
       )
 
     ended = remote.each(end, self.config.hosts.values(), output.say)

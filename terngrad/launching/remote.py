@@ -25,7 +25,11 @@ SSH = (
   *('-o', 'BatchMode=yes', '-o', 'ConnectTimeout=10'),
   *('-o', 'ServerAliveInterval=5', '-o', 'ServerAliveCountMax=3'),
 )
-# Exit code of ssh if it cannot reach the host.
+# Time limit of a short call in seconds. The keep-alives notice a host that is
+# lost, but not one whose disks hang: its sshd answers them.
+CALL_SECONDS = 60.0
+# Exit code of ssh if it cannot reach the host, here also of a call that took
+# too long.
 _NOT_REACHED = 255
 # Exit code of a shell if it cannot find a program.
 NOT_STARTED = 127
@@ -114,7 +118,12 @@ class Hosts:
     return CallResult(not status, text.split('\n'))
 
   def call(
-    self, address: str, label: str, function: str, *words: str
+    self,
+    address: str,
+    label: str,
+    function: str,
+    *words: str,
+    seconds: float = CALL_SECONDS,
   ) -> CallResult:
     """Calls a function on the host of an address.
 
@@ -123,12 +132,13 @@ class Hosts:
       label: each line of the result begins with '{label} on {host}: '.
       function: name of a function of dist_tasks.sh.
       *words: arguments of the function.
+      seconds: time limit.
     """
     host = addresses.host(address)
     is_local = addresses.is_loopback(address)
     command = ('bash', '-s') if is_local else (*SSH, '--', host, 'bash', '-s')
-    status, text = self._run_function(command, function, words)
-    if status == _NOT_REACHED:
+    status, text = self._run_function(command, function, words, seconds)
+    if status == _NOT_REACHED and not is_local:
       text = (
         f'expected: ssh -o BatchMode=yes {host} to work\n'
         f'received: {text}\n'
@@ -138,14 +148,17 @@ class Hosts:
     return CallResult(not status, lines)
 
   def _run_function(
-    self, command: tuple[str, ...], function: str, words: tuple[str, ...]
+    self,
+    command: tuple[str, ...],
+    function: str,
+    words: tuple[str, ...],
+    seconds: float = CALL_SECONDS,
   ) -> tuple[int, str]:
     self._check()
     call = f'\n{shlex.join((function, *words))}\n'
+    stdin = self._functions + call.encode(errors='surrogateescape')
     try:
-      done = run(
-        command, self._functions + call.encode(errors='surrogateescape')
-      )
+      done = run(command, stdin, seconds=seconds)
     except OSError as error:
       return NOT_STARTED, cannot_start(command[0], error)
     return done.returncode, clean(done.stdout)
@@ -155,6 +168,7 @@ def run(
   command: Sequence[str],
   stdin: bytes = b'',
   stdout: int | IO[bytes] = subprocess.PIPE,
+  seconds: float = CALL_SECONDS,
 ) -> subprocess.CompletedProcess[bytes]:
   """Runs a program on this machine and waits for its end.
 
@@ -162,16 +176,23 @@ def run(
     command: the program and its arguments.
     stdin: its standard input.
     stdout: receives its standard output and standard error.
+    seconds: time limit. Then the program is killed, and the exit code is that
+      of an ssh that cannot reach its host.
   """
-  return subprocess.run(
-    command,
-    input=stdin,
-    stdout=stdout,
-    stderr=subprocess.STDOUT,
-    check=False,
-    # Ctrl-C goes only to the launcher, which handles it between two calls.
-    start_new_session=True,
-  )
+  try:
+    return subprocess.run(
+      command,
+      input=stdin,
+      stdout=stdout,
+      stderr=subprocess.STDOUT,
+      check=False,
+      # Ctrl-C goes only to the launcher, which handles it between two calls.
+      start_new_session=True,
+      timeout=seconds,
+    )
+  except subprocess.TimeoutExpired:
+    late = f'no answer within {seconds:g} s'
+    return subprocess.CompletedProcess(command, _NOT_REACHED, late.encode())
 
 
 def cannot_start(program: str, error: OSError) -> str:

@@ -34,6 +34,14 @@ class LaunchTask(NamedTuple):
     where = f'{self.name} on {addresses.host(self.address)}'
     return f'{where}: {shlex.join(self.command)}'
 
+  def resume(self) -> 'LaunchTask':
+    """Returns the task that continues this one from its last checkpoint."""
+    if not self.name.startswith('worker_'):
+      # Parameter servers have no checkpoints.
+      return self
+    # The last of repeated flags counts; --overwrite would delete checkpoints.
+    return self._replace(command=(*self.command, '--overwrite=false'))
+
 
 def join_addresses(hosts: Sequence[str], tunnel: bool) -> str:
   """Joins addresses with commas, as tasks take them; loopback with tunnels."""

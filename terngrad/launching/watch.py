@@ -21,6 +21,11 @@ from terngrad.launching import remote
 # Environment variable: seconds that the other tasks have to end without a
 # signal after one was lost.
 SETTLE_VARIABLE = 'TERNGRAD_SETTLE_SECONDS'
+# Environment variable: seconds that a restart waits for hosts that cannot be
+# reached. A server takes minutes to restart.
+HOST_VARIABLE = 'TERNGRAD_HOST_SECONDS'
+_HOST_SECONDS = 600.0
+_RETRY_SECONDS = 15.0
 # Seconds between two calls of `query`.
 _POLL_SECONDS = 2.0
 # Seconds that a task has to end before it is killed. Killing it loses nothing.
@@ -81,10 +86,14 @@ def settle_seconds() -> float:
 
   `SETTLE_VARIABLE` sets them; the default is `exit_codes.SETTLE_SECONDS`.
   """
+  return _seconds(SETTLE_VARIABLE, exit_codes.SETTLE_SECONDS)
+
+
+def _seconds(variable: str, default: float) -> float:
   try:
-    return max(0.0, float(os.environ[SETTLE_VARIABLE]))
+    return max(0.0, float(os.environ[variable]))
   except (KeyError, ValueError):
-    return exit_codes.SETTLE_SECONDS
+    return default
 
 
 def query(experiment: experiments.Experiment) -> TaskStates:
@@ -151,10 +160,21 @@ class Watch:
       'checkpoint'
     )
     # Start no task while an old one may still run.
-    if self._experiment.end_all(_GRACE) and self._experiment.start_all():
+    if self._end_all() and self._experiment.start_all(resumes=True):
       return True
     say('cannot restart, because of the errors above; stopping the others')
     return False
+
+  def _end_all(self) -> bool:
+    """Ends all tasks, also those of hosts that restart at the moment."""
+    seconds = _seconds(HOST_VARIABLE, _HOST_SECONDS)
+    end = time.monotonic() + seconds
+    while not self._experiment.end_all(_GRACE):
+      if time.monotonic() >= end:
+        return False
+      say(f'{_UNREACHABLE}; waiting up to {seconds:g} s for it')
+      self._interruptions.pause(_RETRY_SECONDS)
+    return True
 
   def _wait_for_end(self) -> TaskStates:
     """Waits until the cause of the end is known.

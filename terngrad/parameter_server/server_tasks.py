@@ -5,6 +5,7 @@ and computes on its devices. Both follow the orders of the chief and end with
 the run.
 """
 
+import contextlib
 import functools
 import threading
 import time
@@ -248,10 +249,19 @@ class _Feeder:
         options.data_dir, options.subset, data_errors.DataError
       ):
         self._service.feed(tag, self._data.batches(step), stop)
-    except data_errors.DataError as error:
-      if not stop.is_set():
-        self._service.fail(str(error))
-        self._close(tag, stop)
+    except Exception as error:
+      if stop.is_set():
+        return
+      is_data_error = isinstance(error, data_errors.DataError)
+      # The chief would wait for this worker's batches.
+      self._service.fail(
+        str(error)
+        if is_data_error
+        else f'expected to read batches, received {error!r}. Read its log.'
+      )
+      self._close(tag, stop)
+      if not is_data_error:
+        raise
 
   def _log_steps(self, tag: str, step: int) -> None:
     """Logs the completed steps until the queue is closed."""
@@ -262,11 +272,13 @@ class _Feeder:
       now = time.monotonic()
       seconds = (now - since) / (step - before)
       since, before = now, step
-      self._report(
-        worker_line(
-          self._service.task.index,
-          f'step {step}, entropy_loss = {loss:.2f}',
-          self._options.batch_size / seconds,
-          seconds,
-        )
+      line = worker_line(
+        self._service.task.index,
+        f'step {step}, entropy_loss = {loss:.2f}',
+        self._options.batch_size / seconds,
+        seconds,
       )
+      # If nobody reads the log or its disk is full, the run continues. It would
+      # stop if nobody emptied the queue.
+      with contextlib.suppress(OSError):
+        self._report(line)

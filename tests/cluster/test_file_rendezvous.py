@@ -1,7 +1,9 @@
 import concurrent.futures
 import contextlib
+import errno
 import os
 import re
+import shutil
 import socket
 import tempfile
 
@@ -195,3 +197,27 @@ def test_a_folder_that_cannot_be_written_is_refused_at_once():
       message = refused(folder, 0, 2, 'a:1', timeout=60)
   assert 'rendezvous_dir: expected a folder to write to' in message
   assert 'Permission denied' in message and folder in message
+
+
+def test_a_folder_that_is_removed_later_raises_the_error_of_a_location(
+  tmp_path,
+):
+  folder = file_rendezvous.Folder(str(tmp_path / 'run'))
+  folder.sync(0, 2, 'a:1')
+  shutil.rmtree(tmp_path / 'run')
+  with pytest.raises(spec.ClusterError, match='No such file or directory'):
+    folder.read_failure(0, 2)
+
+
+@pytest.mark.parametrize('number', [errno.EPERM, errno.ENOSYS, errno.ENOTSUP])
+def test_a_file_system_without_hard_links_is_refused(
+  tmp_path, monkeypatch, number
+):
+  def link(*paths):
+    raise OSError(number, os.strerror(number))
+
+  monkeypatch.setattr(os, 'link', link)
+  message = refused(tmp_path, 0, 2, 'a:1', timeout=60)
+  assert 'expected a file system with hard links, received: ' in message
+  assert os.strerror(number) in message
+  assert list(tmp_path.iterdir()) == []

@@ -266,3 +266,21 @@ def test_random_bytes_raise_only_redis_errors():
     content = bytes(draw.choices(known, k=size)) + b'\r\n'
     with contextlib.suppress(exceptions.RedisError):
       read(content, 4096)
+
+
+def test_a_reply_that_drips_ends_at_its_time_limit(monkeypatch):
+  """Each byte arrives in time, but all together do not."""
+  now, received = [0.0], []
+  monkeypatch.setattr(redis_replies.time, 'monotonic', lambda: now[0])
+  parser = redis_replies.Parser(65536)
+
+  def receive(seconds):
+    received.append(seconds)
+    now[0] += 1
+    parser._received += b'x'
+    return True
+
+  monkeypatch.setattr(parser, '_receive', receive)
+  with pytest.raises(exceptions.TimeoutError, match='no complete reply within'):
+    parser.read_response()
+  assert received == [5, 4, 3, 2, 1]

@@ -42,3 +42,24 @@ def test_errors_of_a_location_are_raised():
 
   with pytest.raises(spec.ClusterError, match='2 of others'):
     rendezvous.join(Full(), 0, 2, 'a:1', 600)
+
+
+def test_both_calls_of_a_location_share_the_time_limit(monkeypatch):
+  now, limits = [0.0], []
+  monkeypatch.setattr(rendezvous.time, 'monotonic', lambda: now[0])
+
+  class Slow(Silent):
+    def sync(self, index, count, address):
+      now[0] += 29
+      return {0: 'a:1', 1: 'b:2'}
+
+    def read_failure(self, index, count):
+      return None
+
+  def limit(seconds, function, *arguments):
+    limits.append(seconds)
+    return function(*arguments)
+
+  monkeypatch.setattr(rendezvous, '_limit', limit)
+  rendezvous.join(Slow(), 0, 2, 'a:1', 30)
+  assert limits == [30, 1]

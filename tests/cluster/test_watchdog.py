@@ -1,9 +1,13 @@
+import concurrent.futures
 import contextlib
+import json
+import os
 import re
 import socket
 import subprocess
 import sys
 import threading
+import types
 
 import pytest
 
@@ -61,10 +65,12 @@ def test_a_task_that_tensorflow_names_is_named_though_it_answers(awake):
   messages = (
     'tasks are unhealthy: /job:worker/replica:0/task:1 or /job:ps/task:9'
   )
-  assert f'no answer from worker 1 ({awake})' in watchdog.loss_report(
-    tasks, messages
-  )
-  assert 'one of them is slow' in watchdog.loss_report(tasks, 'late')
+  lost = watchdog.lost_tasks(tasks, messages)
+  assert lost == [f'worker 1 ({awake})']
+  report = watchdog.loss_report(lost, messages)
+  assert f'no answer from worker 1 ({awake})' in report
+  assert watchdog.lost_tasks(tasks, 'late') == []
+  assert 'one of them is slow' in watchdog.loss_report([], 'late')
 
 
 def test_a_block_that_ends_in_time_is_left_alone(silent):
@@ -127,3 +133,69 @@ def test_an_ended_message_printer_writes_to_no_other_file(tmp_path):
   with open(tmp_path / 'other', 'w+', encoding='utf-8') as other:
     printer._send([1])
     assert other.read() == ''
+
+
+@pytest.fixture
+def piped(monkeypatch):
+  """A message printer, and the pipe from which its process would read."""
+  reader, writer = os.pipe()
+  with open(reader, 'rb', buffering=0) as messages, open(writer, 'wb') as pipe:
+    process = types.SimpleNamespace(stdin=pipe, communicate=lambda: None)
+    monkeypatch.setattr(subprocess, 'Popen', lambda *words, **more: process)
+    yield watchdog._MessagePrinter(), messages
+
+
+def handle(lines):
+  """What the printer's process knows after these lines."""
+  waiting = watchdog._Waiting()
+  for line in lines:
+    watchdog._handle(json.loads(line), waiting, None)
+  return waiting
+
+
+def test_no_message_is_lost_if_nobody_reads_for_long(piped):
+  printer, messages = piped
+  request = (100.0, 'Step', None)
+  with printer.print_after(100, request):
+    # More than a pipe holds.
+    for _ in range(5000):
+      with printer.print_after(100, request):
+        pass
+  lines = messages.read(2**20).splitlines(keepends=True)
+  printer._send({'taken': 15})
+  lines = b''.join([*lines, messages.read(2**20)]).splitlines()
+  assert len(lines) > 1000
+  assert handle(lines).blocks == {}
+  assert json.loads(lines[-1]) == {'taken': 15}
+  # What nobody needs is not stored either.
+  assert printer._unsent == []
+
+
+def test_a_cluster_larger_than_a_pipe_is_sent_once(piped):
+  printer, messages = piped
+  hosts = [f'{"h" * 60}{i}:2222' for i in range(3000)]
+  tasks = spec.make({'worker': hosts}, 'worker', 7)
+  with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    reading = pool.submit(messages.readall)
+    printer.describe(tasks)
+    printer.describe(tasks)
+    printer._send([1])
+    printer._input.close()
+    described, last = reading.result().splitlines()
+  assert handle([described]).cluster == tasks
+  assert last == b'[1]'
+
+
+def test_lines_that_are_no_messages_are_skipped():
+  tasks = {'cluster': [{'worker': ['localhost:1', 'localhost:2']}, 'worker', 0]}
+  late = [0, 0.0, [5.0, 'Step 7', None]]
+  lines = '["a", 3', json.dumps(tasks), '{', json.dumps(late)
+  ended = subprocess.run(
+    [sys.executable, '-m', 'terngrad.cluster.watchdog'],
+    input='\n'.join([*lines, '']),
+    capture_output=True,
+    text=True,
+    timeout=100,
+  )
+  assert ended.returncode == 0, ended.stderr
+  assert ended.stderr.startswith('error: Step 7: expected every task to')

@@ -8,6 +8,8 @@ import pytest
 from terngrad import errors
 from terngrad.launching import configuration
 from terngrad.launching import experiment as experiments
+from terngrad.launching import remote
+from terngrad.launching import tasks as tasks_lib
 
 
 @pytest.fixture
@@ -45,3 +47,48 @@ def test_home_is_found_without_the_variable(monkeypatch):
   monkeypatch.delenv('HOME')
   assert configuration.expand_home('~/b') == f'{pathlib.Path.home()}/b'
   assert os.path.isabs(configuration.expand_home('~/b'))
+
+
+class Hosts:
+  """Records the calls, which all succeed."""
+
+  def __init__(self):
+    self.commands, self.seconds = {}, {}
+
+  def call(self, address, label, function, *words, seconds):
+    del address
+    self.commands[label], self.seconds[function] = words, seconds
+    return remote.CallResult(True, ['ok'])
+
+
+@pytest.fixture
+def started(config):
+  """An experiment with a server and a worker that overwrites; its hosts."""
+  hosts = Hosts()
+  tasks = [
+    tasks_lib.LaunchTask(name, 'localhost:1', '', '', ('/x', '--overwrite'))
+    for name in ('ps_0', 'worker_0')
+  ]
+  return experiments.Experiment(config, 'run', tasks, hosts), hosts
+
+
+def test_workers_that_resume_delete_no_checkpoints(started):
+  experiment, hosts = started
+  assert experiment.start_all()
+  assert hosts.commands['worker_0'][-1] == '--overwrite'
+  assert experiment.start_all(resumes=True)
+  assert hosts.commands['worker_0'][-2:] == ('--overwrite', '--overwrite=false')
+  assert hosts.commands['ps_0'][-1] == '--overwrite'
+
+
+def test_slow_calls_have_more_time(started):
+  experiment, hosts = started
+  experiment.status(experiment.tasks[0])
+  experiment.versions(experiment.tasks[0], '/x')
+  experiment.end_all(100)
+  short = remote.CALL_SECONDS
+  assert hosts.seconds == {
+    'task_status': short,
+    'report_versions': 300 + short,
+    'stop_tasks': 100 + short,
+  }

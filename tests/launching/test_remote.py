@@ -65,6 +65,18 @@ def test_without_ssh_each_tunnel_says_so(tunnels, path):
   )
 
 
+@pytest.mark.parametrize('address', ['a.example:2222', 'localhost:2222'])
+def test_a_call_that_hangs_ends_at_its_time_limit(hosts, path, address):
+  for name in ('ssh', 'bash'):
+    program = path / name
+    program.write_text(f'#!/bin/bash\nread -r <>{path}/never\n')
+    program.chmod(0o755)
+  os.mkfifo(path / 'never')
+  result = hosts.call(address, 'worker_0', 'session', seconds=0.1)
+  assert not result.ok
+  assert 'no answer within 0.1 s' in result.text
+
+
 def test_a_terminal_s_signals_reach_no_call(hosts):
   assert int(hosts.call_local('session').text) != os.getsid(0)
 

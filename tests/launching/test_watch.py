@@ -1,7 +1,11 @@
 """What the lines about tasks say of a run."""
 
+import types
+
 import pytest
 
+from terngrad.cluster import watchdog
+from terngrad.launching import remote
 from terngrad.launching import watch
 
 LINE = 'worker_1 on a.example: '
@@ -45,3 +49,59 @@ def test_other_lines_are_ignored():
 def test_the_environment_sets_the_settle_time(monkeypatch, text, seconds):
   monkeypatch.setenv(watch.SETTLE_VARIABLE, text)
   assert watch.settle_seconds() == seconds
+
+
+class Experiment:
+  """A task that is killed once, on a host that then answers to some calls."""
+
+  def __init__(self, answers):
+    self._answers = iter(answers)
+    self._states = iter(['ended', 'ended (exit code 0)'])
+    self.tasks = ['task']
+    self.tunnels = types.SimpleNamespace(
+      status=lambda: remote.CallResult(True, [])
+    )
+    self.starts = []
+
+  def status(self, task):
+    return remote.CallResult(True, [f'{LINE}{next(self._states)}'])
+
+  def end_all(self, seconds):
+    return next(self._answers)
+
+  def start_all(self, resumes):
+    self.starts.append(resumes)
+    return True
+
+  def close_tunnels(self):
+    pass
+
+
+class Interruptions:
+  """Counts the pauses, which take no time."""
+
+  pauses = 0
+
+  def pause(self, seconds):
+    self.pauses += 1
+
+
+@pytest.fixture
+def no_settle_time(monkeypatch):
+  monkeypatch.setenv(watch.SETTLE_VARIABLE, '0')
+
+
+def test_a_restart_waits_for_a_host_that_restarts(no_settle_time, capsys):
+  experiment, interruptions = Experiment([False, False, True]), Interruptions()
+  assert watch.Watch(experiment, interruptions, 1).run() == 0
+  assert experiment.starts == [True]
+  assert interruptions.pauses == 2
+  assert 'waiting up to 600 s for it' in capsys.readouterr().out
+
+
+def test_a_restart_gives_up_a_host_that_stays_away(no_settle_time, monkeypatch):
+  monkeypatch.setenv(watch.HOST_VARIABLE, '0')
+  experiment, interruptions = Experiment([False, False]), Interruptions()
+  code = watch.Watch(experiment, interruptions, 5).run()
+  assert code == watchdog.LOST
+  assert (experiment.starts, interruptions.pauses) == ([], 0)

@@ -1,9 +1,13 @@
-"""What a parameter server or a worker says before it serves."""
+"""What servers and workers do before they serve, and their feeders."""
 
+import errno
 import socket
+import threading
+import types
 
 import pytest
 
+from slim import errors as data_errors
 from terngrad import errors
 from terngrad.config import options
 from terngrad.config import servers
@@ -27,3 +31,62 @@ def test_a_second_process_of_a_task_is_refused_because_its_port_is_in_use(job):
   message = str(caught.value)
   assert f'({address}): expected to listen on its port, received: ' in message
   assert 'received: Address already in use. Stop the process that' in message
+
+
+class Service:
+  """A worker's server, whose chief has taken 90 steps."""
+
+  task = types.SimpleNamespace(index=1)
+
+  def __init__(self, error=None):
+    self.error, self.troubles, self.closed = error, [], []
+
+  def feed(self, tag, batches, stop):
+    raise self.error
+
+  def fail(self, trouble):
+    self.troubles.append(trouble)
+
+  def close(self, tag, dtypes):
+    self.closed.append(tag)
+
+  def progress(self, tag):
+    yield from ((step, 0.5) for step in range(1, 91))
+
+
+def feeder(service, report):
+  options = types.SimpleNamespace(data_dir='', subset='train', batch_size=8)
+  data = types.SimpleNamespace(batches=lambda step: iter(()))
+  return server_tasks._Feeder(service, options, data, report)
+
+
+def test_a_log_that_nobody_reads_does_not_stop_the_run():
+  lines = []
+
+  def report(line):
+    lines.append(line)
+    raise OSError(errno.EPIPE, 'Broken pipe')
+
+  feeder(Service(), report)._log_steps('tag', 0)
+  assert len(lines) == 3
+
+
+def test_any_error_of_a_feeder_is_reported_to_the_chief():
+  service = Service(ValueError('a bad shape'))
+  with pytest.raises(ValueError, match='a bad shape'):
+    feeder(service, print)._run('tag', 0, threading.Event())
+  assert "received ValueError('a bad shape')" in service.troubles[0]
+  assert service.closed == ['tag']
+
+
+def test_damaged_data_is_reported_to_the_chief():
+  service = Service(data_errors.DataError('x is damaged'))
+  feeder(service, print)._run('tag', 0, threading.Event())
+  assert (service.troubles, service.closed) == (['x is damaged'], ['tag'])
+
+
+def test_an_error_after_the_end_of_a_feeder_is_not_reported():
+  service, stop = Service(ValueError('closed')), threading.Event()
+  stop.set()
+  feeder(service, print)._run('tag', 0, stop)
+  assert service.troubles == []

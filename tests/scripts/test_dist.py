@@ -1,11 +1,13 @@
 """scripts/run_dist.sh, with a fake ssh; what all its scripts have in common."""
 
 import os
+import re
 import shlex
 import signal
 
 import pytest
 
+from tests import endings
 from tests.scripts import launcher
 
 HOSTS, LOCAL, STAYS = launcher.HOSTS, launcher.LOCAL, launcher.STAYS
@@ -76,6 +78,18 @@ def test_home_is_that_of_the_host(cluster):
   assert (status, err) == (0, '')
   cluster.workspace = cluster.home / 'results'
   assert (cluster.workspace / 'e' / 'worker_0.pid').exists()
+
+
+def test_a_task_that_could_not_be_stopped_is_killed(cluster):
+  folder = cluster.workspace / 'e'
+  folder.mkdir()
+  # As on a full disk.
+  (folder / 'worker_0.pid').symlink_to('/dev/full')
+  status, out, _ = cluster.run('--experiment=e')
+  assert status == 1
+  found = re.search(r'killed the task \(process ([0-9]+)\): expected to w', out)
+  assert endings.has_ended(int(found[1]))
+  assert not (folder / 'worker_0.pid').exists()
 
 
 def test_dry_run_prints_commands_and_reaches_no_host(cluster):

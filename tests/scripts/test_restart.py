@@ -71,6 +71,15 @@ def test_a_killed_process_restarts_all_tasks(equal, code):
   assert sorted(tasks) == ['0', '0', '1', '1']
 
 
+def test_a_restart_deletes_no_checkpoints(equal):
+  cluster = equal('exit 75', 'kill -KILL $$')
+  arguments = ('--experiment=e', '--restart=1', '--', '--overwrite')
+  status, _, err = cluster.run(*arguments)
+  assert (status, err) == (0, '')
+  ends = [call[-1] for call in cluster.project.calls()]
+  assert ends == ['--overwrite'] * 2 + ['--overwrite=false'] * 2
+
+
 def test_all_are_stopped_before_any_is_started_again(equal):
   # The first one does not notice by itself.
   cluster = equal(
@@ -170,6 +179,7 @@ def test_a_host_that_cannot_be_reached_ends_the_restarts(cluster):
   )
   cluster.write('PS_HOSTS=()\nWORKER_HOSTS=(one:2222 gone:2222)\n')
   cluster.project.settle(0)
+  cluster.project.variables['TERNGRAD_HOST_SECONDS'] = 0
   status, out, _ = cluster.run('--experiment=e', '--restart=5')
   assert status == watchdog.LOST
   assert 'e on gone: expected: ssh -o BatchMode=yes gone to work' in out

@@ -1,0 +1,93 @@
+"""Which errors of TensorFlow are losses of other tasks."""
+
+import contextlib
+import socket
+import threading
+
+import pytest
+import tensorflow as tf
+
+from terngrad.cluster import coordination
+from terngrad.cluster import spec
+from terngrad.cluster import watchdog
+
+
+class EndedError(Exception):
+  """The process would have ended as one that lost a task."""
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+  """Two workers, of which the other one answers."""
+
+  def end(message):
+    raise EndedError(message)
+
+  monkeypatch.setattr(watchdog, 'end', end)
+  with socket.create_server(('127.0.0.1', 0)) as server:
+
+    def greet():
+      # Until the test closes the server.
+      with contextlib.suppress(OSError):
+        while True:
+          connection, _ = server.accept()
+          with connection:
+            connection.sendall(b'\0')
+
+    threading.Thread(target=greet, daemon=True).start()
+    address = f'127.0.0.1:{server.getsockname()[1]}'
+    yield spec.make({'worker': ['localhost:1', address]}, 'worker', 0)
+
+
+def step(cluster, kind, message):
+  """A step that ends with an error of TensorFlow."""
+  with coordination.time_limit(cluster, 600, 'Step 3'):
+    raise kind(None, None, message)
+
+
+@pytest.mark.parametrize(
+  ('kind', 'message'),
+  [
+    (tf.errors.InternalError, 'GPU kernels: out of memory'),
+    (
+      tf.errors.InternalError,
+      'op on /job:worker/replica:0/task:0/device:GPU:0',
+    ),
+    (tf.errors.FailedPreconditionError, 'Could not find variable w.'),
+    (tf.errors.CancelledError, 'Function was cancelled'),
+  ],
+)
+def test_an_error_of_this_process_is_no_lost_task(cluster, kind, message):
+  with pytest.raises(kind):
+    step(cluster, kind, message)
+
+
+@pytest.mark.parametrize(
+  ('kind', 'message'),
+  [
+    (tf.errors.UnavailableError, 'Socket closed'),
+    (tf.errors.AbortedError, 'aborted'),
+    (tf.errors.DeadlineExceededError, 'late'),
+    (tf.errors.InternalError, 'Collective ops is aborted by: x'),
+    (tf.errors.InternalError, 'GRPC error from /job:worker/replica:0/task:1'),
+    (
+      tf.errors.FailedPreconditionError,
+      'Device /job:worker/replica:0/task:1/device:CPU:0 current incarnation '
+      "doesn't match with one in the group.",
+    ),
+  ],
+)
+def test_errors_that_only_losses_have_are_losses(cluster, kind, message):
+  with pytest.raises(
+    EndedError, match='Step 3: expected every task to respond'
+  ):
+    step(cluster, kind, message)
+
+
+@pytest.mark.parametrize('kind', coordination.LOST_TASK_ERRORS)
+def test_any_error_is_a_loss_if_a_task_does_not_answer(cluster, kind):
+  with socket.create_server(('127.0.0.1', 0)) as free:
+    closed = f'127.0.0.1:{free.getsockname()[1]}'
+  jobs = {'worker': [*cluster.jobs['worker'], closed]}
+  with pytest.raises(EndedError, match='no answer from worker 2'):
+    step(spec.make(jobs, 'worker', 0), kind, 'x')
