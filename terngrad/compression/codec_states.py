@@ -46,6 +46,8 @@ class CodecStates:
     ]
     self.devices = [states.DeviceStates({}, one) for one in self._shared]
     self._declared: dict[states.Key, methods.State] = {}
+    # The variables of the declared states by their indices.
+    self._specs: dict[int, policy.VariableSpec] = {}
     # All trained variables; state names end with an index into them. Empty
     # before the first gradients.
     self._model: Sequence[policy.VariableSpec] = ()
@@ -69,13 +71,18 @@ class CodecStates:
       codec: codec of some gradients.
       variables: for each gradient the index of its variable in `model`.
       model: all trained variables.
+
+    Raises:
+      ValueError: an index with states had another variable before.
     """
-    self._model = model
-    dropped = self._match_loaded()
     declared = {
       states.Key(key.name, variables[key.variable]): state
       for key, state in states.declarations(codec).items()
     }
+    for index in sorted({key.variable for key in declared}):
+      _check_same(index, self._specs.setdefault(index, model[index]), model)
+    self._model = model
+    dropped = self._match_loaded()
     fresh = {k: s for k, s in declared.items() if k not in self._declared}
     if fresh:
       self._declared |= fresh
@@ -181,6 +188,18 @@ class CodecStates:
     rows = [self._variables_of(key) for key in keys if key in self._declared]
     return [list(row) for row in zip(*rows, strict=True)]
 
+  def restart_from_means(self) -> None:
+    """Gives workers the mean of their states, where a SHARED state holds it.
+
+    For states that no longer have this mean, as after the loss of a worker.
+    """
+    for key, state in self._declared.items():
+      if state.mean_state:
+        mean = states.Key(state.mean_state, key.variable)
+        (value,) = self._variables_of(mean)
+        for variable in self._variables_of(key):
+          variable.assign(value)
+
   def _variables_of(self, key: states.Key) -> list[tf.Variable]:
     """Returns the variable of each worker, or the one that they share."""
     workers, shared = zip(*self.devices, strict=True)
@@ -198,9 +217,7 @@ class CodecStates:
   def _restore(self, keys: Iterable[states.Key]) -> list[str]:
     """Assigns loaded arrays; returns the variables of dropped states."""
     rows = {
-      key: self._loaded[_name(key)]
-      for key in keys
-      if _name(key) in self._loaded
+      key: self._loaded_rows(key) for key in keys if _name(key) in self._loaded
     }
     mismatched = [key for key in rows if not self._fits(key, rows[key])]
     if mismatched and self._loaded_model is None:
@@ -211,6 +228,19 @@ class CodecStates:
       if key not in mismatched:
         self._assign(key, rows[key])
     return [_path(self._model, key.variable) for key in mismatched]
+
+  def _loaded_rows(self, key: states.Key) -> np.ndarray:
+    """Returns the loaded rows of a state, or of its mean if rows are missing.
+
+    The mean of some workers' rows would not be that of all workers, which the
+    SHARED state holds.
+    """
+    mean = states.Key(self._declared[key].mean_state, key.variable)
+    if _name(mean) in self._loaded and self._local_rows is None:
+      _, count, total = self._loaded.get(_WORKERS, (0, 1, 1))
+      if count < total:
+        return self._loaded[_name(mean)]
+    return self._loaded[_name(key)]
 
   def _fits(self, key: states.Key, rows: np.ndarray) -> bool:
     state = self._declared[key]
@@ -252,6 +282,25 @@ def run_in_thread(make: Callable[[], _T]) -> _T:
   """
   with concurrent.futures.ThreadPoolExecutor(1) as thread:
     return thread.submit(make).result()
+
+
+def _check_same(
+  index: int,
+  known: policy.VariableSpec,
+  model: Sequence[policy.VariableSpec],
+) -> None:
+  """Refuses gradients of another model, which would get the wrong states."""
+  if model[index] != known:
+    raise ValueError(
+      f'gradients: expected one of {_describe(known)} at index {index}, as in '
+      f'earlier calls, received one of {_describe(model[index])}. States '
+      'belong to one model: create a Compressor for each model, and pass its '
+      'gradients in the same order.'
+    )
+
+
+def _describe(spec: policy.VariableSpec) -> str:
+  return f'{spec.name} {list(spec.shape)}'.lstrip()
 
 
 def _name(key: states.Key) -> str:

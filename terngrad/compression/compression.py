@@ -37,8 +37,8 @@ def compress(
     [0.5, -0.25, 0.0, 0.0]
 
   Args:
-    gradients: float32, float16 or bfloat16, of the same shapes in every call;
-      `tf.IndexedSlices` are sent uncompressed.
+    gradients: float32, float16 or bfloat16; `tf.IndexedSlices` are sent
+      uncompressed.
     codec: a text such as 'ternary' or 'powersgd:rank=2', or a dict from regular
       expressions of names to such texts. Codecs with state need a `Compressor`.
     step: integer [], steps taken before; random codes depend on it.
@@ -57,10 +57,11 @@ def compress(
 
   Raises:
     ValueError: the codec is unknown, or has state and is not a `Compressor`; a
-      dtype or a strategy is not supported; or a shape is not known.
+      dtype or a strategy is not supported; a shape is not known; or a
+      `Compressor` with state gets the gradients of another model.
   """
   if not isinstance(codec, compressor.Compressor):
-    rules = codec if isinstance(codec, str) else tuple(codec.items())
+    rules = tuple(variable_codes.rules(codec))
     codec = _cached_compressor(tf.distribute.get_strategy(), rules, seed)
   numbered = [f'gradient {index}' for index in range(len(gradients))]
   shapes = [g.shape for g in gradients] if shapes is None else shapes
@@ -104,13 +105,12 @@ def _spec(
 @functools.lru_cache(maxsize=64)
 def _cached_compressor(
   strategy: tf.distribute.Strategy,
-  rules: str | tuple[tuple[str, str], ...],
+  rules: tuple[tuple[str, str], ...],
   seed: int,
 ) -> compressor.Compressor:
   """Returns a compressor, the same one for the same arguments."""
-  codec = rules if isinstance(rules, str) else dict(rules)
-  made = compressor.Compressor(codec, seed)
-  for _, text in variable_codes.rules(made.codec):
+  made = compressor.Compressor(dict(rules), seed)
+  for _, text in rules:
     if registry.method(text, 1).states(((512, 512),)):
       raise ValueError(
         f'codec: expected one without state, received {text!r}. Create '

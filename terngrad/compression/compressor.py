@@ -85,9 +85,8 @@ class Compressor:
     # None before the first gradients.
     self._states: codec_states.CodecStates | None = None
     self._loaded: dict[str, np.ndarray] = {}
-    self._reducers: dict[
-      tuple[tuple[int, ...], frozenset[str], bool], reducers.Reducer
-    ] = {}
+    # By the variables without their model, and by `in_xla`.
+    self._reducers: dict[tuple[policy.Variables, bool], reducers.Reducer] = {}
     self._is_logged = False
 
   def all_reduce(
@@ -275,6 +274,16 @@ class Compressor:
     self._states.load(self._loaded)
     return self._states
 
+  def declare(self, variables: policy.Variables) -> codec_states.CodecStates:
+    """Creates the states of variables, as their first gradients would do.
+
+    Returns:
+      The states of the workers, with the loaded values.
+    """
+    states = self._get_states(tf.distribute.get_strategy())
+    self._reducer(variables, states)
+    return states
+
   def get_states(self) -> dict[str, np.ndarray]:
     """Returns the states by name, as `CodecStates.arrays` does."""
     return self._states.arrays() if self._states else self._loaded
@@ -335,7 +344,7 @@ class Compressor:
     """Returns the `Reducer` of some variables, created once."""
     # XLA cannot compile the C++ kernels.
     in_xla = float_gradients.is_compiled_by_xla()
-    key = variables.indices, variables.plain, in_xla
+    key = variables._replace(model=()), in_xla
     if key not in self._reducers:
       methods = variable_codes.methods(
         self.codec, variables, states.exchange.num_workers

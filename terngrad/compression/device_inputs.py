@@ -4,6 +4,7 @@ An input is any iterable. An iterator, such as that of one shared reader, can be
 passed to several devices: they take batches from it in turn.
 """
 
+import itertools
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -64,7 +65,7 @@ class DeviceInputs:
     self._sources = [input_fn(n, num_devices) for n in self._numbers]
     # An iterator at its end is replaced by a new one.
     self._iterators: list[Iterator[Any]] = [iter(()) for _ in self._sources]
-    self._are_compared = False
+    # Examples of each device of all processes in a step; [] before the first.
     self._sizes: list[int] = []
     for index, source in enumerate(self._sources):
       self._check_source(index, source)
@@ -89,7 +90,7 @@ class DeviceInputs:
           f'{self._name(0)}, {_describe(batches[0][0])}, received '
           f'{_describe(images)}. Use one size for all devices.'
         )
-    self._sizes = self._compare(batches) or self._sizes
+    self._sizes = self._sizes or self._compare(batches)
     sizes = [len(images) for images, _ in batches]
     if self._count > 1 and len({*self._sizes, *sizes}) > 1:
       raise ValueError(
@@ -111,7 +112,7 @@ class DeviceInputs:
       return *shares.split_batch(sizes, *joined), sum(self._sizes)
 
   def iterate_once(self) -> Iterator[list[_Batch | None]]:
-    """Iterates over all examples, each once.
+    """Iterates over all examples, each once; does not change what `next` reads.
 
     Yields:
       For each device (images, labels), or None after the end of its input.
@@ -128,15 +129,29 @@ class DeviceInputs:
           f'{self._name(index)}: expected a finite input, to score every '
           'example once, received an infinite one. Leave .repeat() out.'
         )
-    self._iterators = [iter(source) for source in self._sources]
-    indices = range(len(self._sources))
-    self._are_compared = False
-    while True:
-      batches = [self._read_batch(index) for index in indices]
-      self._compare(batches)
+    iterators = [iter(source) for source in self._sources]
+    for number in itertools.count():
+      batches = [self._read_batch(*each) for each in enumerate(iterators)]
+      if number == 0:
+        self._compare(batches)
       if all(batch is None for batch in batches):
         return
       yield batches
+
+  def refuse_iterators(self) -> None:
+    """Refuses inputs that training could not read after `iterate_once`.
+
+    Raises:
+      ValueError: an input is an iterator.
+    """
+    for index, source in enumerate(self._sources):
+      if isinstance(source, Iterator):
+        raise ValueError(
+          f'{self._name(index)}: expected an input that can be read again, to '
+          'score examples that training reads too, received the iterator '
+          f'{type(source).__name__}. Call evaluate(input_fn) with separate '
+          'inputs.'
+        )
 
   def _check_source(self, index: int, source: Iterable[Any]) -> None:
     name = self._name(index)
@@ -169,10 +184,10 @@ class DeviceInputs:
 
   def _next_batch(self, index: int) -> _Batch:
     """Returns a device's next batch, and the first after the last."""
-    batch = self._read_batch(index)
+    batch = self._read_batch(index, self._iterators[index])
     if batch is None:
       self._iterators[index] = iter(self._sources[index])
-      batch = self._read_batch(index)
+      batch = self._read_batch(index, self._iterators[index])
     if batch is None:
       raise ValueError(
         f'{self._name(index)}: expected another batch, received the end of '
@@ -181,9 +196,9 @@ class DeviceInputs:
       )
     return batch
 
-  def _read_batch(self, index: int) -> _Batch | None:
+  def _read_batch(self, index: int, iterator: Iterator[Any]) -> _Batch | None:
     """Returns a device's next (images, labels) as tensors; None at the end."""
-    element = next(self._iterators[index], None)
+    element = next(iterator, None)
     if element is None:
       return None
     if not isinstance(element, tuple | list) or len(element) != 2:
@@ -221,15 +236,11 @@ class DeviceInputs:
     """Refuses equal first batches, in this and in other processes.
 
     Returns:
-      The number of examples in the first batch of each device of all processes;
-      [] after the first batches.
+      The number of examples in the first batch of each device of all processes.
 
     Raises:
       ValueError: two batches are bit-identical.
     """
-    if self._are_compared:
-      return []
-    self._are_compared = True
     rows = np.stack([_size_and_digest(batch) for batch in batches])
     if self._exchange.group is not None:
       rows = self._exchange.group.all_gather_now(rows)

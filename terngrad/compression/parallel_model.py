@@ -182,7 +182,16 @@ class ParallelModel(building.BuiltModel):
     return self._score_all(self._open(input_fn))
 
   def test(self) -> scoring.Score:
-    """Evaluates the model on all examples of the inputs given at creation."""
+    """Evaluates the model on all examples of the inputs given at creation.
+
+    Training then continues with its next batch.
+
+    Raises:
+      ValueError: an input is infinite; or it is an iterator, and training needs
+        its batches.
+    """
+    if self.codec is not None:
+      self._inputs.refuse_iterators()
     return self._score_all(self._inputs)
 
   def predict(self, images: building.Array) -> Any:

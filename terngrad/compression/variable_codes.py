@@ -21,17 +21,24 @@ def rules(codec: CodecOption) -> list[tuple[str, str]]:
   """Converts a codec to pairs of a regular expression and a codec.
 
   Raises:
-    ValueError: it is neither a text nor a dict, or an expression is invalid.
+    ValueError: it is neither a text nor a dict of texts, or an expression is
+      invalid.
   """
   if isinstance(codec, str):
     return [('', codec)]
-  if isinstance(codec, dict) and codec:
+  if (
+    isinstance(codec, dict)
+    and codec
+    and all(isinstance(text, str) for text in codec.values())
+  ):
     for pattern in codec:
       _check_pattern(pattern)
     return list(codec.items())
   raise ValueError(
     "codec: expected a text such as 'ternary', or a dict from regular "
-    f'expressions of variable names to such texts, received {codec!r}.'
+    f'expressions of variable names to such texts, received {codec!r}. To use '
+    'a class of your own, register it as an entry point in the group '
+    'terngrad.codecs and pass its name (docs/add_a_codec.md).'
   )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
+import numpy as np
 
 from terngrad.tracking import trackers
 from terngrad.training import records
@@ -15,12 +16,14 @@ class ExperimentLogger(keras.callbacks.Callback):
   """Writes the logs of `fit` to `metrics.jsonl` and to experiment trackers.
 
   Every record has the names of Keras's logs and a step: the optimizer's
-  `iterations`, which are the completed steps. A later `fit` with the same
-  folder continues: lines of steps after the optimizer's `iterations` are
-  dropped, and the runs in Weights & Biases and MLflow go on. If the program
-  itself began a run there, by `wandb.init` or `mlflow.start_run`, the callback
-  logs to that run and does not end it. Of several processes only the chief
-  writes. If a tracker fails, one warning is logged and training goes on.
+  `iterations`, which are the completed steps. A metric with several values,
+  such as `F1Score`, gets a name for each: 'f1_score/0', 'f1_score/1'. A later
+  `fit` with the same folder continues: lines of steps after the optimizer's
+  `iterations` are dropped, and the runs in Weights & Biases and MLflow go on.
+  If the program itself began a run there, by `wandb.init` or
+  `mlflow.start_run`, the callback logs to that run and does not end it. Of
+  several processes only the chief writes. If a tracker fails, one warning is
+  logged and training goes on.
 
   Put it after callbacks that add to the logs, such as `CompressionMetrics`.
   """
@@ -40,7 +43,8 @@ class ExperimentLogger(keras.callbacks.Callback):
       log_to: names of 'tensorboard', 'wandb' and 'mlflow', as a sequence or
         separated by commas. Empty: only `metrics.jsonl`.
       every: steps between records within an epoch. Each waits for the step to
-        finish.
+        finish. With `steps_per_execution` a record waits for the end of an
+        execution.
       options: numbers and texts by name that trackers show beside the metrics,
         such as the batch size.
 
@@ -64,11 +68,22 @@ class ExperimentLogger(keras.callbacks.Callback):
     self._options = dict(options or {})
     # None in processes that write nothing.
     self._recorder: records.Recorder | None = None
+    # The batch of the last record in this epoch.
+    self._last_batch = -1
 
   def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-    """Opens the records, on the chief."""
-    del logs
-    if self.model.distribute_strategy.extended.should_save_summary:
+    """Closes the records that an interrupted `fit` left open."""
+    self.on_train_end(logs)
+
+  def on_epoch_begin(
+    self, epoch: int, logs: dict[str, Any] | None = None
+  ) -> None:
+    """Opens the records on the chief, in the first epoch of `fit`."""
+    del epoch, logs
+    self._last_batch = -1
+    # Not in on_train_begin, where a later callback may restore the step.
+    strategy = self.model.distribute_strategy
+    if not self._recorder and strategy.extended.should_save_summary:
       os.makedirs(self._folder, exist_ok=True)
       self._recorder = records.Recorder(
         self._folder, self._step(), self._log_to, self._options
@@ -78,7 +93,8 @@ class ExperimentLogger(keras.callbacks.Callback):
     self, batch: int, logs: dict[str, Any] | None = None
   ) -> None:
     """Records the logs once in `every` steps."""
-    if (batch + 1) % self.every == 0:
+    if batch - self._last_batch >= self.every:
+      self._last_batch = batch
       self._record(logs)
 
   def on_epoch_end(
@@ -99,5 +115,19 @@ class ExperimentLogger(keras.callbacks.Callback):
 
   def _record(self, logs: dict[str, Any] | None) -> None:
     if self._recorder and logs:
-      values = {name: float(value) for name, value in logs.items()}
-      self._recorder.scalars(self._step(), values)
+      self._recorder.scalars(self._step(), _flatten(logs))
+
+
+def _flatten(logs: Mapping[str, Any]) -> dict[str, float]:
+  """Returns numbers by name; those of an array by 'name/index'."""
+  arrays = {
+    name: keras.ops.convert_to_numpy(value)
+    if keras.ops.is_tensor(value)
+    else value
+    for name, value in logs.items()
+  }
+  return {
+    '/'.join([name, *map(str, index)]): float(number)
+    for name, array in arrays.items()
+    for index, number in np.ndenumerate(array)
+  }

@@ -52,7 +52,8 @@ class CompressionMetrics(keras.callbacks.Callback):
 
     Args:
       every: steps between updates of the progress bar and of other callbacks
-        within an epoch. Each update waits for the step to finish.
+        within an epoch. Each update waits for the step to finish, or with
+        `steps_per_execution` for the end of an execution.
 
     Raises:
       ValueError: `every` is less than 1.
@@ -64,6 +65,8 @@ class CompressionMetrics(keras.callbacks.Callback):
         'the logs every 10 steps.'
       )
     self.every = every
+    # The batch of the last update in this epoch.
+    self._last_batch = -1
     self._means = codec_states.run_in_thread(_Means)
 
   def set_model(self, model: keras.Model) -> None:
@@ -86,11 +89,13 @@ class CompressionMetrics(keras.callbacks.Callback):
   def on_epoch_begin(self, epoch: int, logs: _Logs = None) -> None:
     """Resets the means."""
     del epoch, logs
+    self._last_batch = -1
     self._means.reset()
 
   def on_train_batch_end(self, batch: int, logs: _Logs = None) -> None:
     """Adds the means so far to the logs, once in `every` steps."""
-    if logs is not None and (batch + 1) % self.every == 0:
+    if logs is not None and batch - self._last_batch >= self.every:
+      self._last_batch = batch
       logs.update(self._means.results())
 
   def on_epoch_end(self, epoch: int, logs: _Logs = None) -> None:

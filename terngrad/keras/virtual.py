@@ -203,6 +203,9 @@ class _Step:
     """Trains on a batch and returns the metrics by name."""
     optimizer = self._optimizer
     trained, is_masked = self._trace_gradients(data)
+    if not self._model.trainable_variables:
+      # Keras warns of it, and only computes the loss and the metrics.
+      return keras.Model.train_step(self._model, data)
     variables = [variable for variable, _ in trained]
     chosen = optimizers.policy_variables(
       optimizer.inner_optimizer, [variable.value for variable in variables]

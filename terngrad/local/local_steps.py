@@ -23,7 +23,7 @@ SENT, SECONDS, WAITING = FIGURES = (
   'exchange_seconds',
   'waiting_seconds',
 )
-_STEPS = 'steps'
+_STEPS, _SHIFT = 'steps', 'shift'
 
 
 class LocalSteps:
@@ -115,8 +115,8 @@ class LocalSteps:
       names: of the parameters, for a codec by names; () for their indices.
 
     Returns:
-      Parameters and statistics to go on with: those of process 0, or `arrays`
-      and `statistics` after `load`.
+      Parameters and statistics to go on with: those of process 0; after `load`
+      `arrays` and `statistics`, with the correction that the states may hold.
 
     Raises:
       errors.ConfigError: an option is refused, or processes differ.
@@ -143,7 +143,9 @@ class LocalSteps:
     if answer['assign']:
       return self._outputs()
     self._steps = int(self._loaded.get(_STEPS, 0))
-    return values
+    shifts = [self._loaded.get(f'{_SHIFT}:{i}') for i in range(len(values))]
+    pairs = zip(values, shifts, strict=True)
+    return [v if shift is None else v + shift for v, shift in pairs]
 
   def count_step(self, count: int = 1) -> bool:
     """Counts local steps; returns whether an exchange is due."""
@@ -195,8 +197,13 @@ class LocalSteps:
     """
     if self._supervisor is None:
       return dict(self._loaded)
-    steps = {_STEPS: np.array(self._steps)}
-    return self._supervisor.states() | steps
+    states = self._supervisor.states()
+    # The local parameters that the caller saves do not have them yet.
+    shifts = {
+      f'{_SHIFT}:{index}': shift
+      for index, shift in enumerate(self._supervisor.shifts)
+    }
+    return states | shifts | {_STEPS: np.array(self._steps)}
 
   def load(self, states: Mapping[str, np.ndarray]) -> None:
     """Sets the states from which `start` continues; {} for a new start.
@@ -215,12 +222,13 @@ class LocalSteps:
     self, request: str, arrays: Sequence[ArrayLike], **more: Any
   ) -> list[np.ndarray]:
     started = time.monotonic()
-    shifts = self._shared.settle()
+    self._shared.settle()
     values = [*map(_as_float32, arrays)]
-    if shifts:
-      pairs = zip(values, shifts, strict=True)
+    if self._shared.shifts:
+      pairs = zip(values, self._shared.shifts, strict=True)
       values = [value + shift for value, shift in pairs]
     self._write(values)
+    self._shared.shifts = []
     answer = self._shared.request(do=request, **more)
     self._exchanges, self._steps = answer['exchanges'], 0
     self.figures[WAITING] += time.monotonic() - started

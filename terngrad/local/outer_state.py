@@ -12,7 +12,8 @@ from terngrad.local import options as options_lib
 from terngrad.local import outer_step
 from terngrad.local import overlaps
 
-_EXCHANGES, _CORRECTION, _NO_STATE = 'exchanges', 'correction', -1
+_EXCHANGES, _UPDATES, _CORRECTION = 'exchanges', 'updates', 'correction'
+_NO_STATE = -1
 
 
 class OuterState:
@@ -23,6 +24,9 @@ class OuterState:
     pending: a mean that is applied at the next exchange.
     correction: what the next exchange adds to the statistics; float32.
     exchanges: number of exchanges so far.
+    updates: number of updates that this process's slots have seen. It differs
+      from the exchanges with an overlap, and after changes with NaN or
+      infinity.
   """
 
   def __init__(
@@ -34,12 +38,14 @@ class OuterState:
     """Takes the options, the step and the shapes of the statistics."""
     self.step, self.pending = step, overlaps.NOTHING
     self.correction = [np.zeros(shape, np.float32) for shape in statistics]
-    self.exchanges = _NO_STATE
+    self.exchanges, self.updates = _NO_STATE, 0
     self._options = options
 
   def load(self, states: Mapping[str, np.ndarray]) -> None:
     """Loads the result of `states`, of this or another process."""
     self.exchanges = int(states[_EXCHANGES])
+    # Older states have no number of updates.
+    self.updates = int(states.get(_UPDATES, self.exchanges))
     self.step.load(states)
     self.pending = overlaps.load(states, len(self.step.parameters))
     self.correction = [
@@ -53,8 +59,11 @@ class OuterState:
       f'{_CORRECTION}:{index}': array
       for index, array in enumerate(self.correction)
     }
-    count = {_EXCHANGES: np.array(self.exchanges)}
-    return self.step.states() | self.pending.states() | corrections | count
+    counts = {
+      _EXCHANGES: np.array(self.exchanges),
+      _UPDATES: np.array(self.updates),
+    }
+    return self.step.states() | self.pending.states() | corrections | counts
 
   def settle(self) -> None:
     """Notes that all changes are applied."""
@@ -71,7 +80,7 @@ class OuterState:
 
     Without states all start from the parameters of process 0. If a process
     joins again after a loss, all take the state of the process with the most
-    exchanges, except codec states.
+    exchanges, except codec states of workers.
 
     Args:
       members: the processes.
@@ -84,7 +93,7 @@ class OuterState:
     Raises:
       errors.ConfigError: the processes restored states of different exchanges.
     """
-    rows = members.gather(self.exchanges, int(rejoins))
+    rows = members.gather(self.exchanges, int(rejoins), self.updates)
     counts, latest = rows[:, 0], int(rows[:, 0].max())
     is_restored = bool((counts == latest).all()) and latest != _NO_STATE
     if latest == _NO_STATE:
@@ -97,12 +106,14 @@ class OuterState:
         'Restore checkpoints of the same epoch in all processes.'
       )
     elif not is_restored:
-      self._adopt(members, int(counts.argmax()))
+      source = int(counts.argmax())
+      self._adopt(members, source)
+      self.updates = int(rows[source, 2])
     self.exchanges = max(0, latest)
     return not is_restored
 
   def _adopt(self, members: members_lib.Members, source: int) -> None:
-    """Takes the state of process `source`, except codec states."""
+    """Takes the state of process `source`, except codec states of workers."""
     zeros = [tf.zeros(v.shape) for v in self.step.parameters]
     overlap = self._options.overlap
     means: list[tf.Variable] = []
@@ -111,7 +122,10 @@ class OuterState:
       means = [tf.Variable(v) for v in self.pending.means or zeros]
     if overlap == options_lib.EAGER:
       local = [tf.Variable(v) for v in self.pending.local or zeros]
-    members.broadcast([*self.step.shared, *means, *local], source)
+    codec = self.step.declare_codec_states()
+    shared = [*self.step.shared, *codec.devices[0].shared.values()]
+    members.broadcast([*shared, *means, *local], source)
+    codec.restart_from_means()
     self.pending = overlaps.PendingChange(
       [v.read_value() for v in means], [v.read_value() for v in local]
     )

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from terngrad.codec import policy
 from terngrad.codec.stages import tracing
+from terngrad.compression import codec_states
 from terngrad.compression import compressor as compressors
 from terngrad.exchange import protocol
 from terngrad.local import options as options_lib
@@ -109,18 +110,24 @@ class OuterStep:
       [lambda worker: list(changes)], self._variables, [exchanges]
     )
     probe = tf.size(reduced.pending[0].step.shared_probe)
-    sent = 4 * (tf.reduce_sum(reduced.sent) + probe)
+    # 2^29 words have more bytes than an int32 can count.
+    words = tf.reduce_sum(tf.cast(reduced.sent, tf.int64))
+    sent = 4 * (words + tf.cast(probe, tf.int64))
     return reduced.means[0], tf.reduce_all(reduced.finite[0]), sent
 
-  def apply(self, gradients: list[tf.Tensor], exchanges: int) -> None:
+  def apply(self, gradients: list[tf.Tensor], updates: int) -> None:
     """Updates parameters and slots.
 
     Args:
       gradients: float32, changes to subtract with the learning rate.
-      exchanges: number of exchanges before.
+      updates: number of updates before, for the bias correction of Adam.
     """
-    step = tf.constant(exchanges, tf.int64)
+    step = tf.constant(updates, tf.int64)
     self._update(gradients, None, (step, self._rate, tf.constant(0.0)))
+
+  def declare_codec_states(self) -> codec_states.CodecStates:
+    """Returns the states of the codec, as variables."""
+    return self._compressor.declare(self._variables)
 
   def states(self) -> dict[str, np.ndarray]:
     """Returns all variables by name, for `load`."""

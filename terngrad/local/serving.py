@@ -132,6 +132,7 @@ class HelperServer:
         local = self._local_share(changes)
         self._apply(overlaps.add(local, pending))
         self._reduce(changes, local)
+        self._state.exchanges += 1
         pending = self._state.pending.rest()
       self._apply(pending)
       self._state.settle()
@@ -170,7 +171,8 @@ class HelperServer:
 
   def _apply(self, gradients: list[tf.Tensor]) -> None:
     if gradients:
-      self._step.apply(gradients, self._state.exchanges)
+      self._step.apply(gradients, self._state.updates)
+      self._state.updates += 1
 
   def _answer(
     self, statistics: Sequence[np.ndarray], coming: int = 0, **more: Any

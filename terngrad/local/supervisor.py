@@ -29,6 +29,9 @@ class Supervisor:
     arrays: inputs and outputs of requests. Write inputs after `settle`.
     members: addresses of the processes that exchange.
     rank: index of this process in them.
+    shifts: what the next request adds to the arrays, because a new helper
+      repeated the last one: the new outputs minus the earlier ones, which
+      training went on with; [] for nothing. The caller clears them.
   """
 
   def __init__(
@@ -58,6 +61,7 @@ class Supervisor:
     # The last request, whose state is not saved yet.
     self._unsaved: dict[str, Any] | None = None
     self._helper: helper_process.HelperProcess | None = None
+    self.shifts: list[np.ndarray] = []
 
   def load(self, states: Mapping[str, np.ndarray]) -> None:
     """Sets the states from which `start` continues, from `states`."""
@@ -71,12 +75,10 @@ class Supervisor:
     except helper_process.HelperLost as lost:
       return self._restart(lost)
 
-  def settle(self) -> list[np.ndarray]:
+  def settle(self) -> None:
     """Waits until the state after the last request is saved.
 
-    Returns:
-      If a new helper repeated the request: for each array the new output minus
-      the earlier one, which training went on with. Else [].
+    If a new helper repeats the request, this adds to `shifts`.
     """
     before: list[np.ndarray] = []
     while self._unsaved is not None:
@@ -91,8 +93,11 @@ class Supervisor:
         request = self._unsaved
         self._restart(change)
         self._request(request)
-    pairs = zip(self.arrays.outputs, before, strict=bool(before))
-    return [after - earlier for after, earlier in pairs]
+    if before:
+      pairs = zip(self.arrays.outputs, before, strict=True)
+      shifts = [after - earlier for after, earlier in pairs]
+      known = self.shifts or [np.zeros_like(shift) for shift in shifts]
+      self.shifts = [a + b for a, b in zip(known, shifts, strict=True)]
 
   def request(self, **words: Any) -> dict[str, Any]:
     """Sends a request and returns the answer; `settle` first."""

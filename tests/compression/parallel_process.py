@@ -32,6 +32,8 @@ def main():
     rendezvous=request['rendezvous'],
     broadcast_computed_params=request['averaged'],
   )
+  # Training begins with its first batches all the same.
+  parallel.test()
   result = parallel.run(3)
   score = parallel.evaluate(small_inputs.of_device)
   parallel.save(folder / 'saved.weights.h5')

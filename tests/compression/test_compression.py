@@ -5,6 +5,8 @@ import pytest
 import tensorflow as tf
 
 import terngrad
+from terngrad.codec import policy
+from terngrad.compression import compressor as compressor_lib
 from tests.keras import small
 
 VALUES = np.random.default_rng(0).normal(size=(2, 30, 4)).astype(np.float32)
@@ -172,3 +174,78 @@ def test_a_compressor_refuses_a_second_strategy():
   terngrad.compress([VALUES[0]], compressor, step=0)
   with pytest.raises(ValueError, match='received another'):
     of_replicas(lambda own: terngrad.compress([own], compressor, step=0)[0])
+
+
+def test_models_with_equally_many_gradients_keep_their_shapes():
+  for shapes in ([4], [4]), ([2], [6]):
+    gradients = [np.ones(shape, np.float32) for shape in shapes]
+    sent = terngrad.compress(gradients, 'topk:ratio=1', step=0)
+    for ours, expected in zip(sent, gradients, strict=True):
+      np.testing.assert_array_equal(ours, expected)
+
+
+def test_the_codec_of_a_name_does_not_depend_on_earlier_models():
+  codec = {'first': 'identity', '.*': 'topk:ratio=0.25'}
+  gradient = np.arange(1, 5, dtype=np.float32)
+  for name, count in (('first', 4), ('second', 1)):
+    (sent,) = terngrad.compress([gradient], codec, step=0, names=[name])
+    assert np.count_nonzero(sent) == count
+
+
+def test_a_compressor_with_state_refuses_another_model():
+  compressor = terngrad.Compressor(FEEDBACK)
+  terngrad.compress([VALUES[0]], compressor, step=0, names=['a'])
+  with pytest.raises(
+    ValueError, match=r'one of a \[30, 4\] at index 0.*one of b \[30, 4\]'
+  ):
+    terngrad.compress([VALUES[0]], compressor, step=1, names=['b'])
+  with pytest.raises(ValueError, match=r'received one of a \[4\]'):
+    terngrad.compress([VALUES[0, 0]], compressor, step=1, names=['a'])
+
+
+def test_a_gradient_with_state_may_be_sparse_in_some_steps():
+  compressor = terngrad.Compressor('error_feedback+identity')
+  rows = tf.IndexedSlices(VALUES[1], tf.range(30))
+  for step, first in enumerate([rows, VALUES[0], rows, VALUES[0]]):
+    sent = terngrad.compress([first, VALUES[1]], compressor, step=step)
+    np.testing.assert_array_equal(sent[1], VALUES[1])
+    assert isinstance(sent[0], tf.IndexedSlices) == (first is rows)
+
+
+@pytest.mark.parametrize('codec', [object(), None, {'': None}, {}])
+def test_other_codecs_are_refused_with_the_remedy(codec):
+  for make in (
+    lambda: terngrad.compress([VALUES[0]], codec, step=0),
+    lambda: terngrad.Compressor(codec),
+  ):
+    with pytest.raises(ValueError, match='expected a text .* entry point'):
+      make()
+
+
+def test_a_worker_whose_vector_is_lost_gets_the_mean_of_all(caplog):
+  """The file of one process of two, loaded by a process that is alone."""
+  codec = 'ef21+topk:ratio=0.5'
+  specs = (policy.VariableSpec('kernel', (4,)),)
+  variables = policy.Variables((0,), specs)
+
+  def reduce(workers, states):
+    made = compressor_lib.Compressor(codec, num_workers=workers)
+    made.load(states)
+    gradients = tf.constant([[1.0, 2, 3, 4], [8, 7, 6, 5]])
+    made.reduce_workers(
+      [lambda worker: [gradients[worker]]], variables, [tf.constant(0)]
+    )
+    return made
+
+  whole = reduce(2, {}).get_states()
+  assert np.any(whole['ef21_worker:0'] != whole['ef21_common:0'])
+  part = whole | {
+    'ef21_worker:0': whole['ef21_worker:0'][:1],
+    'workers': np.array([0, 1, 2]),
+  }
+  alone = compressor_lib.Compressor(codec, num_workers=1)
+  alone.load(part)
+  alone.declare(variables)
+  found = alone.get_states()
+  np.testing.assert_array_equal(found['ef21_worker:0'], whole['ef21_common:0'])
+  np.testing.assert_array_equal(found['ef21_common:0'], whole['ef21_common:0'])

@@ -1,6 +1,7 @@
 """`terngrad.parallelize`: a user's model on several devices, by functions."""
 
 import json
+import types
 
 import keras
 import numpy as np
@@ -10,6 +11,7 @@ import tensorflow as tf
 import terngrad
 from terngrad import errors
 from terngrad.cluster import devices as devices_lib
+from terngrad.compression import device_inputs
 from terngrad.passes import compiling
 from tests import seeming_gpu
 from tests.compression import small_inputs
@@ -275,6 +277,36 @@ class TestForwardOnly:
     first = testing.test()
     training.run(3)
     assert testing.test() == training.test() != first
+
+
+class TestScoringOfTrainingInputs:
+  def test_training_continues_with_its_next_batch(self):
+    plain, scored = (made(codec='identity') for _ in range(2))
+    plain.run(3)
+    for _ in range(3):
+      scored.run(1)
+      assert scored.test().num_examples == 2 * 3 * small_inputs.SIZE
+    assert_equal(scored.params(0), plain.params(0))
+
+  def test_processes_keep_the_sizes_of_their_batches(self):
+    # One process of a group, whose rows are those of the group.
+    group = types.SimpleNamespace(all_gather_now=lambda rows: rows)
+    exchange = types.SimpleNamespace(
+      first=0, num_local_workers=1, num_workers=1, group=group
+    )
+    inputs = device_inputs.DeviceInputs(
+      small_inputs.of_device, exchange, tf.TensorSpec(None)
+    )
+    for _ in range(2):
+      assert len(list(inputs.iterate_once())) == small_inputs.STEPS
+      assert inputs.next()[2] == small_inputs.SIZE
+
+  def test_an_iterator_that_training_needs_is_refused(self):
+    iterator = iter(small_inputs.of_device(0, 1))
+    parallel = made(devices=ONE, input_fn=lambda index, count: iterator)
+    with pytest.raises(ValueError, match='that can be read again.*evaluate'):
+      parallel.test()
+    assert parallel.run(3).num_examples == 3 * small_inputs.SIZE
 
 
 class TestLoss:

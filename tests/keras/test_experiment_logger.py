@@ -9,18 +9,26 @@ import pytest
 import terngrad.keras
 from terngrad.tracking import trackers
 from terngrad.training import records
+from tests.keras import small
+
+pytestmark = small.ARRAYS_OF_KERAS
 
 
-def fit(folder, model=None, epochs=1, callbacks=(), **options):
+def fit(folder, model=None, epochs=1, callbacks=(), later=(), **options):
   if model is None:
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     rule = terngrad.keras.CompressedOptimizer('sgd', 'ternary')
     model.compile(rule, 'mse')
-  log = terngrad.keras.ExperimentLogger(folder, every=2, **options)
+  log = terngrad.keras.ExperimentLogger(folder, **{'every': 2} | options)
   data = np.ones([16, 3], np.float32), np.ones([16, 1], np.float32)
-  history = model.fit(
-    *data, 4, epochs, verbose=0, shuffle=False, callbacks=[*callbacks, log]
-  )
+  callbacks = [*callbacks, log, *later]
+  try:
+    history = model.fit(
+      *data, 4, epochs, verbose=0, shuffle=False, callbacks=callbacks
+    )
+  finally:
+    # Not called by Keras if `fit` raises.
+    log.on_train_end()
   return model, history.history
 
 
@@ -41,12 +49,49 @@ def test_records_have_the_names_of_the_logs_and_the_optimizers_steps(tmp_path):
   assert [r['step'] for r in records.read(tmp_path)] == [2, 4, 4]
 
 
+def test_an_interrupted_run_keeps_its_records_before_its_backup(tmp_path):
+  def stop(epoch, logs):
+    if epoch == 1:
+      raise KeyboardInterrupt
+
+  def backup():
+    return keras.callbacks.BackupAndRestore(tmp_path / 'backup')
+
+  with pytest.raises(KeyboardInterrupt):
+    stops = keras.callbacks.LambdaCallback(on_epoch_begin=stop)
+    fit(tmp_path, epochs=2, later=[backup(), stops], log_to='')
+  fit(tmp_path, epochs=2, later=[backup()], log_to='')
+  steps = [r['step'] for r in records.read(tmp_path)]
+  assert steps == [2, 4, 4, 6, 8, 8]
+
+
+def test_a_metric_with_several_values_has_a_record_for_each(tmp_path):
+  model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+  scores = keras.metrics.F1Score(threshold=0.5, name='score')
+  model.compile('sgd', 'mse', metrics=[scores, 'mae'])
+  _, history = fit(tmp_path, model)
+  last = records.read(tmp_path)[-1]
+  assert last['score/0'] == pytest.approx(history['score'][-1][0])
+  assert last['mae'] == pytest.approx(history['mae'][-1])
+
+
+def test_records_are_at_least_every_steps_apart_in_any_execution(tmp_path):
+  model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+  model.compile('sgd', 'mse', steps_per_execution=4)
+  x = np.ones([40, 3], np.float32)
+  figures = terngrad.keras.ExperimentLogger(tmp_path, log_to='', every=10)
+  model.fit(x, x[:, :1], 1, verbose=0, callbacks=[figures])
+  steps = [r['step'] for r in records.read(tmp_path)]
+  assert steps == [12, 24, 36, 40]
+
+
 def test_only_the_chief_writes(tmp_path):
   log = terngrad.keras.ExperimentLogger(tmp_path / 'run')
   extended = types.SimpleNamespace(should_save_summary=False)
   strategy = types.SimpleNamespace(extended=extended)
   log.set_model(types.SimpleNamespace(distribute_strategy=strategy))
   log.on_train_begin()
+  log.on_epoch_begin(0)
   log.on_train_batch_end(9, {'loss': 1.0})
   log.on_epoch_end(0, {'loss': 1.0})
   log.on_train_end()

@@ -158,3 +158,19 @@ def test_means_are_float32_for_any_dtype_of_the_model(monkeypatch):
   monkeypatch.setattr(keras.config, 'floatx', lambda: 'bfloat16')
   means = metrics._Means()
   assert {mean.dtype for mean in means._figures.values()} == {'float32'}
+
+
+def test_updates_are_at_least_every_steps_apart_in_any_execution():
+  model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+  rule = terngrad.keras.CompressedOptimizer('sgd', 'ternary')
+  model.compile(rule, 'mse', steps_per_execution=4)
+  figures, batches = terngrad.keras.CompressionMetrics(every=10), []
+
+  def note(batch, logs):
+    if 'zeros' in logs:
+      batches.append(batch + 1)
+
+  after = keras.callbacks.LambdaCallback(on_train_batch_end=note)
+  x = np.ones([40, 3], np.float32)
+  model.fit(x, x[:, :1], 1, verbose=0, callbacks=[figures, after])
+  assert batches == [12, 24, 36]

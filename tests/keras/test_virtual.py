@@ -445,3 +445,18 @@ def test_an_embedding_needs_no_rule():
   terngrad.keras.virtual_workers(made, {'hidden': 'identity'}, 2)
   ids = np.ones([4, 3], np.int32)
   made.fit(ids, np.ones([4, 3, 2], np.float32), verbose=0)
+
+
+def test_a_model_without_trainable_variables_only_computes_its_loss():
+  made = small.compiled(None)
+  made.trainable = False
+  made.compile('sgd', 'mse')
+  features, labels = small.data()
+  targets = np.zeros([len(labels), made.output_shape[-1]], np.float32)
+  expected = made.evaluate(features, targets, verbose=0)
+  before = small.weights(made)
+  terngrad.keras.virtual_workers(made, 'ternary', 2)
+  with pytest.warns(UserWarning, match='any trainable weights'):
+    found = made.fit(features, targets, verbose=0).history['loss']
+  np.testing.assert_allclose(found, [expected], rtol=1e-5)
+  small.assert_equal(small.weights(made), before)

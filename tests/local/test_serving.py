@@ -1,0 +1,148 @@
+"""What a helper does with requests, in the process of the test."""
+
+import os
+import types
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from terngrad.codec import policy
+from terngrad.local import channel as channels
+from terngrad.local import members as members_lib
+from terngrad.local import options as options_lib
+from terngrad.local import outer_state
+from terngrad.local import outer_step
+from terngrad.local import serving
+from terngrad.local import shared_memory
+
+RATE = 0.5
+EXCHANGE = {'do': channels.EXCHANGE, 'exchanges': 9}
+FINISH = {'do': channels.FINISH, 'has_steps': True}
+SPECS = (policy.VariableSpec('a', (3,)),)
+
+
+class Training:
+  """The training process of a helper: it changes parameters as scripted."""
+
+  def __init__(self, options, requests):
+    self.arrays = shared_memory.SharedArrays([(3,)])
+    self._files = [os.memfd_create('states') for _ in range(2)]
+    self._requests = iter(requests)
+    self.found, self._saved = [], 0
+    values = {
+      'specs': [('a', [3])],
+      'statistics': [],
+      'members': ['localhost:1'],
+      'rank': 0,
+      'restored': None,
+      'rejoins': False,
+    }
+    descriptors = [self.arrays.descriptor, *self._files]
+    serving.HelperServer(options, values, self, descriptors).serve()
+
+  def receive(self):
+    request, change = next(self._requests)
+    self.arrays.inputs[0][...] = self.arrays.outputs[0] - np.float32(change)
+    return request
+
+  def write(self, saved=None, **answer):
+    if saved is None:
+      self.found.append(self.arrays.outputs[0][0].copy())
+    else:
+      self._saved = saved
+
+  def states(self):
+    return shared_memory.read_states(self._files[self._saved])
+
+
+def made(**options):
+  return options_lib.LocalOptions(1, outer_learning_rate=RATE, **options)
+
+
+def test_the_exchange_of_complete_is_counted():
+  for overlap in options_lib.OVERLAPS:
+    training = Training(made(overlap=overlap), [(EXCHANGE, 1), (FINISH, 1)])
+    assert training.states()['exchanges'] == 2
+
+
+@pytest.mark.parametrize(
+  ('overlap', 'changes'),
+  [('none', [np.nan, 1]), ('delayed', [1, 1]), ('eager', [np.nan, 1])],
+)
+def test_the_first_update_of_adam_moves_by_the_learning_rate(overlap, changes):
+  requests = [(EXCHANGE, change) for change in changes]
+  training = Training(
+    made(overlap=overlap, outer='adam'), [*requests, (FINISH, 0)]
+  )
+  start, first, second = training.found[:3]
+  assert first == start
+  assert first - second == pytest.approx(RATE, rel=1e-5)
+
+
+def outer(options):
+  """A state and its step, of one worker."""
+  exchange = members_lib.Members(options, ['localhost:1'], 0).exchange
+  step = outer_step.OuterStep(options, SPECS, exchange)
+  return outer_state.OuterState(options, step, []), step
+
+
+def test_states_without_a_number_of_updates_have_that_of_exchanges():
+  state, _ = outer(made())
+  state.exchanges = state.updates = 4
+  states = state.states()
+  del states['updates']
+  found, _ = outer(made())
+  found.load(states)
+  assert found.updates == 4
+
+
+class Rejoining:
+  """Two processes: one has 2 exchanges and 1 update, the other is behind."""
+
+  def __init__(self, sent):
+    self._sent = sent
+
+  def gather(self, *numbers):
+    return np.array([[2, 1, 1], [1, 1, 0]])
+
+  def broadcast(self, variables, source):
+    assert source == 0
+    if not self._sent:
+      self._sent += [variable.numpy() for variable in variables]
+    for variable, value in zip(variables, self._sent, strict=True):
+      variable.assign(value)
+
+
+def test_processes_that_rejoin_have_workers_vectors_of_the_common_mean():
+  options = made(codec='ef21+topk:ratio=0.5', outer='adam')
+  sent, vectors = [], []
+  for scale in (1.0, 3.0):
+    state, step = outer(options)
+    step.reduce([scale * tf.constant([1.0, 2, 3])], 0)
+    # As after an exchange with a process whose changes were others.
+    for rows in step.declare_codec_states().devices[0].workers.values():
+      rows[0].assign_add([5.0, 5, 5])
+    state.agree(Rejoining(sent), [], True)
+    assert (state.exchanges, state.updates) == (2, 1)
+    vectors.append(step.states())
+  for name in ('codec.ef21_worker:0', 'codec.ef21_common:0'):
+    for found in vectors:
+      assert found[name].tolist() == [[0, 2, 3]]
+
+
+def test_more_bytes_than_an_int32_counts_are_reported():
+  _, step = outer(made())
+  pending = types.SimpleNamespace(
+    step=types.SimpleNamespace(shared_probe=tf.zeros([1]))
+  )
+  reduced = types.SimpleNamespace(
+    means=[[]],
+    finite=[tf.constant([True])],
+    pending=[pending],
+    sent=tf.constant([2**29]),
+  )
+  step._compressor = types.SimpleNamespace(
+    reduce_workers=lambda *arguments: reduced
+  )
+  assert step.reduce([], 0).sent_bytes == 4 * (2**29 + 1)

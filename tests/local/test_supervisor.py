@@ -1,0 +1,86 @@
+"""A helper that is lost after its answer leaves a correction, once."""
+
+import json
+
+import numpy as np
+import pytest
+
+from terngrad.local import helper_process
+from terngrad.local import local_steps
+from terngrad.local import shared_memory
+
+OPTIONS = {'every': 1, 'overlap': 'eager'}
+
+
+class ScriptedHelper:
+  """Answers as a helper does, and writes its outputs.
+
+  The first helper is lost before it saves the state after its first exchange;
+  the next one repeats the exchange, with another result.
+  """
+
+  results = iter(())
+
+  def __init__(self, start, descriptors):
+    self._arrays = shared_memory.SharedArrays([(3,)], descriptors[0])
+    self._files = descriptors[1:]
+    self._messages = [{'exchanges': 0, 'assign': False}]
+    self._save()
+
+  def _save(self):
+    shared_memory.write_states(self._files[0], {'n': np.array(1)})
+    self._messages.append({'saved': 0})
+
+  def write(self, **message):
+    result = next(self.results)
+    self._arrays.outputs[0][...] = result
+    self._messages.append({'exchanges': 1})
+    if result != 1:
+      self._save()
+
+  def receive(self):
+    if not self._messages:
+      raise helper_process.HelperLost('lost in the exchange')
+    return self._messages.pop(0)
+
+  def end(self):
+    pass
+
+
+@pytest.fixture(name='steps')
+def make_steps(monkeypatch):
+  ScriptedHelper.results = iter([1, 5, 0, 0])
+  monkeypatch.setattr(helper_process, 'HelperProcess', ScriptedHelper)
+  hosts = {'worker': ['localhost:1', 'localhost:2']}
+  config = {'cluster': hosts, 'task': {'type': 'worker', 'index': 0}}
+  monkeypatch.setenv('TF_CONFIG', json.dumps(config))
+  made = local_steps.LocalSteps(**OPTIONS)
+  made.start([np.zeros(3, np.float32)])
+  return made
+
+
+def inputs(steps):
+  return steps._supervisor.arrays.inputs[0].tolist()
+
+
+def test_a_checkpoint_does_not_take_the_correction_of_a_repeated_exchange(
+  steps,
+):
+  (value,) = steps.exchange([np.zeros(3, np.float32)])
+  assert value.tolist() == [1, 1, 1]
+  for _ in range(2):
+    steps.get_states()
+  # Trained by 10 from the answer of the lost helper, 4 below that of the next.
+  steps.exchange([value + 10])
+  assert inputs(steps) == [15, 15, 15]
+  steps.exchange([value])
+  assert inputs(steps) == [1, 1, 1]
+
+
+def test_a_run_resumed_from_that_checkpoint_starts_with_the_correction(steps):
+  (value,) = steps.exchange([np.zeros(3, np.float32)])
+  resumed = local_steps.LocalSteps(**OPTIONS)
+  resumed.load(steps.get_states())
+  (found,) = resumed.start([value])
+  assert found.tolist() == [5, 5, 5]
+  assert not [name for name in resumed.get_states() if 'shift' in name]
