@@ -244,6 +244,31 @@ def names_of(path: str, device_index: int) -> set[str]:
   return {keys_lib.name_of(f'tower_{device_index}', key) for key in keys} - {''}
 
 
+def check_variables(
+  path: str, device_index: int, variables: Mapping[str, tf.Variable]
+) -> None:
+  """Checks that `restore` can assign all variables.
+
+  Args:
+    path: checkpoint prefix.
+    device_index: index of a stored device.
+    variables: by name in the checkpoint.
+
+  Raises:
+    errors.CheckpointError: a name is missing or has another shape.
+  """
+  shapes = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+  for name, variable in variables.items():
+    received = shapes.get(keys_lib.key_of(f'tower_{device_index}', name))
+    if received != variable.shape.as_list():
+      raise errors.CheckpointError(
+        f'{path}: expected {name} of shape {variable.shape.as_list()}, '
+        f'received {received or "none"}. It belongs to another net, image '
+        'size or optimizer: give the flags it was trained with, or another '
+        'folder.'
+      )
+
+
 def restore(
   path: str, device_index: int, variables: Mapping[str, tf.Variable]
 ) -> None:
@@ -255,21 +280,20 @@ def restore(
     variables: by name in the checkpoint.
 
   Raises:
-    errors.CheckpointError: a name is missing or has another shape.
+    errors.CheckpointError: a name is missing or has another shape, then no
+      variable has changed; or a value cannot be read.
   """
+  check_variables(path, device_index, variables)
   reader = tf.train.load_checkpoint(path)
-  shapes = reader.get_variable_to_shape_map()
   for name, variable in variables.items():
-    key = keys_lib.key_of(f'tower_{device_index}', name)
-    received = shapes.get(key)
-    if received != variable.shape.as_list():
+    try:
+      value = reader.get_tensor(keys_lib.key_of(f'tower_{device_index}', name))
+    except (IndexError, ValueError, tf.errors.OpError) as error:
       raise errors.CheckpointError(
-        f'{path}: expected {name} of shape {variable.shape.as_list()}, '
-        f'received {received or "none"}. It belongs to another net, image '
-        'size or optimizer: give the flags it was trained with, or another '
-        'folder.'
-      )
-    variable.assign(reader.get_tensor(key))
+        f'{path}: expected a checkpoint that can be read, received: {error} '
+        'Restore its files, or give another folder.'
+      ) from error
+    variable.assign(value)
 
 
 def check_layout(

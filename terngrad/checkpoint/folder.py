@@ -106,9 +106,23 @@ def clear(path: str | os.PathLike[str], overwrite: bool) -> None:
   Args:
     path: the directory; no other trainer may be using it.
     overwrite: True also deletes everything that an earlier run wrote there.
+
+  Raises:
+    errors.ConfigError: a file cannot be deleted.
   """
+  try:
+    _clear(pathlib.Path(path), overwrite)
+  except OSError as error:
+    raise errors.ConfigError(
+      f'train_dir: expected a folder whose files can be deleted, received '
+      f'{error.filename or path} ({error.strerror}). Choose another '
+      '--train_dir or fix its permissions.'
+    ) from error
+
+
+def _clear(path: pathlib.Path, overwrite: bool) -> None:
   names = re.compile(_RUN_FILES if overwrite else _UNFINISHED)
-  for entry in pathlib.Path(path).iterdir():
+  for entry in path.iterdir():
     if not names.fullmatch(entry.name):
       continue
     if entry.is_file():
@@ -118,7 +132,7 @@ def clear(path: str | os.PathLike[str], overwrite: bool) -> None:
   if overwrite:
     best.clear(path)
     # Profiles of --profile_steps, which TensorBoard would show with new ones.
-    shutil.rmtree(os.path.join(path, 'plugins', 'profile'), ignore_errors=True)
+    shutil.rmtree(path / 'plugins' / 'profile', ignore_errors=True)
 
 
 def mark_end(path: str | os.PathLike[str], step: int) -> None:

@@ -9,6 +9,7 @@ their shapes match, so no file can demand more memory than the net needs.
 import collections
 import contextlib
 import zipfile
+import zlib
 from collections.abc import Iterator
 from collections.abc import Sequence
 from typing import IO
@@ -20,6 +21,18 @@ from terngrad import errors
 from terngrad.checkpoint import sources
 
 _WEIGHTS_MEMBER = 'model.weights.h5'
+# What h5py and zipfile raise for damaged files. An encrypted archive and an
+# unknown compression are a RuntimeError.
+_FAILURES = (
+  EOFError,
+  KeyError,
+  OSError,
+  RuntimeError,
+  TypeError,
+  ValueError,
+  zipfile.BadZipFile,
+  zlib.error,
+)
 
 
 def open_file(path: str, order: Sequence[str]) -> sources.WeightSource:
@@ -35,23 +48,15 @@ def open_file(path: str, order: Sequence[str]) -> sources.WeightSource:
       outside of it.
   """
   numbered = _number_names(order)
-  try:
-    with _open(path) as file:
-      shapes, paths, unexpected = {}, {}, []
-      for key, dataset in _datasets(file):
-        _refuse_references(path, dataset)
-        name = numbered.get(key, key)
-        if name in order:
-          shapes[name], paths[name] = list(dataset.shape), dataset.name
-        else:
-          unexpected.append(key)
-  except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-    if isinstance(error, errors.CheckpointError):
-      raise
-    raise errors.CheckpointError(
-      f'{path}: expected weights saved by Keras (.weights.h5, .h5 or .keras), '
-      f'received: {error}. Check the path; save them again if they are damaged.'
-    ) from error
+  shapes, paths, unexpected = {}, {}, []
+  with _open(path) as file:
+    for key, dataset in _datasets(file):
+      _refuse_references(path, dataset)
+      name = numbered.get(key, key)
+      if name in order:
+        shapes[name], paths[name] = list(dataset.shape), dataset.name
+      else:
+        unexpected.append(key)
 
   def read(name: str) -> np.ndarray:
     with _open(path) as file:
@@ -62,13 +67,25 @@ def open_file(path: str, order: Sequence[str]) -> sources.WeightSource:
 
 @contextlib.contextmanager
 def _open(path: str) -> Iterator[h5py.File]:
-  """Opens an h5 file, or the h5 file in an archive without unpacking it."""
-  with contextlib.ExitStack() as stack:
-    file: str | IO[bytes] = path
-    if zipfile.is_zipfile(path):
-      archive = stack.enter_context(zipfile.ZipFile(path))
-      file = stack.enter_context(archive.open(_WEIGHTS_MEMBER))
-    yield stack.enter_context(h5py.File(file, 'r'))
+  """Opens an h5 file, or the h5 file in an archive without unpacking it.
+
+  Raises:
+    errors.CheckpointError: it cannot be opened, or not be read in the block.
+  """
+  try:
+    with contextlib.ExitStack() as stack:
+      file: str | IO[bytes] = path
+      if zipfile.is_zipfile(path):
+        archive = stack.enter_context(zipfile.ZipFile(path))
+        file = stack.enter_context(archive.open(_WEIGHTS_MEMBER))
+      yield stack.enter_context(h5py.File(file, 'r'))
+  except errors.CheckpointError:
+    raise
+  except _FAILURES as error:
+    raise errors.CheckpointError(
+      f'{path}: expected weights saved by Keras (.weights.h5, .h5 or .keras), '
+      f'received: {error}. Check the path; save them again if they are damaged.'
+    ) from error
 
 
 def _number_names(order: Sequence[str]) -> dict[str, str]:

@@ -103,8 +103,11 @@ def _load(
   if layout.dtype != 'float16':
     left_out.update(loss_scaling.NAMES)
   restored = set(run.names) - left_out
-  checkpoints.restore(path, device_index, _named(run, first, restored))
   local = set(itertools.compress(run.names, first.is_local()))
+  # Nothing is assigned before everything fits.
+  for index, other in enumerate(run.replicas[1:], start=1):
+    checkpoints.check_variables(path, index, _named(run, other, local))
+  checkpoints.restore(path, device_index, _named(run, first, restored))
   for index, other in enumerate(run.replicas[1:], start=1):
     replicas.copy(first, other)
     checkpoints.restore(path, index, _named(run, other, local))

@@ -1,5 +1,6 @@
 """Loads models with the parameters of a checkpoint."""
 
+from typing import Any
 from typing import NamedTuple
 
 import keras
@@ -18,7 +19,7 @@ class LoadOptions(NamedTuple):
 
   Attributes:
     checkpoint_dir: directory whose newest checkpoint is read, or a checkpoint.
-    image_size: height and width of the input; 0 for the net's default.
+    image_size: height and width of the input; 0 for that of the training.
     tower: the node whose parameters are read; -1 for the first stored device.
     restore_avg_var: True reads the moving averages of the parameters.
     device: name of the device to run on.
@@ -46,6 +47,16 @@ class Trained(NamedTuple):
   layout: checkpoints.Layout
   step: int
 
+  @property
+  def preprocessing(self) -> str:
+    """The --preprocessing of the training; '' if the checkpoint has none."""
+    return str(_recorded(self.layout).get('preprocessing') or '')
+
+  @property
+  def labels_offset(self) -> int:
+    """The --labels_offset of the training; 0 if the checkpoint has none."""
+    return int(_recorded(self.layout).get('labels_offset') or 0)
+
 
 def data_set(checkpoint_dir: str) -> str:
   """Returns the name of the data set that a checkpoint was trained on.
@@ -55,14 +66,18 @@ def data_set(checkpoint_dir: str) -> str:
   """
   path = checkpoints.find(checkpoint_dir)
   layout = checkpoints.read_layout(path)
-  recorded = {**(layout.must_keep or {}), **(layout.may_change or {})}
-  name = recorded.get('dataset_name') or layout.dataset_name
+  name = _recorded(layout).get('dataset_name') or layout.dataset_name
   if not name:
     raise errors.CheckpointError(
       'dataset_name: expected the data set of the training run, received '
       f'none, and {path} does not say it. Give --dataset_name=NAME.'
     )
   return str(name)
+
+
+def _recorded(layout: checkpoints.Layout) -> dict[str, Any]:
+  """Returns the options that a checkpoint records, by name."""
+  return {**(layout.must_keep or {}), **(layout.may_change or {})}
 
 
 def load(options: LoadOptions, channels: int) -> Trained:
@@ -75,7 +90,12 @@ def load(options: LoadOptions, channels: int) -> Trained:
   path = checkpoints.find(options.checkpoint_dir)
   layout = checkpoints.read_layout(path)
   net = nets.find_net(layout.net)
-  size = options.image_size or net.default_image_size
+  # Older checkpoints do not record it.
+  size = (
+    options.image_size
+    or _recorded(layout).get('image_size')
+    or net.default_image_size
+  )
   with tf.device(devices.evaluation_device(options.device)):
     model = nets.build(
       layout.net,

@@ -12,11 +12,13 @@ signal n, after a checkpoint. Converters return 1 if the data cannot be used.
 import dataclasses
 import os
 import re
+import select
 import signal
 import sys
 import traceback
 from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -153,11 +155,36 @@ def _act(command: Command, program: str, arguments: Sequence[str]) -> int:
     raise
   except errors.TrainingError as error:
     return report_error('error', _use_flag_names(command, error), FAILED)
+  except BrokenPipeError:
+    if not _discard_closed_output():
+      raise
+    return report_error(
+      'error',
+      'the output: expected a program that reads it to the end, received one '
+      'that ended before, such as head, so the command stopped. Write the '
+      'output to a file; the same command continues.',
+      FAILED,
+    )
   except KeyboardInterrupt as error:
     if command.is_converter:
       name = program.rpartition(' ')[2]
       report_error(name, 'stopped; the same command continues.', 0)
     return SIGNALLED + getattr(error, 'number', signal.SIGINT)
+
+
+def _discard_closed_output() -> bool:
+  """Discards what nobody reads any more; returns whether there was such output.
+
+  Otherwise Python would report the error again when it ends.
+  """
+  outputs = select.poll()
+  for stream in (sys.stdout, sys.stderr):
+    outputs.register(stream, 0)
+  closed = [file for file, event in outputs.poll(0) if event & select.POLLERR]
+  for file in closed:
+    with open(os.devnull, 'wb') as sink:
+      os.dup2(sink.fileno(), file)
+  return bool(closed)
 
 
 def _use_flag_names(command: Command, error: Exception) -> str:
@@ -246,6 +273,26 @@ def named_path(
       f'{example}.'
     )
   return name, path
+
+
+def named_paths(
+  flag: str, items: Iterable[str], kind: str, example: str
+) -> dict[str, str]:
+  """Splits items with `named_path`; returns {name: path}.
+
+  Raises:
+    flags.UsageError: an item has another form, or two have the same name.
+  """
+  found: dict[str, str] = {}
+  for item in items:
+    name, path = named_path(flag, item, kind, example)
+    if name in found:
+      raise flags.UsageError(
+        f'--{flag}: expected a different name for each {kind}, received {name} '
+        'twice. Rename one.'
+      )
+    found[name] = path
+  return found
 
 
 def drop_options(config: type, names: Collection[str]) -> Any:

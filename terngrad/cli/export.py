@@ -80,7 +80,7 @@ class ExportFlags:
     '', 'Data set it was trained on; empty: as the checkpoint says.', 'data'
   )
   image_size: int = option(
-    0, "Height and width of the input; 0: the net's default.", 'data'
+    0, 'Height and width of the input; 0: as in training.', 'data'
   )
   tower: int = option(-1, "Read this node's parameters.", 'devices')
   restore_avg_var: bool = option(

@@ -28,11 +28,11 @@ USAGE = """\
   {program} --checkpoint_dir=T --data_dir=D --images=a.jpg,b.png
   {program} --checkpoint_dir=T --data_dir=D --prompt='def main('
 
-The checkpoint defines the net and the data set, and the data set the
-preprocessing. The names of the classes are read from labels.txt in --data_dir;
-for an image_folder they are the folders of its training split. A language model
-continues the text of --prompt with the tokenizer of --data_dir; equal seeds
-give equal text.
+The checkpoint defines the net, the data set, the size of the images, their
+preprocessing and the offset of the labels. The names of the classes are read
+from labels.txt in --data_dir; for an image_folder they are the folders of its
+training split. A language model continues the text of --prompt with the
+tokenizer of --data_dir; equal seeds give equal text.
 """
 
 option = options.option
@@ -54,11 +54,15 @@ class PredictFlags:
   data_dir: str = option(
     '', 'Folder with labels.txt; empty: print class numbers.', 'data'
   )
-  labels_offset: int = option(0, 'As in training.', 'data')
-  image_size: int = option(
-    0, 'Height and width of the input; 0: the default of the net.', 'data'
+  labels_offset: int = option(
+    0, 'Number subtracted from all labels; 0: as in training.', 'data'
   )
-  preprocessing: str = option('', 'As in training.', 'data')
+  image_size: int = option(
+    0, 'Height and width of the input; 0: as in training.', 'data'
+  )
+  preprocessing: str = option(
+    '', 'Name of the preprocessing; empty: as in training.', 'data'
+  )
   prompt: str = option('', 'Text to continue, instead of images.', 'text')
   num_tokens: int = option(200, 'Largest number of tokens to add.', 'text')
   temperature: float = option(
@@ -119,6 +123,8 @@ def _load(values: PredictFlags, channels: int) -> 'trained_types.Trained':
 
 
 def _classify(values: PredictFlags) -> None:
+  command.at_least(0, values, 'labels_offset')
+  command.at_least(1, values, 'top')
   paths = [path for path in values.images.split(',') if path]
   command.require(
     dataclasses.replace(values, images=','.join(paths)),
@@ -129,12 +135,15 @@ def _classify(values: PredictFlags) -> None:
   dataset = catalog.find(data_set)
   devices.grow_memory()
   net = _load(values, dataset.channels)
-  names = class_names(values, dataset)
+  offset = values.labels_offset or net.labels_offset
+  names = class_names(
+    dataclasses.replace(values, labels_offset=offset), dataset
+  )
   target = single_images.Target(
     data_set,
     net.layout.net,
     net.image_size,
-    values.preprocessing,
+    values.preprocessing or net.preprocessing,
   )
   images = tf.stack([single_images.load(path, target) for path in paths])
   for path, row in zip(

@@ -24,8 +24,9 @@ def predict(
     name: name of the data set, as in `slim.datasets.catalog.find`.
     data_dir: directory of the data set.
     subset: split of the data set.
-    read_options: how to prepare the images, and how many; net and image size
-      are replaced by the checkpoint's.
+    read_options: how to prepare the images, and how many. The net and the image
+      size are those of the checkpoint, and so are the preprocessing and the
+      offset of the labels unless they are given.
 
   Raises:
     slim.errors.DataError: there are no such images.
@@ -38,7 +39,11 @@ def predict(
     data_dir,
     subset,
     dataclasses.replace(
-      read_options, image_size=net.image_size, net=net.layout.net
+      read_options,
+      image_size=net.image_size,
+      net=net.layout.net,
+      preprocessing=read_options.preprocessing or net.preprocessing,
+      labels_offset=read_options.labels_offset or net.labels_offset,
     ),
   )
   try:

@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import fcntl
 import importlib.metadata
 import os
 import pathlib
@@ -9,8 +10,10 @@ import platform
 import subprocess
 from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import IO
 from typing import Any
 
 import tensorflow as tf
@@ -130,6 +133,41 @@ def read(path: pathlib.Path, columns: Collection[str] = ()) -> list[Row]:
       f'{path}: expected a table of runs, received "{error}". Remove the file; '
       'the runs that finished in --work_dir are added again.'
     ) from error
+
+
+@contextlib.contextmanager
+def lock(path: pathlib.Path) -> Iterator[None]:
+  """Waits until no other sweep locks a table, and locks it for the block.
+
+  File systems without locks lock nothing.
+
+  Args:
+    path: path of the table, which may not exist yet.
+
+  Raises:
+    OSError: the folder cannot be written.
+  """
+  # A hidden file, because the table itself is replaced in the block. It is open
+  # for writing, because locks of network file systems need that.
+  name = path.with_name(f'.{path.name}.lock')
+  while True:
+    with open(name, 'ab') as file:
+      with contextlib.suppress(OSError):
+        fcntl.flock(file, fcntl.LOCK_EX)
+      if _is_at(name, file):
+        try:
+          yield
+        finally:
+          name.unlink(missing_ok=True)
+        return
+
+
+def _is_at(path: pathlib.Path, file: IO[bytes]) -> bool:
+  """Returns False if the lock's last holder removed the file, a void lock."""
+  try:
+    return os.path.samefile(path, file.fileno())
+  except FileNotFoundError:
+    return False
 
 
 def provenance() -> dict[str, str]:

@@ -2,19 +2,22 @@
 
 A run trains and evaluates in its directory, <variant>_seed<seed>, and is
 finished once its row is written there. Rows already in the table count as
-finished too, so several machines can divide the runs by sharing the table.
+finished too. Several sweeps, on several machines, may write to one table at the
+same time: each adds its rows to those of the others.
 
 Failed runs have rows in a separate table and are repeated. If a trainer refuses
 its flags or its data before the first step, no other run is started: all would
 probably be refused for the same reason.
 """
 
+import contextlib
 import json
 import os
 import pathlib
 import shlex
 import tempfile
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 from multiprocessing import connection
 from multiprocessing import context
@@ -36,6 +39,21 @@ TABLE = 'results.csv'
 _RESULT, _LOG = 'result.json', 'log.txt'
 _MAIN = 'terngrad.cli.main'
 _REFUSED = 2  # exit code of `terngrad` for wrong flags or data
+
+
+@contextlib.contextmanager
+def _write_errors() -> Iterator[None]:
+  """Raises `errors.TrainingError` if a file cannot be written."""
+  try:
+    yield
+  except BrokenPipeError:  # the log, not a file
+    raise
+  except OSError as error:
+    raise errors.TrainingError(
+      f'The sweep: expected to write {error.filename or "its files"}, '
+      f'received: {error.strerror or error}. Free some space; the same command '
+      'continues.'
+    ) from error
 
 
 class Sweep:
@@ -74,21 +92,10 @@ class Sweep:
     # Before writing the table, which makes the git working tree dirty.
     self._provenance = results.provenance()
     self._rows: dict[str, results.Row] = {}
-    self._others: list[results.Row] = []
+    # Of runs that this sweep ended. The tables hold those of other runs.
     self._curves: dict[tuple[str, int], list[results.Row]] = {}
-    path = self.table.with_name(report.CURVES)
-    for point in results.read(path, ('step', 'accuracy')):
-      key = point['variant'], point['seed']
-      self._curves.setdefault(key, []).append(point)
-    path = self.table.with_name(report.FAILURES)
-    self._failures = results.read(path, ('code', 'error'))
-    wanted = {(cell.variant, cell.seed): cell for cell in definition.cells}
-    for row in results.read(self.table):
-      cell = wanted.get((row['variant'], row['seed']))
-      if cell is None:
-        self._others.append(row)
-      else:
-        self._restore(cell, row, self.table)
+    self._failures: list[results.Row] = []
+    self._read_table()
     for cell in definition.cells:
       path = self._work_dir / cell.name / _RESULT
       if cell.name not in self._rows and path.exists():
@@ -101,13 +108,14 @@ class Sweep:
     """The runs that are not finished, in the definition's order."""
     return [c for c in self._definition.cells if c.name not in self._rows]
 
+  @_write_errors()
   def run(
     self,
     jobs: int,
     finished: Callable[[str], object],
     stop_request: connection.Connection,
   ) -> bool:
-    """Runs the missing runs, and rewrites the table after every run.
+    """Runs the missing runs, and adds each one to the tables.
 
     Args:
       jobs: number of parallel runs.
@@ -118,6 +126,10 @@ class Sweep:
     Returns:
       True if all runs ended or one was refused, False if they were stopped.
       Calling it again on the same sweep continues them.
+
+    Raises:
+      errors.ConfigError: see `write`.
+      errors.TrainingError: a file cannot be written; all runs were stopped.
     """
     waiting = self.missing[::-1]
     running: dict[int, _Run] = {}
@@ -168,39 +180,73 @@ class Sweep:
       f'{row["bits_per_element"]:.3g} bits/element, {row["seconds"]:.0f} s'
     )
 
+  @_write_errors()
   def write(self) -> None:
-    """Writes the tables: runs of this definition first, then other rows."""
-    rows = [
-      self._rows[cell.name]
-      for cell in self._definition.cells
-      if cell.name in self._rows
-    ]
-    rows += self._others
-    points = [
-      point
-      for row in rows
-      for point in self._curves.get((row['variant'], row['seed']), ())
-    ]
-    for name, written in (
-      (TABLE, rows),
-      (report.CURVES, points),
-      (report.FAILURES, self._failures),
-    ):
-      if written:
-        text = pd.DataFrame(written).to_csv(index=False)
-        disk.write_text(self.table.with_name(name), text)
+    """Adds the runs to the tables: runs of this definition first.
+
+    Raises:
+      errors.ConfigError: another sweep added a run with other flags.
+      errors.TrainingError: the tables cannot be written.
+    """
+    with results.lock(self.table):
+      others = self._read_table()
+      rows = [
+        self._rows[cell.name]
+        for cell in self._definition.cells
+        if cell.name in self._rows
+      ]
+      rows += others
+      curves = self._read_curves() | self._curves
+      points = [
+        point
+        for row in rows
+        for point in curves.get((row['variant'], row['seed']), ())
+      ]
+      path = self.table.with_name(report.FAILURES)
+      failed = results.read(path, ('code', 'error')) + self._failures
+      for name, written in (
+        (TABLE, rows),
+        (report.CURVES, points),
+        (report.FAILURES, failed),
+      ):
+        if written:
+          text = pd.DataFrame(written).to_csv(index=False)
+          disk.write_text(self.table.with_name(name), text)
+    self._failures.clear()
+
+  def _read_table(self) -> list[results.Row]:
+    """Adds the finished runs of this definition; returns the other rows."""
+    cells = self._definition.cells
+    wanted = {(cell.variant, cell.seed): cell for cell in cells}
+    others = []
+    for row in results.read(self.table):
+      cell = wanted.get((row['variant'], row['seed']))
+      if cell is None:
+        others.append(row)
+      else:
+        self._restore(cell, row, self.table)
+    return others
+
+  def _read_curves(self) -> dict[tuple[str, int], list[results.Row]]:
+    """Returns the rows of the table of curves, by variant and seed."""
+    curves: dict[tuple[str, int], list[results.Row]] = {}
+    path = self.table.with_name(report.CURVES)
+    for point in results.read(path, ('step', 'accuracy')):
+      curves.setdefault((point['variant'], point['seed']), []).append(point)
+    return curves
 
   def _restore(
     self, cell: definitions.Cell, row: results.Row, path: pathlib.Path
   ) -> None:
-    """Adds a row from an earlier call; raises if its flags differ."""
+    """Adds a row, unless there is one; raises if its flags differ."""
     if row.get('flags') != flags_of(cell):
       raise errors.ConfigError(
         f'{path}: expected {cell.name} to have run with {flags_of(cell)}, '
         f'received a run with {row.get("flags")}. Use another --work_dir and '
         '--output, or remove that run from both.'
       )
-    self._add(cell, row)
+    if cell.name not in self._rows:
+      self._add(cell, row)
 
   def _add(self, cell: definitions.Cell, row: results.Row) -> None:
     """Adds the row of a finished run, and its curve if it has one."""

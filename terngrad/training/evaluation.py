@@ -84,11 +84,12 @@ def evaluate(
     path = find(run.checkpoint_dir)
     if path is None:
       report(f'{datetime.now()}: no checkpoint in {run.checkpoint_dir} yet')
-    elif score and checkpoints.step_of(path) == score.step:
-      report(f'{datetime.now()}: step {score.step} is already evaluated')
     else:
       try:
-        score = scorer.score(path, report)
+        if score and checkpoints.step_of(path) == score.step:
+          report(f'{datetime.now()}: step {score.step} is already evaluated')
+        else:
+          score = scorer.score(path, report)
       except (errors.CheckpointError, tf.errors.OpError):
         if checkpoints.newest(run.checkpoint_dir) == path:
           raise
@@ -126,7 +127,9 @@ class _Scorer:
     """Scores a checkpoint and writes its records."""
     data, net, run = self._config.data, self._config.model.net, self._config.run
     layout = checkpoints.read_layout(path)
-    self.max_steps = min(run.max_steps, layout.max_steps)
+    self.max_steps = layout.max_steps
+    if not options.is_default(self._config, 'max_steps'):
+      self.max_steps = min(run.max_steps, layout.max_steps)
     checkpoints.check_layout(
       path, layout, {'net': net, 'num_classes': self._split.num_classes}
     )

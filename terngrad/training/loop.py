@@ -58,6 +58,7 @@ def run_steps(
     errors.TrainingError: the run had to stop; the last checkpoint is valid.
   """
   with contextlib.ExitStack() as stack:
+    stack.enter_context(_explain_errors(config.run.train_dir))
     bar = stack.enter_context(
       tqdm.tqdm(
         total=run.max_steps,
@@ -76,23 +77,31 @@ def run_steps(
     stop = stack.enter_context(
       signals.stop_at_signal(alone=run.exchange.group is None)
     )
-    try:
-      step = _take_steps(config, run, begin, stop, writer, bar)
-      with run.hooks.time_limit('End'):
-        coordination.barrier(run.exchange, step)
-    except tf.errors.OpError as error:
-      raise errors.TrainingError(
-        f'A step: expected to finish, received: {error.message} If memory is '
-        'short, use a smaller --batch_size or more --num_nodes; the last '
-        'checkpoint is valid.'
-      ) from error
-    except OSError as error:
-      raise errors.TrainingError(
-        f'{config.run.train_dir}: expected to write to this folder, received: '
-        f'{error.strerror}. Free some space; the same command continues from '
-        'the last checkpoint.'
-      ) from error
+    step = _take_steps(config, run, begin, stop, writer, bar)
+    with run.hooks.time_limit('End'):
+      coordination.barrier(run.exchange, step)
   return Outcome(step, stop.agreed if step < run.max_steps else None)
+
+
+@contextlib.contextmanager
+def _explain_errors(train_dir: str) -> Iterator[None]:
+  """Raises `errors.TrainingError` for failed steps and failed writes."""
+  try:
+    yield
+  except tf.errors.OpError as error:
+    raise errors.TrainingError(
+      f'A step: expected to finish, received: {error.message} If memory is '
+      'short, use a smaller --batch_size or more --num_nodes; the last '
+      'checkpoint is valid.'
+    ) from error
+  except BrokenPipeError:  # the log, not a file
+    raise
+  except OSError as error:
+    raise errors.TrainingError(
+      f'{error.filename or train_dir}: expected to write the files of the run, '
+      f'received: {error.strerror or error}. Free some space; the same command '
+      'continues from the last checkpoint.'
+    ) from error
 
 
 @contextlib.contextmanager
@@ -110,7 +119,12 @@ def _closing(
     failed = False
   finally:
     with hooks.local_time_limit('End of the records'):
-      writer.close(failed)
+      try:
+        writer.close(failed)
+      except OSError:
+        # Closing writes again what could not be written before.
+        if not failed:
+          raise
 
 
 class _Taken(NamedTuple):

@@ -120,6 +120,27 @@ def test_a_variable_of_another_shape_is_named(tmp_path):
     checkpoints.restore(path, 0, other)
 
 
+def test_nothing_is_restored_if_one_variable_does_not_fit(tmp_path):
+  training, names, writer = opened(tmp_path)
+  path = writer.save(1)
+  variables = dict(zip(names, training.replicas[0].variables(), strict=True))
+  training.run(1)
+  before = training.values()
+  variables['another'] = tf.Variable(0.0)
+  with pytest.raises(errors.CheckpointError, match='expected another of shape'):
+    checkpoints.restore(path, 0, variables)
+  np.testing.assert_array_equal(training.values(), before)
+
+
+def test_values_that_cannot_be_read_are_one_line(tmp_path):
+  training, names, writer = opened(tmp_path)
+  path = writer.save(1)
+  variables = dict(zip(names, training.replicas[0].variables(), strict=True))
+  (tmp_path / 'model.ckpt-1.data-00000-of-00001').write_bytes(b'cut')
+  with pytest.raises(errors.CheckpointError, match='that can be read, rec'):
+    checkpoints.restore(path, 0, variables)
+
+
 def test_another_net_is_refused_by_name(tmp_path):
   with pytest.raises(
     errors.CheckpointError, match='with net lenet, received one with small'

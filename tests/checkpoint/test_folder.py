@@ -128,3 +128,15 @@ def test_the_mark_of_an_early_end_stays_until_the_next_start(tmp_path):
   assert folder.early_end(tmp_path) == 15
   folder.clear(tmp_path, overwrite=False)
   assert folder.early_end(tmp_path) == float('inf')
+
+
+def test_files_that_cannot_be_deleted_are_one_line(tmp_path, monkeypatch):
+  def refuse(path):
+    raise PermissionError(1, 'Operation not permitted', str(path))
+
+  (tmp_path / '.writable.77').touch()
+  monkeypatch.setattr(folder.pathlib.Path, 'unlink', refuse)
+  with pytest.raises(
+    errors.ConfigError, match=r'train_dir: .*\.writable\.77 \(Operation not'
+  ):
+    folder.clear(tmp_path, overwrite=False)

@@ -156,6 +156,19 @@ def test_local_statistics_need_the_same_number_of_devices(tmp_path):
     resume.continue_run(train_dir, run, None)
 
 
+def test_a_run_whose_local_statistics_are_missing_is_not_changed(tmp_path):
+  """The checkpoint has only the first of two devices."""
+  options = {'build': small.conv_net, 'local_statistics': True}
+  whole, _, writer, _ = opened(tmp_path, changes={'places': [0]}, **options)
+  whole.run(1)
+  writer.save(1)
+  again, run, _, train_dir = opened(tmp_path, **options)
+  before = again.values()
+  with pytest.raises(errors.CheckpointError, match='received none'):
+    resume.continue_run(train_dir, run, None)
+  np.testing.assert_array_equal(again.values(), before)
+
+
 @pytest.mark.parametrize(
   ('field', 'value'),
   [('codec', 'ternarize > base3'), ('dtype', 'bfloat16'), ('num_workers', 4)],

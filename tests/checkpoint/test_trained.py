@@ -44,6 +44,41 @@ def test_the_net_of_a_checkpoint_is_built(tmp_path):
     np.testing.assert_array_equal(other, expected + 1.0)
 
 
+def test_the_image_size_and_the_data_options_are_those_of_the_training(
+  tmp_path,
+):
+  run = test_pretrained.Started().run
+  writers = {
+    name: checkpoints.Writer(
+      str(tmp_path / name), layout, run.replicas, run.names
+    )
+    for name, layout in (
+      (
+        'new',
+        run.layout._replace(
+          may_change=run.layout.may_change
+          | {'preprocessing': 'cifarnet', 'labels_offset': 1}
+        ),
+      ),
+      ('old', run.layout._replace(must_keep=None, may_change=None)),
+    )
+  }
+  options = trained.LoadOptions(
+    writers['new'].save(1), 0, -1, restore_avg_var=False, device=''
+  )
+  found = trained.load(options, channels=1)
+  assert found.image_size == test_pretrained.SIZE
+  assert (found.preprocessing, found.labels_offset) == ('cifarnet', 1)
+  with pytest.raises(errors.CheckpointError, match='another net, image size'):
+    trained.load(options._replace(image_size=28), channels=1)
+  # An older checkpoint does not record them.
+  older = options._replace(
+    checkpoint_dir=writers['old'].save(1), image_size=test_pretrained.SIZE
+  )
+  found = trained.load(older, channels=1)
+  assert (found.preprocessing, found.labels_offset) == ('', 0)
+
+
 def restored(path, layout, tower):
   """The first values of a model with a node's parameters."""
   model = small.dense_net(seed=77)

@@ -1,6 +1,7 @@
 """How a command is run: what is refused, and when."""
 
 import dataclasses
+import os
 import subprocess
 import sys
 
@@ -152,3 +153,41 @@ def test_a_misspelled_codec_is_refused_before_tensorflow_is_imported():
   )
   assert done.returncode == 2, done.stderr
   assert "Did you mean 'ternary'?" in done.stderr
+
+
+SPEAKING = """
+import dataclasses, sys
+from terngrad.cli import command
+Flags = dataclasses.make_dataclass('Flags', [])
+speaking = command.Command(
+  '{program}: speaks.', Flags, lambda _: command.say(1), needs_tensorflow=False
+)
+sys.exit(command.run(speaking, 'x', []))
+"""
+
+
+@pytest.mark.parametrize('unbuffered', ['', '1'])
+def test_an_output_that_nobody_reads_is_one_line(unbuffered):
+  reader, writer = os.pipe()
+  os.close(reader)
+  with open(writer, 'wb') as out:
+    done = subprocess.run(
+      [sys.executable, '-c', SPEAKING],
+      stdout=out,
+      stderr=subprocess.PIPE,
+      text=True,
+      check=False,
+      env=os.environ | {'PYTHONUNBUFFERED': unbuffered},
+    )
+  assert done.returncode == command.FAILED
+  (line,) = done.stderr.splitlines()
+  assert line.startswith('error: the output: expected a program that reads it')
+
+
+def test_a_pipe_that_is_not_the_output_is_an_unexpected_error():
+  def act(values):
+    raise BrokenPipeError('a socket')
+
+  broken = made([])._replace(act=act, required=(), needs_tensorflow=False)
+  with pytest.raises(BrokenPipeError, match='a socket'):
+    command.run(broken, 'x', [])

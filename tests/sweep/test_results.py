@@ -1,6 +1,7 @@
 """What a row says about the machine, and what a page says about all rows."""
 
 import os
+from concurrent import futures
 
 import tensorflow as tf
 
@@ -33,3 +34,19 @@ def test_a_row_names_what_results_depend_on(monkeypatch):
   assert row['switches'].startswith(f'oneDNN {state} ONEDNN_MAX_CPU_ISA=AVX2')
   assert row['machine'] == f'{processor.name()}, {os.cpu_count()} cores'
   assert row['tensorflow_build'].endswith((', CPU', ', GPU'))
+
+
+def test_one_sweep_at_a_time_holds_the_lock(tmp_path):
+  table = tmp_path / 'results.csv'
+  table.write_text('0')
+
+  def count():
+    for _ in range(50):
+      with results.lock(table):
+        table.write_text(str(int(table.read_text()) + 1))
+
+  with futures.ThreadPoolExecutor() as pool:
+    for done in [pool.submit(count) for _ in range(4)]:
+      done.result()
+  assert table.read_text() == '200'
+  assert os.listdir(tmp_path) == ['results.csv']

@@ -1,50 +1,82 @@
-"""Which failures end a sweep, with a program in place of the trainer."""
+"""How a sweep ends and what it writes, with a program for the trainer."""
 
+import json
 import multiprocessing
 
 import pandas as pd
 import pytest
 
+from terngrad import errors
 from terngrad.sweep import definition
 from terngrad.sweep import runs
 
-PROGRAM = """
+TRAINED = {
+  'step': 3,
+  'total_loss': 1.0,
+  'total_loss_smoothed': 1.0,
+  'bits_per_element': 2.0,
+  'seconds': 4.0,
+  'test_precision_at_1': 0.5,
+}
+PROGRAM = (
+  f'trained = {json.dumps(TRAINED)!r}'
+  """
 import pathlib, sys
 flags = dict(word.partition('=')[::2] for word in sys.argv[1:])
 def step():
   pathlib.Path(flags['--train_dir']).mkdir(exist_ok=True)
-  pathlib.Path(flags['--train_dir'], 'metrics.jsonl').write_text('{}')
+  pathlib.Path(flags['--train_dir'], 'metrics.jsonl').write_text(trained)
 def end(code):
   print('error: here is the cause. ' + 300 * 'x' + ' And the remedy.')
   sys.exit(code)
 if sys.argv[1] == 'eval':
-  end(2)
+  scored = pathlib.Path(flags['--eval_dir'])
+  if 'ends' not in scored.parent.name:
+    end(2)
+  scored.mkdir()
+  (scored / 'metrics.jsonl').write_text('{"step": 3, "precision_at_1": 0.5}')
+  sys.exit(0)
 do = flags['--do']
-if do == 'steps':
+if do in ('steps', 'ends'):
   step()
-if do == 'evaluates':
+if do in ('evaluates', 'ends'):
   sys.exit(0)
 end(1 if do == 'fails' else 2)
 """
+)
 
 
 @pytest.fixture
-def sweep(monkeypatch, tmp_path):
-  """Starts a sweep of a variant for each name; returns it at its end."""
+def opened(monkeypatch, tmp_path):
+  """Opens a sweep with a variant for each name."""
   (tmp_path / 'trainer_like.py').write_text(PROGRAM)
   monkeypatch.setenv('PYTHONPATH', str(tmp_path))
   monkeypatch.setattr(runs, '_MAIN', 'trainer_like')
 
-  def run(*names, jobs=1):
-    cells = [definition.Cell(name, 1, (f'--do={name}',)) for name in names]
+  def open_sweep(*names, seed=1):
+    cells = [definition.Cell(name, seed, (f'--do={name}',)) for name in names]
     found = definition.Definition(tmp_path, 'mnist', {}, {'': ()}, cells)
-    made = runs.Sweep(found, 'D', str(tmp_path / 'work'), tmp_path)
-    stop_request, sender = multiprocessing.Pipe(duplex=False)
-    with stop_request, sender:
-      assert made.run(jobs, lambda line: None, stop_request)
+    return runs.Sweep(found, 'D', str(tmp_path / 'work'), tmp_path)
+
+  return open_sweep
+
+
+def run(sweep, jobs=1):
+  stop_request, sender = multiprocessing.Pipe(duplex=False)
+  with stop_request, sender:
+    assert sweep.run(jobs, lambda line: None, stop_request)
+
+
+@pytest.fixture
+def sweep(opened):
+  """Starts a sweep of a variant for each name; returns it at its end."""
+
+  def run_names(*names, jobs=1):
+    made = opened(*names)
+    run(made, jobs)
     return made
 
-  return run
+  return run_names
 
 
 def test_a_refused_run_ends_the_sweep_and_other_failures_do_not(
@@ -73,3 +105,42 @@ def test_a_continued_run_that_is_refused_ends_the_sweep_too(sweep, tmp_path):
 def test_without_a_refusal_all_runs_end(sweep):
   done = sweep('fails', 'steps', jobs=2)
   assert len(done.failed) == 2 and not done.refused
+
+
+def test_sweeps_that_share_a_table_keep_the_rows_of_all(opened, tmp_path):
+  """Two machines divide the seeds."""
+  sweeps = [opened('ends', 'fails', seed=seed) for seed in (1, 2)]
+  for one in sweeps:
+    run(one)
+  sweeps[0].write()
+  for name in ('results', 'curves', 'failures'):
+    rows = pd.read_csv(tmp_path / f'{name}.csv')
+    assert sorted(rows['seed']) == [1, 2], name
+
+
+def test_a_run_that_another_sweep_finished_is_finished(opened):
+  waiting, other = opened('ends'), opened('ends')
+  run(other)
+  waiting.write()
+  assert waiting.missing == []
+
+
+def test_a_row_that_another_sweep_made_with_other_flags_is_kept(
+  opened, tmp_path
+):
+  sweep = opened('ends')
+  row = {'variant': 'ends', 'seed': 1, 'flags': '--do=other --seed=1'}
+  pd.DataFrame([row]).to_csv(tmp_path / 'results.csv', index=False)
+  with pytest.raises(errors.ConfigError, match='with --do=other --seed=1. Use'):
+    sweep.write()
+  (found,) = pd.read_csv(tmp_path / 'results.csv').to_dict('records')
+  assert found == row
+
+
+def test_a_file_that_cannot_be_written_is_one_line(opened, tmp_path):
+  log = tmp_path / 'work' / 'fails_seed1' / 'log.txt'
+  log.mkdir(parents=True)
+  with pytest.raises(
+    errors.TrainingError, match=rf'write {log}, received: Is a directory\.'
+  ):
+    run(opened('fails'))

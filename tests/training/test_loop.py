@@ -1,6 +1,7 @@
 """What stops a run: numbers of a step, or no folder to begin in."""
 
 import contextlib
+import resource
 import types
 
 import numpy as np
@@ -92,10 +93,10 @@ def test_records_are_closed_within_a_time_limit(tmp_path, monkeypatch):
   assert seen == [['End of the records']]
 
 
-def short_run(train_dir, hooks=None, **changes):
-  """Trains LeNet on constant images for six steps; returns the log."""
+def short_config(train_dir, **changes):
+  """LeNet on constant images for six steps."""
   values = {'max_steps': 6, 'save_iter': 1, 'batch_size': 4} | changes
-  config = options_lib.build(
+  return options_lib.build(
     configs.TrainConfig,
     net='lenet',
     dataset_name='mnist',
@@ -104,8 +105,12 @@ def short_run(train_dir, hooks=None, **changes):
     image_size=8,
     **values,
   )
+
+
+def short_run(train_dir, hooks=None, **changes):
+  """Trains as `short_config` says; returns the log."""
   lines = []
-  start.train(config, lines.append, hooks=hooks)
+  start.train(short_config(train_dir, **changes), lines.append, hooks=hooks)
   return lines
 
 
@@ -242,3 +247,69 @@ def test_a_net_that_does_not_fit_into_memory_is_refused(tmp_path):
   with pytest.raises(errors.ConfigError, match='fit into the memory, received'):
     start.train(config, lambda line: None)
   assert not (tmp_path / 'run').exists()
+
+
+@pytest.fixture
+def disk():
+  """Limits the size of files, like a full disk, until the test ends."""
+  before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+  def limit(size):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+
+  yield limit
+  resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def logs_every_step(run):
+  del run
+  hooks = execution.Hooks()
+  hooks.log_every = 1
+  return hooks
+
+
+def test_a_full_disk_is_one_line_for_the_run_and_for_its_continuation(
+  tmp_path, disk
+):
+  path = tmp_path / records.FILE_NAME
+
+  def report(line):
+    if ': step 3,' in line:
+      disk(path.stat().st_size)
+
+  config = short_config(tmp_path, save_iter=2, log_to=())
+  message = rf'{tmp_path}: expected to write .* File too large\. Free some'
+  with pytest.raises(errors.TrainingError, match=message):
+    start.train(config, report, hooks=logs_every_step)
+  assert records.read(tmp_path)[-1]['step'] == 3
+  disk(1)
+  with pytest.raises(errors.TrainingError, match=message):
+    start.train(config, report)
+  disk(resource.RLIM_INFINITY)
+  short_run(tmp_path, log_to=())
+  assert records.read(tmp_path)[-1]['step'] == 6
+
+
+def test_records_that_cannot_be_closed_do_not_hide_why_a_run_stopped(
+  tmp_path, monkeypatch
+):
+  close = records.Recorder.close
+
+  def refuse(recorder, failed):
+    close(recorder, failed)
+    raise OSError(28, 'No space left on device')
+
+  monkeypatch.setattr(records.Recorder, 'close', refuse)
+  with pytest.raises(errors.TrainingError, match='^Step 2: expected finite'):
+    short_run(tmp_path / 'fails', ahead, initial_learning_rate=1e38)
+  with pytest.raises(errors.TrainingError, match='No space left on device'):
+    short_run(tmp_path / 'ends')
+
+
+def test_a_log_that_nobody_reads_is_no_full_disk(tmp_path):
+  def report(line):
+    if ': step 1,' in line:
+      raise BrokenPipeError
+
+  with pytest.raises(BrokenPipeError):
+    start.train(short_config(tmp_path), report, hooks=logs_every_step)

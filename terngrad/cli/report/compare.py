@@ -39,9 +39,8 @@ class ReportCompareFlags:
 
 def act(values: ReportCompareFlags) -> None:
   """Prints the table, writes comparison.csv and comparison.png."""
-  folders = dict(
-    command.named_path('runs', item, 'FOLDER', 'ternary=runs/ternary')
-    for item in values.runs
+  folders = command.named_paths(
+    'runs', values.runs, 'FOLDER', 'ternary=runs/ternary'
   )
   runs = {name: comparison.read(path) for name, path in folders.items()}
   table = comparison.table(runs)

@@ -55,9 +55,8 @@ def act(values: ReportHostsFlags) -> None:
       '--codecs: expected one for each of --runs, the first identity, received '
       f'{" ".join(values.codecs) or "none"}. Repeat the flag for each run.'
     )
-  folders = dict(
-    command.named_path('runs', item, 'FOLDER', 'ternary=runs/ternary')
-    for item in values.runs
+  folders = command.named_paths(
+    'runs', values.runs, 'FOLDER', 'ternary=runs/ternary'
   )
   seconds = {name: hosts.step_seconds(path) for name, path in folders.items()}
   shapes = exchanges.subject(values.net, real=False).shapes

@@ -29,7 +29,7 @@ USAGE = """\
 {program}: makes a page about runs, one HTML file that needs no other file.
 
   {program} --train_dir=T --eval_dir=E --output=run.html \\
-      --dataset_name=cifar10 --data_dir=D --subset=test
+      --data_dir=D --subset=test
   {program} --runs=float32=DIR1,ternary=DIR2 --output=runs.html
 
 Loss, accuracy, zeros, bits and images/s come from the records in T and E; T is
@@ -58,17 +58,23 @@ class ReportPageFlags:
     'run',
   )
   output: str = option('run.html', 'File to write.', 'run')
-  dataset_name: str = option('imagenet', 'Data set of the training.', 'data')
+  dataset_name: str = option(
+    '', 'Data set of the training; empty: as the checkpoint says.', 'data'
+  )
   data_dir: str = option(
     '', 'Folder of the data set; empty: no images.', 'data'
   )
   subset: str = option('validation', 'Split to take images from.', 'data')
   num_images: int = option(32, 'Images to show.', 'data')
-  labels_offset: int = option(0, 'As in training.', 'data')
-  image_size: int = option(
-    0, 'Height and width of the input; 0: the default of the net.', 'data'
+  labels_offset: int = option(
+    0, 'Number subtracted from all labels; 0: as in training.', 'data'
   )
-  preprocessing: str = option('', 'As in training.', 'data')
+  image_size: int = option(
+    0, 'Height and width of the input; 0: as in training.', 'data'
+  )
+  preprocessing: str = option(
+    '', 'Name of the preprocessing; empty: as in training.', 'data'
+  )
   tower: int = option(
     -1,
     "Read the parameters of this node's device; -1: of the first one stored.",
@@ -109,9 +115,8 @@ def _compared(
         f'--{name}: expected none beside --runs, received {received!r}. Leave '
         'one of the two out.'
       )
-  folders = dict(
-    command.named_path('runs', item, 'FOLDER', 'ternary=runs/ternary')
-    for item in values.runs
+  folders = command.named_paths(
+    'runs', values.runs, 'FOLDER', 'ternary=runs/ternary'
   )
   return {name: _run(folder) for name, folder in folders.items()}
 
@@ -128,6 +133,7 @@ def _single(
   values: ReportPageFlags,
 ) -> 'tuple[str, fact_types.ReportedRun, list[page_types.Prediction]]':
   """Returns (title, run, predictions) of --train_dir."""
+  command.at_least(0, values, 'labels_offset')
   train_dir = run_folder.find_run(values.train_dir, 'train_dir')
   values = dataclasses.replace(values, train_dir=train_dir)
   losses = records.read(values.train_dir)
@@ -153,11 +159,10 @@ def _single(
   examples: list[page_types.Prediction] = []
   newest = checkpoints.newest(values.train_dir)
   if values.data_dir:
-    net, examples = _predict(values)
+    data_set = values.dataset_name or trained.data_set(train_dir)
+    net, examples = _predict(values, data_set)
     facts['net'] = f'{net.layout.net}, {net.image_size} pixels'
-    facts['images'] = (
-      f'{values.subset} of {values.dataset_name}, step {net.step}'
-    )
+    facts['images'] = f'{values.subset} of {data_set}, step {net.step}'
   layout = checkpoints.read_layout(newest) if newest else None
   # The directory of a run is usually named train: add its parent's name.
   parent, name = os.path.split(folder)
@@ -166,7 +171,7 @@ def _single(
 
 
 def _predict(
-  values: ReportPageFlags,
+  values: ReportPageFlags, data_set: str
 ) -> 'tuple[trained_types.Trained, list[page_types.Prediction]]':
   return predicted_images.predict(
     trained.LoadOptions(
@@ -176,7 +181,7 @@ def _predict(
       device=values.device,
       restore_avg_var=values.restore_avg_var,
     ),
-    values.dataset_name,
+    data_set,
     values.data_dir,
     values.subset,
     datasets.ReadOptions(

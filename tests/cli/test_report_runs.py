@@ -1,0 +1,72 @@
+"""Which runs `terngrad report` shows, and with which options."""
+
+import pytest
+
+from slim.datasets.small_images import convert_mnist
+from slim.datasets.small_images import mnist_source
+from terngrad.checkpoint import checkpoints
+from terngrad.cli import command
+from terngrad.cli.report import compare
+from terngrad.cli.report import hosts
+from terngrad.cli.report import page
+from terngrad.training import records
+from tests.checkpoint import test_pretrained
+from tests.slim import mnist_files
+
+CODECS = '--codecs=identity', '--codecs=ternary', '--net=lenet'
+
+
+@pytest.mark.parametrize(
+  ('module', 'words'), [(compare, ()), (hosts, CODECS), (page, ())]
+)
+def test_two_runs_of_one_name_are_refused(module, words, capsys):
+  words = ['--runs=a=/x,b=/y,a=/z', *words]
+  if module is hosts:
+    words.append('--codecs=ternary')
+  assert command.run(module.COMMAND, 'report', words) == command.REFUSED
+  assert capsys.readouterr().err == (
+    'error: --runs: expected a different name for each FOLDER, received a '
+    'twice. Rename one.\n'
+  )
+
+
+@pytest.fixture
+def shown(tmp_path, capsys):
+  """Writes a page about a run on MNIST; returns (exit code, page, errors)."""
+  mnist_files.write_idx(tmp_path / 'idx', 1, 40)
+  source = mnist_source.SourceOptions(str(tmp_path / 'idx'), False)
+  convert_mnist.convert(str(tmp_path / 'data'), source='idx', request=source)
+  run = test_pretrained.Started().run
+  train_dir, output = tmp_path / 'train', tmp_path / 'run.html'
+
+  def show(**recorded):
+    layout = run.layout._replace(may_change=run.layout.may_change | recorded)
+    checkpoints.Writer(str(train_dir), layout, run.replicas, run.names).save(7)
+    recorder = records.Recorder(train_dir)
+    recorder.scalars(7, {'total_loss': 1.0})
+    recorder.close()
+    words = [
+      f'--train_dir={train_dir}',
+      f'--data_dir={tmp_path / "data"}',
+      f'--output={output}',
+      '--subset=test',
+    ]
+    code = command.run(page.COMMAND, 'report page', words)
+    text = output.read_text() if output.exists() else ''
+    return code, text, capsys.readouterr().err
+
+  return show
+
+
+def test_a_page_shows_the_images_that_the_run_was_trained_on(shown):
+  code, text, error = shown()
+  assert code == 0, error
+  assert 'test of mnist, step 7' in text
+  assert f'lenet, {test_pretrained.SIZE} pixels' in text
+
+
+def test_a_page_reads_labels_with_the_offset_of_the_training(shown):
+  """MNIST has labels from 0, so no run has this offset."""
+  code, text, error = shown(labels_offset=1)
+  assert (code, text) == (command.REFUSED, '')
+  assert 'labels_offset: expected no label below 1' in error

@@ -1,0 +1,90 @@
+"""Which checkpoints an evaluation scores, and when it ends."""
+
+import pytest
+
+from slim.datasets.small_images import convert_mnist
+from slim.datasets.small_images import mnist_source
+from terngrad.checkpoint import checkpoints
+from terngrad.config import options as options_lib
+from terngrad.config import training as configs
+from terngrad.training import evaluation
+from tests.checkpoint import test_pretrained
+from tests.slim import mnist_files
+
+DEFAULT = configs.EvalConfig().run.max_steps
+
+
+@pytest.fixture(scope='module')
+def data_dir(tmp_path_factory):
+  folder = tmp_path_factory.mktemp('mnist')
+  mnist_files.write_idx(folder / 'idx', 1, 7)
+  source = mnist_source.SourceOptions(str(folder / 'idx'), False)
+  convert_mnist.convert(str(folder), source='idx', request=source)
+  return folder
+
+
+@pytest.fixture
+def writer(tmp_path):
+  """Writes checkpoints of a run that is longer than the flag's default."""
+  run = test_pretrained.Started().run
+  layout = run.layout._replace(max_steps=2 * DEFAULT)
+  folder = str(tmp_path / 'train')
+  return checkpoints.Writer(folder, layout, run.replicas, run.names)
+
+
+def polled(data_dir, tmp_path, wait, **changes):
+  """Evaluates until the end; returns (steps that were scored, log)."""
+  config = options_lib.build(
+    configs.EvalConfig,
+    data_dir=str(data_dir),
+    dataset_name='mnist',
+    net='lenet',
+    image_size=test_pretrained.SIZE,
+    subset='test',
+    checkpoint_dir=str(tmp_path / 'train'),
+    eval_dir=str(tmp_path / 'eval'),
+    **changes,
+  )
+  lines = []
+  evaluation.evaluate(config, lines.append, wait)
+  loaded = (line.rpartition(' at step ') for line in lines)
+  return [int(step) for _, found, step in loaded if found], lines
+
+
+def test_polling_goes_on_to_the_end_of_a_run_beyond_the_default(
+  writer, data_dir, tmp_path
+):
+  writer.save(DEFAULT)
+  steps, _ = polled(data_dir, tmp_path, lambda _: writer.save(2 * DEFAULT))
+  assert steps == [DEFAULT, 2 * DEFAULT]
+
+
+def test_polling_ends_at_the_step_that_is_asked_for(writer, data_dir, tmp_path):
+  writer.save(5)
+  steps, _ = polled(data_dir, tmp_path, None, max_steps=5)
+  assert steps == [5]
+
+
+def test_a_checkpoint_that_is_deleted_before_it_is_read_is_passed_over(
+  writer, data_dir, tmp_path, monkeypatch
+):
+  """The trainer deletes it after the evaluator has found it."""
+  writer.save(1)
+  newest, waits = checkpoints.newest, []
+
+  def find(folder):
+    path = newest(folder)
+    if waits and path.endswith('-2'):
+      writer.save(2 * DEFAULT)
+      for file in (tmp_path / 'train').glob('model.ckpt-2.*'):
+        file.unlink()
+    return path
+
+  def wait(seconds):
+    waits.append(seconds)
+    writer.save(2)
+
+  monkeypatch.setattr(checkpoints, 'newest', find)
+  steps, lines = polled(data_dir, tmp_path, wait)
+  assert steps == [1, 2 * DEFAULT]
+  assert any('model.ckpt-2 was deleted, looking' in line for line in lines)
