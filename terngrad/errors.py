@@ -37,6 +37,26 @@ def as_config_error() -> Iterator[None]:
     raise ConfigError(str(error)) from error
 
 
+@contextlib.contextmanager
+def explain_write_errors(where: str) -> Iterator[None]:
+  """Raises `TrainingError` in a block whose files cannot be written.
+
+  A closed output is not explained: it is no file of the program.
+
+  Args:
+    where: begins the message: the folder, or what writes the files.
+  """
+  try:
+    yield
+  except BrokenPipeError:
+    raise
+  except OSError as error:
+    raise TrainingError(
+      f'{where}: expected to write {error.filename or "its files"}, received: '
+      f'{error.strerror or error}. Free some space; the same command continues.'
+    ) from error
+
+
 def author_frame(
   frames: Sequence[traceback.FrameSummary],
 ) -> traceback.FrameSummary | None:

@@ -79,8 +79,8 @@ class Update:
       statistics: float32 [n], the concatenated new moving statistics; None if
         the replica has none.
       numbers: (step, learning_rate, averaging_decay).
-      finite: bool [], for loss scaling: whether the gradients of all workers
-        were finite. Many codes make finite means of others.
+      finite: bool [], with loss scaling: whether the gradients of all workers
+        were finite. Many codes make finite means of others. None without.
     """
     replica = self.replica
     changing = len(replica.trainable) + len(replica.statistics)
@@ -93,12 +93,10 @@ class Update:
     shapes = tuple(tuple(v.shape) for v in tf.nest.flatten(updated))
     program = _program(self.optimizer, self.decoupled_decay, shapes)
     apply = functools.partial(program, updated, means, statistics, numbers)
-    if not replica.scaling:
+    if finite is None:
       apply()
       return
-    is_applied = loss_scaling.all_finite(means)
-    if finite is not None:
-      is_applied = tf.logical_and(finite, is_applied)
+    is_applied = tf.logical_and(finite, loss_scaling.all_finite(means))
     # Not in the program: TensorFlow would keep in mind the variables that a
     # branch names, and refuse the program to other models when they are gone.
     tf.cond(is_applied, apply, lambda: None)

@@ -10,14 +10,12 @@ its flags or its data before the first step, no other run is started: all would
 probably be refused for the same reason.
 """
 
-import contextlib
 import json
 import os
 import pathlib
 import shlex
 import tempfile
 from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Sequence
 from multiprocessing import connection
 from multiprocessing import context
@@ -39,21 +37,6 @@ TABLE = 'results.csv'
 _RESULT, _LOG = 'result.json', 'log.txt'
 _MAIN = 'terngrad.cli.main'
 _REFUSED = 2  # exit code of `terngrad` for wrong flags or data
-
-
-@contextlib.contextmanager
-def _write_errors() -> Iterator[None]:
-  """Raises `errors.TrainingError` if a file cannot be written."""
-  try:
-    yield
-  except BrokenPipeError:  # the log, not a file
-    raise
-  except OSError as error:
-    raise errors.TrainingError(
-      f'The sweep: expected to write {error.filename or "its files"}, '
-      f'received: {error.strerror or error}. Free some space; the same command '
-      'continues.'
-    ) from error
 
 
 class Sweep:
@@ -108,7 +91,7 @@ class Sweep:
     """The runs that are not finished, in the definition's order."""
     return [c for c in self._definition.cells if c.name not in self._rows]
 
-  @_write_errors()
+  @errors.explain_write_errors('The sweep')
   def run(
     self,
     jobs: int,
@@ -180,7 +163,7 @@ class Sweep:
       f'{row["bits_per_element"]:.3g} bits/element, {row["seconds"]:.0f} s'
     )
 
-  @_write_errors()
+  @errors.explain_write_errors('The sweep')
   def write(self) -> None:
     """Adds the runs to the tables: runs of this definition first.
 

@@ -153,14 +153,8 @@ class _Scorer:
     texts = metric.texts(metrics.evaluated(), values, 'line')
     report(f'{datetime.now()}: {" ".join(texts)} [{total} examples]')
     score = CheckpointScore(step, values, total)
-    try:
+    with errors.explain_write_errors(run.eval_dir):
       self._record(score, report)
-    except OSError as error:
-      raise errors.TrainingError(
-        f'{run.eval_dir}: expected to write to this folder, received: '
-        f'{error.strerror}. Free some space, then repeat the same command to '
-        'evaluate again.'
-      ) from error
     return score
 
   def _record(

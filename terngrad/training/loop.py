@@ -58,7 +58,8 @@ def run_steps(
     errors.TrainingError: the run had to stop; the last checkpoint is valid.
   """
   with contextlib.ExitStack() as stack:
-    stack.enter_context(_explain_errors(config.run.train_dir))
+    stack.enter_context(_explain_failed_steps())
+    stack.enter_context(errors.explain_write_errors(config.run.train_dir))
     bar = stack.enter_context(
       tqdm.tqdm(
         total=run.max_steps,
@@ -84,8 +85,8 @@ def run_steps(
 
 
 @contextlib.contextmanager
-def _explain_errors(train_dir: str) -> Iterator[None]:
-  """Raises `errors.TrainingError` for failed steps and failed writes."""
+def _explain_failed_steps() -> Iterator[None]:
+  """Raises `errors.TrainingError` for TensorFlow's errors."""
   try:
     yield
   except tf.errors.OpError as error:
@@ -93,14 +94,6 @@ def _explain_errors(train_dir: str) -> Iterator[None]:
       f'A step: expected to finish, received: {error.message} If memory is '
       'short, use a smaller --batch_size or more --num_nodes; the last '
       'checkpoint is valid.'
-    ) from error
-  except BrokenPipeError:  # the log, not a file
-    raise
-  except OSError as error:
-    raise errors.TrainingError(
-      f'{error.filename or train_dir}: expected to write the files of the run, '
-      f'received: {error.strerror or error}. Free some space; the same command '
-      'continues from the last checkpoint.'
     ) from error
 
 

@@ -1,8 +1,6 @@
 """Which errors of TensorFlow are losses of other tasks."""
 
-import contextlib
 import socket
-import threading
 
 import pytest
 import tensorflow as tf
@@ -17,26 +15,14 @@ class EndedError(Exception):
 
 
 @pytest.fixture
-def cluster(monkeypatch):
+def cluster(monkeypatch, awake):
   """Two workers, of which the other one answers."""
 
   def end(message):
     raise EndedError(message)
 
   monkeypatch.setattr(watchdog, 'end', end)
-  with socket.create_server(('127.0.0.1', 0)) as server:
-
-    def greet():
-      # Until the test closes the server.
-      with contextlib.suppress(OSError):
-        while True:
-          connection, _ = server.accept()
-          with connection:
-            connection.sendall(b'\0')
-
-    threading.Thread(target=greet, daemon=True).start()
-    address = f'127.0.0.1:{server.getsockname()[1]}'
-    yield spec.make({'worker': ['localhost:1', address]}, 'worker', 0)
+  return spec.make({'worker': ['localhost:1', awake]}, 'worker', 0)
 
 
 def step(cluster, kind, message):

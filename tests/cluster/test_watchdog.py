@@ -1,5 +1,4 @@
 import concurrent.futures
-import contextlib
 import json
 import os
 import re
@@ -19,23 +18,6 @@ from terngrad.cluster import watchdog
 def silent():
   """A port whose connections the kernel accepts, and nobody else."""
   with socket.create_server(('127.0.0.1', 0)) as server:
-    yield f'127.0.0.1:{server.getsockname()[1]}'
-
-
-@pytest.fixture
-def awake():
-  """A server that greets whoever connects."""
-  with socket.create_server(('127.0.0.1', 0)) as server:
-
-    def greet():
-      # Until the test closes the server.
-      with contextlib.suppress(OSError):
-        while True:
-          connection, _ = server.accept()
-          with connection:
-            connection.sendall(b'\0')
-
-    threading.Thread(target=greet, daemon=True).start()
     yield f'127.0.0.1:{server.getsockname()[1]}'
 
 

@@ -2,9 +2,9 @@
 
 A step consists of computing, coding and transfer. Coding time is proportional
 to the number of elements; that of `reduce`, `two_shot` and `slices` includes
-their adding. The number of bytes is what the exchanges count. Each
-hop of a message waits for `latency`, one hop after the other: P - 1 hops for a
-gather, P for `two_shot` and `slices`, 2 (P - 1) for a ring, 1 for a scatter.
+their adding. The number of bytes is what the exchanges count. Each hop of a
+message waits for `latency`, one hop after the other: P - 1 hops for a gather, P
+for `two_shot` and `slices`, 2 (P - 1) for a ring, 1 for a scatter.
 Transfers that overlap with computing (`overlap`) are hidden. With local steps
 the workers exchange once in `local_steps` steps, and each step has its share.
 """

@@ -1,8 +1,8 @@
 """Which codes are equally fast within noise, and which of them to take.
 
 A plan orders codes only if their steps differ by more than the timing's noise
-and by more than a plan can tell. Among codes that differ from the
-fastest by less than this error, a fixed rule decides. Noise never adds a code
+and by more than `TOLERANCE`. Among codes that differ from the fastest by less
+than `TOLERANCE`, a fixed rule decides. Noise never adds a code
 to these: a plan on a busy machine would otherwise name a slower code than one
 on a quiet machine.
 """
