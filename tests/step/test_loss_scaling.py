@@ -82,7 +82,7 @@ def test_an_overflow_on_one_worker_skips_the_step_on_all_devices(codec):
   np.testing.assert_array_equal(training.values(1), training.values())
 
 
-@pytest.mark.parametrize('codec', ['fp16', 'qsgd', 'error_feedback+natural'])
+@pytest.mark.parametrize('codec', ['fp16', 'qsgd', 'error_feedback+thc'])
 def test_an_overflow_is_skipped_if_the_code_makes_it_finite(codec):
   training = small.Training(
     small.dense_net,
@@ -93,7 +93,8 @@ def test_an_overflow_is_skipped_if_the_code_makes_it_finite(codec):
   )
   before = training.values()[:-2]
   images, labels = small.batch_of(0, training.shape)
-  training.take(0, images * float('inf'), labels)
+  # Their gradients are infinite, but not NaN, of which some codes make NaN.
+  training.take(0, images * 1e36, labels)
   np.testing.assert_array_equal(training.values()[:-2], before)
   assert [float(v) for v in training.replicas[0].scaling] == [2.0**14, 0.0]
 
