@@ -41,12 +41,21 @@ PATHS = '--data_dir=', '--train_dir='
 
 
 def words_of(
-  cell: definition.Cell, folder: pathlib.Path, chosen: argparse.Namespace
+  cell: definition.Cell,
+  folder: pathlib.Path,
+  chosen: argparse.Namespace,
+  steps: dict[str, int],
 ) -> list[str]:
-  """Returns the trainer's arguments for a variant, the same on all hosts."""
+  """Returns the trainer's arguments for a variant, the same on all hosts.
+
+  Args:
+    cell: the variant.
+    folder: where it trains.
+    chosen: this script's options.
+    steps: values of --max_steps and --save_iter.
+  """
   flags = choose.flags_of(cell) | {
-    '--max_steps': str(chosen.updates),
-    '--save_iter': str(chosen.updates // 2),
+    **{name: str(value) for name, value in steps.items()},
     '--data_dir': str(chosen.data_dir),
     '--train_dir': str(folder),
     '--num_gpus': '1',
@@ -65,16 +74,27 @@ def words_of(
   return [f'{name}={value}' for name, value in flags.items()]
 
 
-def measure(
-  cell: definition.Cell, chosen: argparse.Namespace
-) -> dict[str, object]:
-  """Trains a variant on the hosts; returns its row.
+def train(
+  cell: definition.Cell,
+  folder: pathlib.Path,
+  chosen: argparse.Namespace,
+  steps: dict[str, int],
+) -> tuple[dict[int, float], str]:
+  """Trains a variant on the hosts.
+
+  Args:
+    cell: the variant.
+    folder: where it trains.
+    chosen: this script's options.
+    steps: values of --max_steps and --save_iter.
+
+  Returns:
+    {step: seconds from the start of training}, and the flags without paths.
 
   Raises:
     SystemExit: the training failed.
   """
-  folder = chosen.work_dir / f'{cell.variant}_{chosen.ratio:g}'
-  words = words_of(cell, folder, chosen)
+  words = words_of(cell, folder, chosen, steps)
   is_shared = '--exchange=collective' in words
   commands = []
   for host in range(len(chosen.hosts.split(',')) if is_shared else 1):
@@ -89,7 +109,17 @@ def measure(
     for record in records.read(folder)
     if 'seconds' in record
   }
+  return seconds, shlex.join(w for w in words if not w.startswith(PATHS))
+
+
+def measure(
+  cell: definition.Cell, chosen: argparse.Namespace
+) -> dict[str, object]:
+  """Measures the steps of a variant; returns its row."""
+  folder = chosen.work_dir / f'{cell.variant}_{chosen.ratio:g}'
   half = chosen.updates // 2
+  steps = {'--max_steps': chosen.updates, '--save_iter': half}
+  seconds, flags = train(cell, folder, chosen, steps)
   took = seconds[chosen.updates] - seconds[half]
   return {
     'variant': cell.variant,
@@ -97,7 +127,7 @@ def measure(
     'mbit_s': round(bandwidth(chosen) / 1e6, 2),
     'updates': chosen.updates - half,
     'seconds': round(took / (chosen.updates - half), 4),
-    'flags': shlex.join(w for w in words if not w.startswith(PATHS)),
+    'flags': flags,
     **results.provenance(),
   }
 
@@ -113,10 +143,10 @@ def bandwidth(chosen: argparse.Namespace) -> float:
   return costs.bandwidth_of(chosen.ratio, ELEMENTS, chosen.computing)
 
 
-def main() -> None:
-  """Measures the missing rows."""
+def parser_of(text: str) -> argparse.ArgumentParser:
+  """Returns a parser of the options of scripts that train on the hosts."""
   parser = argparse.ArgumentParser(
-    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    description=text, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument('--ratio', type=float, required=True)
   parser.add_argument('--data_dir', type=pathlib.Path, required=True)
@@ -124,8 +154,14 @@ def main() -> None:
   parser.add_argument('--hosts', required=True)
   parser.add_argument('--on', default='')
   parser.add_argument('--computing', type=float, default=0.32)
-  parser.add_argument('--updates', type=int, default=20)
   parser.add_argument('--sweep', type=pathlib.Path, default=HERE / 'final')
+  return parser
+
+
+def main() -> None:
+  """Measures the missing rows."""
+  parser = parser_of(__doc__)
+  parser.add_argument('--updates', type=int, default=20)
   parser.add_argument('--output', type=pathlib.Path, default=HERE / 'steps.csv')
   parser.add_argument('--dry_run', action='store_true')
   chosen = parser.parse_args()

@@ -134,8 +134,8 @@ class Chain(coded.Code):
     width *= count if is_eager else 1
     positions = tf.bitcast(tf.range(width if quantizer else 0), tf.uint32)
     codes = []
-    for index in range(1 if is_eager else count):
-      plane = planes.plane(flat, index, width)
+    rows = planes.split(flat, 1 if is_eager else count, width)
+    for index, plane in enumerate(rows):
       if not self.group_size:
         spread = functools.partial(
           planes.spread, sizes=sizes, index=index, width=width

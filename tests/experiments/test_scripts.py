@@ -124,13 +124,15 @@ def test_final_runs_have_the_best_trials_and_four_times_the_steps(tmp_path):
     assert expected <= flags[entry]
 
 
-@pytest.mark.slow
-@pytest.mark.cluster
-def test_steps_of_each_variant_are_measured_between_two_hosts(tmp_path):
+@pytest.fixture
+def records_words(tmp_path):
+  """Arguments of scripts of experiments/records that train between hosts."""
+  net = '--net = gpt_nano:blocks=1,width=16,heads=2\n'
   (tmp_path / 'sweep').mkdir()
   (tmp_path / 'sweep/sweep.ini').write_text(
-    '[sweep]\nprogram = text\nseeds = 2\n\n[flags]\n'
-    '--net = gpt_nano:blocks=1,width=16,heads=2\n--eval_subsets = test\n\n'
+    f'[sweep]\nprogram = text\nseeds = 2\n\n[flags]\n{net}'
+    f'--eval_subsets = test\n\n[eval]\n{net}--subset = test\n'
+    '--restore_avg_var = false\n\n'
     '[entry]\n'
     'ternary = --codec=ternary --num_nodes=4 --batch_size=16\n'
     'alone = --codec=identity --num_nodes=1 --batch_size=8 --local_steps=2 '
@@ -144,11 +146,38 @@ def test_steps_of_each_variant_are_measured_between_two_hosts(tmp_path):
   )
   hosts = ','.join(f'127.0.0.1:{port}' for port in ports.free(2))
   words = [f'--data_dir={tmp_path}/data', f'--work_dir={tmp_path}/runs']
-  words += [f'--hosts={hosts}', f'--sweep={tmp_path}/sweep', '--updates=4']
-  words += [f'--output={tmp_path}/steps.csv', '--ratio=1', '--on=env HOST={}']
+  words += [f'--hosts={hosts}', f'--sweep={tmp_path}/sweep']
+  return [*words, '--ratio=1', '--on=env HOST={}']
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_steps_of_each_variant_are_measured_between_two_hosts(
+  records_words, tmp_path
+):
+  words = [*records_words, '--updates=4', f'--output={tmp_path}/steps.csv']
   run(ROOT / 'experiments/records/measure_steps.py', *words)
   table = pd.read_csv(tmp_path / 'steps.csv')
   assert list(table['variant']) == ['ternary', 'alone']
   assert set(table['network']) == {'2 hosts, wire / computing 1'}
   assert (table['seconds'] > 0).all() and set(table['updates']) == {2}
   assert '--num_nodes=2 ' in table['flags'][0]
+
+
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_cell_is_trained_for_its_steps_and_scored(records_words, tmp_path):
+  network = 'seconds, 2 hosts, wire / computing 1 (measured steps)'
+  columns = {'bits a byte': [7, 7.5], 'variant': ['ternary'] * 2}
+  rows = pd.DataFrame(columns | {'steps': [3.2, 2], network: [0.5, 0.25]})
+  rows.to_csv(tmp_path / 'targets.csv', index=False)
+  words = [*records_words, '--target=7', f'--targets={tmp_path}/targets.csv']
+  words += [f'--output={tmp_path}/cells.csv', 'ternary']
+  run(ROOT / 'experiments/records/run_cells.py', *words)
+  (row,) = pd.read_csv(tmp_path / 'cells.csv').to_dict('records')
+  assert (row['steps'], row['predicted seconds']) == (4, 0.5)
+  # Both are rounded.
+  assert row['over predicted'] == pytest.approx(row['seconds'] / 0.5, abs=0.11)
+  # 256 bytes, each as likely as the others, have 8 bits.
+  assert 6 < row['score'] < 8.5
+  assert '--seed=2' in row['flags'] and '--max_steps=4' in row['flags']

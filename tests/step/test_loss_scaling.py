@@ -90,6 +90,7 @@ def test_an_overflow_is_skipped_if_the_code_makes_it_finite(codec):
     workers=2,
     codec=codec,
     scaling=loss_scaling.START,
+    on_kernels=True,
   )
   before = training.values()[:-2]
   images, labels = small.batch_of(0, training.shape)

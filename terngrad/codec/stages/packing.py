@@ -135,11 +135,11 @@ class Unsigned(wire.Packing):
 
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
     """Packs planes, the first in the lowest bits."""
-    word = tf.zeros_like(planes[0], tf.uint32)
-    for shift, plane in zip(self._shifts, planes, strict=True):
-      moved = tf.bitwise.left_shift(tf.bitcast(plane, tf.uint32), shift)
+    word, *others = planes
+    for shift, plane in zip(self._shifts[1:], others, strict=True):
+      moved = tf.bitwise.left_shift(plane, shift.astype(np.int32))
       word = tf.bitwise.bitwise_or(word, moved)
-    return tf.bitcast(word, tf.int32)
+    return word
 
   def unpack(self, words: tf.Tensor) -> tf.Tensor:
     """Unpacks words to int32 [k, w]."""

@@ -12,14 +12,23 @@ from collections.abc import Sequence
 import tensorflow as tf
 
 
-def plane(flat: tf.Tensor, index: int, width: int) -> tf.Tensor:
-  """Returns plane `index`, float32 [width], with zeros past the end."""
-  size = flat.shape.num_elements()
-  start = min(index * width, size)
-  stop = min(start + width, size)
-  values = flat[start:stop]
-  missing = width - (stop - start)
-  return tf.pad(values, [[0, missing]]) if missing else values
+def split(flat: tf.Tensor, count: int, width: int) -> list[tf.Tensor]:
+  """Returns the planes of a bucket's elements, with zeros past the end.
+
+  Args:
+    flat: [n], any dtype.
+    count: number of planes, k.
+    width: elements of a plane, w, with k w >= n.
+
+  Returns:
+    k tensors [w].
+  """
+  whole, rest = divmod(flat.shape.num_elements(), max(1, width))
+  if whole == count:
+    return tf.split(flat, count)
+  *pieces, last = tf.split(flat, [width] * whole + [rest])
+  zeros = [tf.zeros([width], flat.dtype)] * (count - whole - 1)
+  return [*pieces, tf.pad(last, [[0, width - rest]]), *zeros]
 
 
 def spread(

@@ -209,7 +209,7 @@ def _one_pass(size: int) -> Callable[[tf.Tensor], list[tf.Tensor]]:
   def reduce(flat: tf.Tensor) -> list[tf.Tensor]:
     # Zeros past the end change neither the sums nor the maximum.
     width = -(-size // _PLANES)
-    rows = [planes.plane(flat, p, width) for p in range(_PLANES)]
+    rows = planes.split(flat, _PLANES, width)
     trees = [_tree(rows, of, both) for of, both in kinds]
     firsts = [tf.constant(0.0, tf.float64)] * 3
     return xla.variadic_reduce(

@@ -146,8 +146,7 @@ class Packing(InPlanes, Fixed):
   def pack_flat(self, values: tf.Tensor) -> tf.Tensor:
     """Packs int32 or float32 [n], in the order of planes, to int32 words."""
     width = self.width(values.shape[0])
-    places = range(self.elements_per_word)
-    return self.pack([planes.plane(values, p, width) for p in places])
+    return self.pack(planes.split(values, self.elements_per_word, width))
 
   def unpack_flat(self, words: tf.Tensor, num_elements: int) -> tf.Tensor:
     """Inverts `pack_flat`: returns int32 or float32 [num_elements]."""
