@@ -35,7 +35,8 @@ def route_to(function):
   """[(path, name, lines)] of the callers, outermost first, and the function."""
   code, frame, found = function.__code__, sys._getframe(2), []
   codes = [code]
-  while frame is not None:
+  # What runs this program is no part of a route.
+  while frame is not None and frame.f_code is not main.__code__:
     codes.append(frame.f_code)
     frame = frame.f_back
   for code in codes:

@@ -1,5 +1,6 @@
 """Parts of the documentation site that are generated from the code."""
 
+import functools
 import importlib.util
 import os
 import pathlib
@@ -28,7 +29,10 @@ def load(name):
 
 @pytest.fixture(scope='module')
 def hooks():
-  return load('hooks')
+  module = load('hooks')
+  # It parses all modules.
+  module.imports = functools.cache(module.imports)
+  return module
 
 
 @pytest.fixture(scope='module')

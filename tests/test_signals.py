@@ -1,5 +1,6 @@
 """A signal ends a process in time, even if it waits in C forever."""
 
+import concurrent.futures
 import os
 import select
 import signal
@@ -104,36 +105,63 @@ class Script:
     return self._process.returncode, lines
 
 
-@pytest.mark.parametrize('number', NUMBERS)
-@pytest.mark.parametrize('wait', WAITS)
-def test_an_endless_wait_ends_after_a_signal(wait, number):
-  with Script(WAITS[wait], seconds=1) as script:
-    script.send(number)
-    assert script.end() == (
-      128 + number,
-      [
-        f'error: stopped: expected step 3 to end within 1 s of {number.name}, '
-        'it did not; the last checkpoint is from step 2; the same command '
-        'continues'
-      ],
-    )
+def end_by_one(script, number, seconds):
+  """How a script ends after one signal."""
+  with Script(script, seconds) as run:
+    run.send(number)
+    return run.end()
+
+
+def end_by_two(script, number):
+  """How a script ends after as many signals as it takes."""
+  with Script(script, seconds=10000) as run:
+    run.send_until_it_ends(number)
+    return run.end()
+
+
+@pytest.fixture(scope='module')
+def ends():
+  """Futures of ends; keys are a script, a signal and how often it is sent.
+
+  All run at the same time, because most of it is waiting.
+  """
+  with concurrent.futures.ThreadPoolExecutor(16) as pool:
+    found = {}
+    for number in signals.NUMBERS:
+      for name, script in WAITS.items():
+        once = pool.submit(end_by_one, script, number, 1)
+        found[name, number, 'one'] = once
+        found[name, number, 'two'] = pool.submit(end_by_two, script, number)
+      found['joins', number, 'one'] = pool.submit(
+        end_by_one, TAKES_THE_SIGNAL_AWAY, number, 10000
+      )
+  return found
 
 
 @pytest.mark.parametrize('number', NUMBERS)
 @pytest.mark.parametrize('wait', WAITS)
-def test_a_second_signal_ends_the_process_at_once(wait, number):
-  with Script(WAITS[wait], seconds=10000) as script:
-    script.send_until_it_ends(number)
-    code, (line,) = script.end()
+def test_an_endless_wait_ends_after_a_signal(ends, wait, number):
+  assert ends[wait, number, 'one'].result() == (
+    128 + number,
+    [
+      f'error: stopped: expected step 3 to end within 1 s of {number.name}, '
+      'it did not; the last checkpoint is from step 2; the same command '
+      'continues'
+    ],
+  )
+
+
+@pytest.mark.parametrize('number', NUMBERS)
+@pytest.mark.parametrize('wait', WAITS)
+def test_a_second_signal_ends_the_process_at_once(ends, wait, number):
+  code, (line,) = ends[wait, number, 'two'].result()
   assert code == 128 + number
   assert f'a second signal, {number.name}, while waiting for step 3' in line
 
 
 @pytest.mark.parametrize('number', NUMBERS)
-def test_another_handler_hides_no_signal_while_processes_join(number):
-  with Script(TAKES_THE_SIGNAL_AWAY, seconds=10000) as script:
-    script.send(number)
-    code, (line,) = script.end()
+def test_another_handler_hides_no_signal_while_processes_join(ends, number):
+  code, (line,) = ends['joins', number, 'one'].result()
   assert code == 128 + number
   assert f'expected Start to end within 1 s of {number.name}' in line
 

@@ -7,8 +7,6 @@ import os
 import pathlib
 import re
 import resource
-import subprocess
-import sys
 import tempfile
 import threading
 from typing import NamedTuple
@@ -129,35 +127,40 @@ class Worker:
   """
 
   def __init__(self, folder):
-    self._log = open(folder / 'stderr', 'w+')  # closed by __exit__
     # XLA's cache of compiled functions is for processes of one program: in one
     # of 120 that loaded from it the unwinder met freed code once (SIGSEGV).
     environment = {k: v for k, v in os.environ.items() if k != 'TF_XLA_FLAGS'}
-    self._process = subprocess.Popen(
-      [sys.executable, str(_ROOT / 'tests' / 'bin' / 'run_programs.py')],
-      stdin=subprocess.PIPE,
-      stdout=subprocess.PIPE,
-      stderr=self._log,
-      text=True,
-      cwd=folder,
-      env=environment | QUIET,
-    )
+    path = folder / 'requests'
+    os.mkfifo(path)
+    # Open at both ends, so that nobody waits for the other end.
+    self._requests = os.fdopen(os.open(path, os.O_RDWR), 'wb', buffering=0)
+    self._log = open(folder / 'stderr', 'w+')  # closed by __exit__
+    there, here = os.pipe()
+    self._replies = open(there)  # closed by __exit__
+    with open(here, 'w') as out:
+      self._process = warm.start(
+        'tests.bin.run_programs',
+        [path],
+        *(out, self._log, folder),
+        environment=environment | QUIET,
+      )
 
   def __enter__(self):
     return self
 
   def __exit__(self, *error):
     del error
-    self._process.stdin.close()
-    self._process.wait(timeout=LIMIT)
-    self._process.stdout.close()
+    self._requests.close()
+    self._process.join(LIMIT)
+    self._process.close()
+    self._replies.close()
     self._log.close()
 
   def run(self, name, arguments):
     """Runs a program as from a shell.
 
     Args:
-      name: of a module in terngrad.bin.
+      name: of a module in terngrad.bin, or with dots of any.
       arguments: its words.
 
     Returns:
@@ -168,9 +171,8 @@ class Worker:
     timer = threading.Timer(LIMIT, self._process.kill)
     timer.start()
     try:
-      self._process.stdin.write(json.dumps(request) + '\n')
-      self._process.stdin.flush()
-      reply = self._process.stdout.readline()
+      self._requests.write(f'{json.dumps(request)}\n'.encode())
+      reply = self._replies.readline()
     finally:
       timer.cancel()
       timer.join()
@@ -186,23 +188,23 @@ def as_flags(**values):
 
 
 def whole_run_arguments(data_dir, train_dir):
-  """Ternary gradients on two devices of two nodes each; 65 steps.
+  """Ternary gradients on two devices of two nodes each; 45 steps.
 
-  So many that a run that is told to stop after the first dozen is seconds from
-  its end, however late it hears of it; they are 11 epochs of 90 examples.
+  So many that a run that is told to stop after the first ten is seconds from
+  its end, however late it hears of it; they are 4 epochs of 90 examples.
   """
   return as_flags(
     data_dir=data_dir,
     train_dir=train_dir,
     num_gpus=2,
     num_nodes=4,
-    batch_size=16,
+    batch_size=8,
     grad_bits=1,
     clip_factor=2.5,
     quantize_logits=True,
     learning_rate_decay_type='polynomial',
-    max_steps=65,
-    save_iter=12,
+    max_steps=45,
+    save_iter=8,
   )
 
 

@@ -12,7 +12,9 @@ import tensorflow as tf
 
 def run(name, arguments):
   """Runs a program as from a shell; returns the fields of a `Finished`."""
-  module = importlib.import_module(f'terngrad.bin.{name}')
+  module = importlib.import_module(
+    name if '.' in name else f'terngrad.bin.{name}'
+  )
   out, err = io.StringIO(), io.StringIO()
   sys.argv = [name, *arguments]
   with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -29,9 +31,10 @@ def main():
     tf.config.list_physical_devices('CPU')[0],
     [tf.config.LogicalDeviceConfiguration()] * 4,
   )
-  for line in sys.stdin:
-    sys.stdout.write(json.dumps(run(**json.loads(line))) + '\n')
-    sys.stdout.flush()
+  with open(sys.argv[1], encoding='utf-8') as requests:
+    for line in requests:
+      sys.stdout.write(json.dumps(run(**json.loads(line))) + '\n')
+      sys.stdout.flush()
 
 
 if __name__ == '__main__':

@@ -14,11 +14,11 @@ NAMES = [
   for subset in ('test', 'train')
   for name in ('precision_at_1', 'recall_at_5')
 ]
-# 90 examples, 8 a step: epochs end in steps 12, 23 and 34.
-ENDS = {1: 12, 2: 23, 3: 34}
+# 90 examples, 16 a step: epochs end in steps 6, 12 and 17.
+ENDS = {1: 6, 2: 12, 3: 17}
 OPTIONS = (
   '--num_epochs=3',
-  '--batch_size=8',
+  '--batch_size=16',
   '--num_nodes=2',
   '--grad_bits=1',
   '--clip_factor=2.5',
@@ -123,9 +123,9 @@ def test_a_run_ends_when_no_epoch_is_better(worker, data_dir, tmp_path):
     finished = worker.run('mnist_train', words)
     assert finished.code == 0, finished.err
     assert '2 epochs without a better test_loss: the run ends' in finished.out
-    assert programs.checkpoint_steps(tmp_path / 'train')[-1] == 15
+    assert programs.checkpoint_steps(tmp_path / 'train')[-1] == 8
     assert len(scores(tmp_path / 'train')) == 3
-    assert best_steps(tmp_path / 'train') == [5]
+    assert best_steps(tmp_path / 'train') == [3]
   # An evaluator that waits for checkpoints ends with the run.
   words = [
     f'--data_dir={data_dir}',
@@ -170,7 +170,7 @@ def test_scoring_changes_no_bit_and_a_run_continues(
 ):
   """In the middle of an epoch, which then ends as it would have."""
   first = arguments(data_dir, tmp_path / 'train', '--num_epochs=0')
-  halfway = [*first, '--max_steps=17', '--eval_subsets=', '--keep_best=']
+  halfway = [*first, '--max_steps=9', '--eval_subsets=', '--keep_best=']
   assert worker.run('mnist_train', halfway).code == 0
   assert scores(tmp_path / 'train') == []
   rest = arguments(data_dir, tmp_path / 'train')
@@ -206,8 +206,8 @@ def test_epochs_of_another_size_are_scored_at_their_ends(
   )
   assert finished.code == 0, finished.err
   assert [(r['epoch'], r['step']) for r in scores(tmp_path / 'train')] == [
-    (1, 5),
-    (2, 10),
+    (1, 3),
+    (2, 5),
   ]
 
 
@@ -287,5 +287,5 @@ def test_processes_end_after_the_same_epoch(data_dir, tmp_path):
   words = arguments(data_dir, folder, '--exchange=collective', *STUCK)
   for _ in range(2):
     clusters.complete(0, 2, words, program='mnist_train')
-    assert programs.checkpoint_steps(folder)[-1] == 15
-    assert best_steps(folder) == [5]
+    assert programs.checkpoint_steps(folder)[-1] == 8
+    assert best_steps(folder) == [3]

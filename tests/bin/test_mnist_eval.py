@@ -13,7 +13,7 @@ from terngrad.config import training as configs
 from tests.bin import programs
 
 EXAMPLES = 37  # in the test split of `data_dir`
-STEPS = 65  # of `whole_run`
+STEPS = 45  # of `whole_run`
 # Steps of `one_tower`, and the device that it stores.
 TRAINED, PLACE = 2, 1
 VARIABLES = [

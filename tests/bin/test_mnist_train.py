@@ -16,7 +16,7 @@ from terngrad.config import options
 from terngrad.config import training as configs
 from tests.bin import programs
 
-STEPS, SAVE_ITER = 65, 12  # of programs.whole_run_arguments
+STEPS, SAVE_ITER = 45, 8  # of programs.whole_run_arguments
 LAST = f'model.ckpt-{STEPS}'
 VARIABLES = [
   f'{layer}/{part}'
@@ -73,7 +73,7 @@ class TestWholeRun:
     assert 'Traceback' not in whole_run.finished.err
 
   def test_keeps_five_checkpoints_named_by_step(self, whole_run):
-    kept = [24, 36, 48, 60, STEPS]
+    kept = [16, 24, 32, 40, STEPS]
     assert programs.checkpoint_steps(whole_run.train_dir) == kept
     state = tf.train.get_checkpoint_state(str(whole_run.train_dir))
     assert [
@@ -116,7 +116,7 @@ class TestWholeRun:
   def test_rates_agree_with_each_other(self, whole_run):
     for record in losses(whole_run.train_dir).values():
       batch = record['examples_per_sec'] * record['sec_per_batch']
-      assert batch == pytest.approx(16)
+      assert batch == pytest.approx(8)
 
   def test_bits_are_those_of_base3_and_one_scaler_a_variable(self, whole_run):
     """20 codes a word of 32 bits, and a float32 for each of 8 variables."""
@@ -179,7 +179,7 @@ class TestWholeRun:
     }
 
   def test_histogram_of_a_variable_spans_its_checkpoint(self, whole_run):
-    step = 60
+    step = 40
     for event in programs.events(whole_run.train_dir):
       if event.step == step and event.tag.endswith('/kernel'):
         device, _, name = event.tag.partition('/')
@@ -272,7 +272,7 @@ class TestStopped:
   ):
     train_dir = tmp_path / 'train'
     arguments = programs.whole_run_arguments(data_dir, train_dir)
-    stopped = self.stop(signal.SIGTERM, r': step 1[02],', arguments)
+    stopped = self.stop(signal.SIGTERM, ': step 10,', arguments)
     assert stopped.code == 128 + signal.SIGTERM, stopped
     step = programs.checkpoint_steps(train_dir)[-1]
     assert 10 <= step < STEPS
@@ -292,12 +292,12 @@ class TestStopped:
     ('line', 'earliest'),
     [
       # Nothing is saved yet.
-      (': step 10,', 0),
+      ('gradients: ', 0),
       # These lines come just before histograms and a checkpoint are written.
-      (': step 12,', 0),
-      (': step 36,', 24),
+      (': step 8,', 0),
+      (': step 24,', 16),
       # The last checkpoint of the run.
-      (f': step {STEPS},', 60),
+      (f': step {STEPS},', 40),
     ],
   )
   def test_kill_9_and_the_same_command_ends_at_the_same_bits(
@@ -351,7 +351,7 @@ class TestStopped:
     for number, line in (
       (signal.SIGTERM, ': step 10,'),
       (signal.SIGKILL, ': step 30,'),
-      (signal.SIGTERM, ': step 40,'),
+      (signal.SIGTERM, ': step 32,'),
     ):
       self.stop(number, line, arguments)
     assert train(worker, arguments).code == 0

@@ -303,11 +303,10 @@ def test_a_sweep_saves_and_leaves_no_process(data_dir, tmp_path, number):
 def test_an_evaluation_that_waits_for_checkpoints_ends(
   data_dir, tmp_path, number
 ):
-  with processes.Processes() as group:
-    terngrad(
-      *(group, 'eval', 'mnist', f'--data_dir={data_dir}'),
-      *(f'--checkpoint_dir={tmp_path}', f'--eval_dir={tmp_path / "eval"}'),
-      **LONG,
-    )
-    read_until(group, 0, 'no checkpoint in')
-    assert ends(group, 0, number) == 128 + number, group.log(0)
+  words = ['eval', 'mnist', f'--data_dir={data_dir}']
+  words += [f'--checkpoint_dir={tmp_path}', f'--eval_dir={tmp_path / "eval"}']
+  with programs.Program('terngrad.cli.main', words) as program:
+    program.read_until('no checkpoint in')
+    program.send(number)
+    ended = program.wait()
+  assert ended.code == 128 + number, ended.err

@@ -9,6 +9,7 @@ import signal
 import pandas as pd
 import pytest
 
+from terngrad.cli import sweep as sweep_command
 from tests.bin import programs
 
 TEXT = """\
@@ -60,6 +61,16 @@ def sweep(*words):
   return programs.run('terngrad.cli.main', *arguments(*words))
 
 
+@pytest.fixture
+def report(worker):
+  """`sweep` in the process of all programs, for what starts no run."""
+
+  def run(*words):
+    return worker.run('terngrad.cli.main', arguments(*words))
+
+  return run
+
+
 def lines_of(path):
   return path.read_text().splitlines() if path.exists() else []
 
@@ -108,46 +119,52 @@ def test_table_plot_and_page_are_written_next_to_the_results(swept):
   assert done.out.splitlines()[-1] == f'page: {folder}/sweep.html'
 
 
-def test_finished_runs_are_not_run_again_and_reported_alike(swept, data_dir):
+def test_finished_runs_are_not_run_again_and_reported_alike(
+  swept, report, data_dir
+):
   folder, work, _ = swept
   files = ('results.csv', 'curves.csv', 'sweep.csv', 'sweep.md', 'sweep.html')
   before = [(folder / name).read_bytes() for name in files]
   logs = {p: p.stat().st_mtime_ns for p in work.glob('*/log.txt')}
   assert len(logs) == len(NAMES)
-  done = sweep(folder, data_dir, work)
+  done = report(folder, data_dir, work)
   assert done.code == 0, done.err
   assert [(folder / name).read_bytes() for name in files] == before
   assert {p: p.stat().st_mtime_ns for p in work.glob('*/log.txt')} == logs
 
 
-def test_the_table_alone_says_what_is_finished(swept, data_dir, tmp_path):
+def test_the_table_alone_says_what_is_finished(
+  swept, report, data_dir, tmp_path
+):
   folder, _, _ = swept
   curves = (folder / 'curves.csv').read_bytes()
-  done = sweep(folder, data_dir, tmp_path, '--report')
+  done = report(folder, data_dir, tmp_path, '--report')
   assert done.code == 0, done.err
   assert (folder / 'curves.csv').read_bytes() == curves
   assert not list(tmp_path.glob('*_seed*'))
 
 
 @pytest.mark.parametrize('name', ['results.csv', 'curves.csv'])
-def test_a_table_without_its_columns_is_one_line(data_dir, tmp_path, name):
+def test_a_table_without_its_columns_is_one_line(
+  report, data_dir, tmp_path, name
+):
   (tmp_path / 'sweep.ini').write_text(TEXT, encoding='utf-8')
   (tmp_path / name).write_text('variant,other\nfloat32,1\n')
-  done = sweep(tmp_path, data_dir, tmp_path, '--report')
+  done = report(tmp_path, data_dir, tmp_path, '--report')
   assert done.code
   assert f'{name}: expected a table of runs, received "no column ' in done.err
   assert 'Traceback' not in done.err
 
 
 def test_a_row_that_is_taken_away_takes_its_curve_along(
-  swept, data_dir, tmp_path
+  swept, report, data_dir, tmp_path
 ):
   folder, _, _ = swept
   for name in ('sweep.ini', 'results.csv', 'curves.csv'):
     lines = lines_of(folder / name)
     kept = lines if name != 'results.csv' else lines[:2]
     (tmp_path / name).write_text('\n'.join([*kept, '']))
-  done = sweep(tmp_path, data_dir, tmp_path / 'none', '--report')
+  done = report(tmp_path, data_dir, tmp_path / 'none', '--report')
   assert done.code == 0, done.err
   curves = pd.read_csv(tmp_path / 'curves.csv')
   assert set(curves['variant']) == {'float32'}
@@ -169,9 +186,9 @@ def test_a_run_again_gives_the_same_row(swept, data_dir, tmp_path):
     assert again[name] == before[name]
 
 
-def test_other_flags_are_another_sweep(swept, data_dir):
+def test_other_flags_are_another_sweep(swept, report, data_dir):
   folder, work, _ = swept
-  done = sweep(folder, data_dir, work, f'--output={folder}', '--steps=3')
+  done = report(folder, data_dir, work, f'--output={folder}', '--steps=3')
   assert done.code == 2
   assert 'float32_seed2 to have run with' in done.error
   assert '--max_steps=3' in done.error
@@ -220,12 +237,17 @@ def test_a_run_that_fails_leaves_the_others_and_says_where(
   assert list(pd.read_csv(tmp_path / 'work/sweep.csv')['failed']) == [0, 0, 1]
 
 
-def test_data_that_the_first_run_refuses_stop_the_sweep(tmp_path):
+def test_data_that_the_first_run_refuses_stop_the_sweep(tmp_path, capsys):
   (tmp_path / 'sweep.ini').write_text(TEXT, encoding='utf-8')
   (tmp_path / 'train-images-idx3-ubyte.gz').write_bytes(b'x')
-  done = sweep(tmp_path, tmp_path, tmp_path / 'work')
-  assert done.code == 2
-  failed, error = done.err.splitlines()
+  # In this process, which has a process with TensorFlow for its programs.
+  values = sweep_command.SweepFlags(
+    definition=str(tmp_path),
+    data_dir=str(tmp_path),
+    work_dir=str(tmp_path / 'work'),
+  )
+  assert sweep_command.act(values) == 2
+  failed, error = capsys.readouterr().err.splitlines()
   assert failed == 'failed: float32_seed2'
   assert error.startswith('error: float32_seed2 was refused before its first')
   assert error.endswith(f'--source_dir={tmp_path} --dataset_dir=D')
@@ -248,10 +270,10 @@ def test_runs_that_all_diverge_are_rows_of_failures_each_time(
   assert not (tmp_path / 'work/results.csv').exists()
 
 
-def test_wrong_flags_stop_it_before_the_first_run(data_dir, tmp_path):
+def test_wrong_flags_stop_it_before_the_first_run(report, data_dir, tmp_path):
   text = TEXT + 'wrong = --codec=ternari\n'
   (tmp_path / 'sweep.ini').write_text(text, encoding='utf-8')
-  done = sweep(tmp_path, data_dir, tmp_path / 'work')
+  done = report(tmp_path, data_dir, tmp_path / 'work')
   assert done.code == 2
   assert 'wrong: ' in done.error and 'ternari' in done.error
   assert not (tmp_path / 'work').exists()

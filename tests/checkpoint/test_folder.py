@@ -1,33 +1,32 @@
-import subprocess
-import sys
+import os
 
 import pytest
 
 from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.checkpoint import folder
+from terngrad.sweep import warm
 
 _HOLD = """
-import sys
+import signal, sys
 from terngrad.checkpoint import folder
 with folder.lock(sys.argv[1]):
   print('held', flush=True)
-  sys.stdin.read()
+  signal.pause()
 """
 
 
 def test_a_second_trainer_is_refused_until_the_first_ends(tmp_path):
-  with subprocess.Popen(
-    [sys.executable, '-c', _HOLD, str(tmp_path)],
-    stdin=subprocess.PIPE,
-    stdout=subprocess.PIPE,
-    text=True,
-  ) as first:
-    assert first.stdout.readline() == 'held\n'
-    with pytest.raises(errors.ConfigError, match='no other trainer'):
-      with folder.lock(tmp_path):
-        pass
-    first.kill()
+  reading, writing = os.pipe()
+  with open(writing, 'w') as out:
+    first = warm.start(None, [_HOLD, tmp_path], out, out)
+  with open(reading) as out:
+    assert out.readline() == 'held\n'
+  with pytest.raises(errors.ConfigError, match='no other trainer'):
+    with folder.lock(tmp_path):
+      pass
+  first.kill()
+  first.join()
   with folder.lock(tmp_path):
     pass
 

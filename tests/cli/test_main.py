@@ -135,7 +135,8 @@ for name in ('keras', 'matplotlib', 'numpy', 'pandas', 'tensorflow'):
 @pytest.mark.parametrize(
   ('words', 'talks'), [([], False), (['--verbosity=1'], True)]
 )
-@pytest.mark.gate_every(2)
+# tests/test_quiet.py has a program without the flag.
+@pytest.mark.slow
 def test_start_up_messages_of_tensorflow_are_shown_on_demand(
   words, talks, monkeypatch
 ):

@@ -195,11 +195,11 @@ def test_an_incomplete_or_missing_reply_ends_at_the_time_limit(
   served, impatient, reply
 ):
   # None: it closes the connection.
-  assert 'expected to reach run r at' in refused(served(reply), timeout=1)
+  assert 'expected to reach run r at' in refused(served(reply), timeout=0.3)
 
 
 def test_failed_requests_are_repeated(served, monkeypatch):
-  monkeypatch.setattr(redis_replies, 'SECONDS', 0.5)
+  monkeypatch.setattr(redis_replies, 'SECONDS', 0.1)
   broken = iter([b'*3\r\n$1\r\n2\r\n', None, b'-LOADING it loads\r\n'])
 
   def answer(words):

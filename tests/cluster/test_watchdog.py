@@ -93,18 +93,35 @@ with getattr(watchdog, sys.argv[2])(tasks, 0.1, 'Step 2'):
 """
 
 
-@pytest.mark.parametrize(('name', 'code'), [('limit', 75), ('limit_start', 1)])
-def test_a_block_that_holds_pythons_lock_is_ended(name, code):
+@pytest.fixture(scope='module')
+def held():
+  """A silent address, and how processes with each kind of block have ended.
+
+  Both run at the same time, because most of it is waiting.
+  """
   with socket.create_server(('127.0.0.1', 0)) as nobody:
     address = f'127.0.0.1:{nobody.getsockname()[1]}'
-    ended = subprocess.run(
-      [sys.executable, '-c', HOLDS_THE_LOCK, address, name],
-      capture_output=True,
-      text=True,
-      timeout=100,
-    )
-  assert ended.returncode == code
-  (line,) = ended.stderr.splitlines()
+    started = {
+      name: subprocess.Popen(
+        [sys.executable, '-c', HOLDS_THE_LOCK, address, name],
+        stderr=subprocess.PIPE,
+        text=True,
+      )
+      for name in ('limit', 'limit_start')
+    }
+    ended = {}
+    for name, process in started.items():
+      _, errors = process.communicate(timeout=100)
+      ended[name] = process.returncode, errors
+  return address, ended
+
+
+@pytest.mark.parametrize(('name', 'code'), [('limit', 75), ('limit_start', 1)])
+def test_a_block_that_holds_pythons_lock_is_ended(held, name, code):
+  address, ended = held
+  received, errors = ended[name]
+  assert received == code
+  (line,) = errors.splitlines()
   assert re.match(r'error: Step 2: expected every task to respond', line)
   assert f'no answer from worker 1 ({address})' in line
 

@@ -53,6 +53,7 @@ def test_codes_without_a_gpu_probe_are_returned_unchanged(text):
 
 
 @pytest.mark.parametrize('text', ['qsgd', 'minmax:bits=2', 'sign'])
+@pytest.mark.gate_every(3)
 def test_without_kernels_codes_that_have_some_are_compiled_separately(
   text, monkeypatch
 ):

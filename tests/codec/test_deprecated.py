@@ -73,6 +73,7 @@ def predicted(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize('wrapper', ['', 'error_feedback+'])
+@pytest.mark.gate_every(2)
 def test_method_of_functions_equals_the_class(predicted, wrapper):
   with pytest.warns(DeprecationWarning, match='subclass of .*method.Method'):
     made = registry.method(f'{wrapper}functions:decay=0.5')

@@ -5,6 +5,7 @@ Real processes are slow; see `test_collective_conformance.py`.
 
 import pytest
 
+from terngrad.exchange import algorithms
 from terngrad.exchange import collective
 from terngrad.exchange import group
 from tests.exchange import conformance
@@ -12,17 +13,27 @@ from tests.exchange import small_process
 from tests.exchange import test_collective_conformance as of_processes
 from tests.exchange import threads
 
+CASES = [
+  pytest.param(
+    *(name, algorithm),
+    marks=[] if name in conformance.QUICK else pytest.mark.slow,
+  )
+  for algorithm, rounds in of_processes.ROUNDS_OF_ALGORITHMS.items()
+  for name in rounds
+]
+
 
 class OfThreads(conformance.ExchangeConformance):
   processes = 2
   devices = 1
+  algorithm = algorithms.AUTO
 
-  def each(self, function, algorithm='auto'):
+  def each(self, function):
     names = tuple(f'/CPU:{i}' for i in range(self.devices))
 
     def of_one(member):
       return function(
-        collective.Collective(member, names, self.num_workers, algorithm)
+        collective.Collective(member, names, self.num_workers, self.algorithm)
       )
 
     return threads.run(self.processes, small_process.PIECE, of_one)
@@ -34,14 +45,15 @@ class OfThreads(conformance.ExchangeConformance):
     return self.each(conformance.examples)
 
   def combined(self, name):
-    return [
-      found
-      for algorithm, rounds in of_processes.ROUNDS_OF_ALGORITHMS.items()
-      if name in rounds
-      for found in self.each(
-        lambda exchange: conformance.combine(exchange, name), algorithm
-      )
-    ]
+    return self.each(lambda exchange: conformance.combine(exchange, name))
+
+  @pytest.mark.gate_every(3)
+  @pytest.mark.parametrize(('name', 'algorithm'), CASES)
+  def test_every_device_receives_exact_sums_and_words_in_order(
+    self, name, algorithm
+  ):
+    self.algorithm = algorithm
+    super().test_every_device_receives_exact_sums_and_words_in_order(name)
 
 
 @pytest.mark.parametrize(('processes', 'devices'), [(1, 2), (2, 1), (3, 2)])

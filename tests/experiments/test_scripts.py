@@ -1,25 +1,42 @@
 """Scripts of experiments compute the right figures and committed tables."""
 
+import contextlib
+import io
 import os
 import pathlib
+import runpy
 import shutil
 import subprocess
 import sys
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
+from matplotlib import figure
 
 from terngrad.cli import ports
 from terngrad.codec.methods import registry
+from terngrad.report.statistics import paired
 from terngrad.sweep import definition
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run(script, *words):
-  """What a script prints."""
+  """What a script prints; in this process, which has TensorFlow."""
+  arguments = [str(script), *map(str, words)]
+  with (
+    mock.patch.object(sys, 'argv', arguments),
+    contextlib.redirect_stdout(io.StringIO()) as printed,
+  ):
+    runpy.run_path(arguments[0], run_name='__main__')
+  return printed.getvalue()
+
+
+def run_process(script, *words):
+  """What a script prints that starts processes of a cluster."""
   done = subprocess.run(
     [sys.executable, script, *words],
     env=os.environ | {'PYTHONPATH': str(ROOT)},
@@ -39,7 +56,11 @@ def run(script, *words):
     ),
   ],
 )
-def test_script_writes_the_committed_table(script, table, tmp_path):
+def test_script_writes_the_committed_table(
+  script, table, tmp_path, monkeypatch
+):
+  # It is drawn, but laying out its texts takes longer than all figures.
+  monkeypatch.setattr(figure.Figure, 'savefig', lambda *words, **more: None)
   committed = (ROOT / 'experiments' / script).parent
   copy = shutil.copytree(committed, tmp_path / committed.name)
   (copy / table).unlink()
@@ -49,7 +70,11 @@ def test_script_writes_the_committed_table(script, table, tmp_path):
   pd.testing.assert_frame_equal(received, expected, rtol=1e-3, atol=2e-4)
 
 
-def test_accuracies_of_the_plan_are_those_of_the_sweeps(tmp_path):
+def test_accuracies_of_the_plan_are_those_of_the_sweeps(tmp_path, monkeypatch):
+  # The table has none, and their integrals take seconds.
+  monkeypatch.setattr(
+    paired, 'p_values', lambda ratios, *more: [0.0] * len(ratios)
+  )
   written = tmp_path / 'accuracy_table.py'
   run(ROOT / 'experiments/plan_accuracy/make_table.py', written)
   committed = ROOT / 'terngrad/measure/planning/accuracy_table.py'
@@ -156,7 +181,7 @@ def test_steps_of_each_variant_are_measured_between_two_hosts(
   records_words, tmp_path
 ):
   words = [*records_words, '--updates=4', f'--output={tmp_path}/steps.csv']
-  run(ROOT / 'experiments/records/measure_steps.py', *words)
+  run_process(ROOT / 'experiments/records/measure_steps.py', *words)
   table = pd.read_csv(tmp_path / 'steps.csv')
   assert list(table['variant']) == ['ternary', 'alone']
   assert set(table['network']) == {'2 hosts, wire / computing 1'}
@@ -173,7 +198,7 @@ def test_a_cell_is_trained_for_its_steps_and_scored(records_words, tmp_path):
   rows.to_csv(tmp_path / 'targets.csv', index=False)
   words = [*records_words, '--target=7', f'--targets={tmp_path}/targets.csv']
   words += [f'--output={tmp_path}/cells.csv', 'ternary']
-  run(ROOT / 'experiments/records/run_cells.py', *words)
+  run_process(ROOT / 'experiments/records/run_cells.py', *words)
   (row,) = pd.read_csv(tmp_path / 'cells.csv').to_dict('records')
   assert (row['steps'], row['predicted seconds']) == (4, 0.5)
   # Both are rounded.

@@ -18,10 +18,14 @@ def virtual(codec, workers, optimizer=None, **compiling):
   return terngrad.keras.virtual_workers(made, codec, workers, seed=3)
 
 
+def momentum():
+  return keras.optimizers.SGD(0.1, momentum=0.9)
+
+
 def test_two_virtual_workers_are_bit_identical_to_two_replicas():
-  replicas = small.compiled(small.FEEDBACK, replicas=2)
+  replicas = small.compiled(small.FEEDBACK, replicas=2, optimizer=momentum)
   expected = small.fit(replicas)
-  workers = virtual(small.FEEDBACK, 2)
+  workers = virtual(small.FEEDBACK, 2, optimizer=momentum)
   losses = small.fit(workers)
   small.assert_equal(small.weights(workers), small.weights(replicas))
   np.testing.assert_allclose(losses['loss'], expected['loss'], rtol=1e-6)
@@ -82,7 +86,7 @@ def test_a_last_batch_with_fewer_rows_than_workers_trains(compiling):
 
 
 def test_a_worker_without_rows_sends_its_residual():
-  made = virtual('error_feedback+topk:ratio=0.01', 4)
+  made = virtual('error_feedback+topk:ratio=0.01', 4, optimizer=descent)
   owed = np.ones((4, 6, 8), np.float32)
   made.optimizer.compressor.load({'residual:0': owed, 'workers': [0, 4, 4]})
   features, labels = small.data(1)

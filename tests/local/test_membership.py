@@ -24,10 +24,16 @@ def remaining(addresses, ranks):
     return [call.result(timeout=60) for call in calls]
 
 
-@pytest.mark.parametrize('ranks', [[0, 2], [1, 2], [2], [0, 1, 2]])
-def test_all_that_remain_get_the_same_list(ranks):
-  addresses = processes.addresses(3)
-  assert remaining(addresses, ranks) == [ranks] * len(ranks)
+def test_all_that_remain_get_the_same_list():
+  cases = [0, 2], [1, 2], [2], [0, 1, 2]
+  free = processes.addresses(3 * len(cases))
+  addresses = [free[i :: len(cases)] for i in range(len(cases))]
+  # They wait at the same time.
+  with concurrent.futures.ThreadPoolExecutor(len(cases)) as threads:
+    for ranks, found in zip(
+      cases, threads.map(remaining, addresses, cases), strict=True
+    ):
+      assert found == [ranks] * len(ranks)
 
 
 def test_a_process_that_does_not_know_of_the_loss_is_waited_for():
@@ -48,11 +54,17 @@ def test_a_process_that_does_not_know_of_the_loss_is_waited_for():
       assert first.result(60) == second.result(60) == [0, 1]
 
 
-@pytest.mark.parametrize(
-  'line', [b'', b'\xff\n', b'[]\n', b'{"rank": 7}\n', b'{"rank": "a"}\n']
-)
-def test_a_stranger_is_no_member(line):
-  addresses = processes.addresses(2)
+def test_a_stranger_is_no_member():
+  lines = b'', b'\xff\n', b'[]\n', b'{"rank": 7}\n', b'{"rank": "a"}\n'
+  # They wait at the same time.
+  with concurrent.futures.ThreadPoolExecutor(len(lines)) as threads:
+    free = processes.addresses(2 * len(lines))
+    found = threads.map(remaining_with_stranger, lines, free[::2], free[1::2])
+    assert [*found] == [[0]] * len(lines)
+
+
+def remaining_with_stranger(line, *addresses):
+  """Those that remain of two, of which one sends this line."""
   host, port = addresses[0].split(':')
   with concurrent.futures.ThreadPoolExecutor(1) as threads:
     found = threads.submit(membership.remaining, addresses, 0)
@@ -61,4 +73,4 @@ def test_a_stranger_is_no_member(line):
         with socket.create_connection((host, int(port)), 1) as stranger:
           stranger.sendall(line)
           break
-    assert found.result(60) == [0]
+    return found.result(60)

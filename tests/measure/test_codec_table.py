@@ -73,6 +73,7 @@ def test_rows_and_chart_of_one_case():
     ),
   ],
 )
+@pytest.mark.gate_every(2)
 def test_methods_of_any_kind_are_measured(text, works, bits):
   rows = [*codec_table.measure(text, 'case', [(20, 12), (10,)], 1)]
   assert [row['kind'] for row in rows] in (

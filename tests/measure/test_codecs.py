@@ -112,6 +112,7 @@ def test_jobs_run(fast):
 
 
 @pytest.mark.parametrize('fast', [False, True], ids=['twin', 'native'])
+@pytest.mark.gate_every(2)
 def test_the_mean_of_eight_equal_payloads_is_that_of_one(fast):
   codec = registry.parse('identity')
   if fast:

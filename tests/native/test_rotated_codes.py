@@ -66,6 +66,7 @@ def assert_twins(text, gradients):
 
 @pytest.mark.parametrize('text', CODES)
 @pytest.mark.parametrize('sizes', SIZES, ids=str)
+@pytest.mark.gate_every(3)
 def test_words_and_sums_equal_tensorflow(text, sizes):
   assert_twins(text, test_kernels.gradients_of(sizes, seed=len(sizes)))
 
@@ -74,6 +75,7 @@ def test_words_and_sums_equal_tensorflow(text, sizes):
 @pytest.mark.parametrize(
   'kind', ['zeros', 'signed zeros', 'equal', 'few', 'tiny', 'huge']
 )
+@pytest.mark.gate_every(3)
 def test_odd_gradients_are_coded_as_in_tensorflow(text, kind):
   rng = np.random.default_rng(5)
   size = 9001
@@ -121,6 +123,7 @@ def test_any_codes_decode_as_in_tensorflow(text):
 
 
 @pytest.mark.parametrize('text', CODES)
+@pytest.mark.gate_every(3)
 def test_any_scales_decode_as_in_compiled_tensorflow(text):
   """Nor on scales of which a compiler could round products with a sum."""
   twin, codec = both(text)
@@ -181,10 +184,10 @@ def test_payloads_of_another_length_are_refused():
 
 
 def steps_of(codec, values, num_workers=3):
-  """(words, means) of two steps of workers, as NumPy."""
+  """(words, means) of a step of workers, two steps with states, as NumPy."""
   found = []
   workers = rounds.Workers(codec, num_workers)
-  for number in range(2):
+  for number in range(2 if any(codec.states()) else 1):
     taken = workers.take(codec, values, number)
     found += [*taken.words[0], *taken.means]
   return [np.asarray(tensor) for tensor in found]
@@ -211,6 +214,7 @@ def assert_table_twins(text, sizes, values):
   ],
   ids=str,
 )
+@pytest.mark.gate_every(2)
 def test_thc_words_and_means_equal_tensorflow(text, sizes):
   values = [
     [g.numpy() for g in test_kernels.gradients_of(sizes, seed=worker)]

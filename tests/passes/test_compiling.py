@@ -143,6 +143,7 @@ def operations_of_step(training):
     ),
   ],
 )
+@pytest.mark.gate_every(2)
 def test_a_step_without_messages_compiles_as_a_whole(build, workers, options):
   found = []
   for compiles in (False, True):
@@ -194,6 +195,7 @@ def test_compiled_programs_of_gpus_do_not_wait_for_integers(codec, monkeypatch):
 
 
 @pytest.mark.parametrize('codec', ['identity', 'ternary'])
+@pytest.mark.gate_every(2)
 def test_arguments_as_gpus_get_them_give_the_same_bits(codec, monkeypatch):
   def trained():
     training = small.Training(

@@ -67,6 +67,7 @@ def assert_same_bits(stored, recomputed):
     small.conv_net,
   ],
 )
+@pytest.mark.gate_every(3)
 def test_gradients_loss_and_statistics_are_the_same_bits(build, traced):
   stored, recomputed = both(build(), traced=traced)
   assert_same_bits(stored, recomputed)
@@ -75,6 +76,7 @@ def test_gradients_loss_and_statistics_are_the_same_bits(build, traced):
 
 @pytest.mark.parametrize('dtype', ['bfloat16', 'float16'])
 @pytest.mark.parametrize('build', [cuttable.residual_net, cuttable.dropout_net])
+@pytest.mark.gate_every(3)
 def test_layers_of_16_bits_give_the_same_bits(build, dtype):
   with precision.layer_dtype(dtype):
     model = build()
@@ -101,6 +103,7 @@ def test_nets_give_the_same_bits(net, size):
 @pytest.mark.parametrize(
   'begin', ['conv0', 'unit1', 'unit3', 'logits'], ids=str
 )
+@pytest.mark.gate_every(2)
 def test_frozen_parameters_change_no_bit(begin):
   """Those before `begin` in the order of the net are not trained."""
   model = cuttable.residual_net()

@@ -55,6 +55,7 @@ def trained(build=small.dense_net, **options):
     ),
   ],
 )
+@pytest.mark.gate_every(2)
 def test_runs_equal_a_transcription_of_the_algorithm(
   inner, text, fragments, overlap, mixing
 ):

@@ -137,6 +137,7 @@ def _net():
   return keras.Sequential([keras.Input((8, 8, 1)), *layers])
 
 
+@functools.cache
 def _trace_trainer(codec):
   workers = 4
   training = small.Training(

@@ -2,10 +2,10 @@
 
 import collections
 import pathlib
-import subprocess
-import sys
 
 import pytest
+
+from tests import forked
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _MOST_LINES = 40
@@ -14,13 +14,8 @@ _MOST_LINES = 40
 @pytest.fixture(scope='module')
 def routes():
   """{(route, direction): [(path, name, lines)]} of `tests.frames`."""
-  done = subprocess.run(
-    [sys.executable, '-m', 'tests.frames'],
-    capture_output=True,
-    text=True,
-    check=True,
-    cwd=_ROOT,
-  )
+  done = forked.run('tests.frames', folder=_ROOT)
+  assert not done.returncode, done.stderr
   found = collections.defaultdict(list)
   for line in done.stdout.splitlines():
     route, direction, path, name, lines = line.split()

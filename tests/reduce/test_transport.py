@@ -85,6 +85,7 @@ EXCHANGES = {
 
 @pytest.mark.parametrize('compiled', [False, True])
 @pytest.mark.parametrize('name', EXCHANGES)
+@pytest.mark.gate_every(3)
 def test_every_bit_arrives(name, compiled):
   exchange = EXCHANGES[name]()
   code = Fragile(compiled)

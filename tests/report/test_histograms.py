@@ -63,7 +63,9 @@ def test_clipping_shortens_the_gradient_as_computed_by_hand():
 
 def test_table_and_chart_are_written(tmp_path, capsys):
   path = tmp_path / 'g.npz'
-  np.savez(path, **{k: np.stack([v, -v]) for k, v in GRADIENTS.items()})
+  # A row of the chart takes half a second.
+  drawn = {name: GRADIENTS[name] for name in ('fc/kernel', 'still')}
+  np.savez(path, **{k: np.stack([v, -v]) for k, v in drawn.items()})
   values = program.ReportHistogramsFlags(
     gradients=str(path), worker=1, output=str(tmp_path / 'made')
   )

@@ -15,8 +15,11 @@ from tests.scripts import launcher
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
+_NUMBERS = signal.SIGHUP, signal.SIGINT, signal.SIGTERM
+
+
 def _heed_signals():
-  for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+  for number in _NUMBERS:
     signal.signal(number, signal.SIG_DFL)
 
 
@@ -34,7 +37,10 @@ class Project:
   def __init__(self, folder):
     self.root = folder / 'a project'
     shutil.copytree(ROOT / 'scripts', self.root / 'scripts')
-    shutil.copytree(ROOT / 'experiments', self.root / 'experiments')
+    for path in (ROOT / 'experiments').glob('*/*.flags'):
+      copy = self.root / path.relative_to(ROOT)
+      copy.parent.mkdir(parents=True, exist_ok=True)
+      shutil.copy(path, copy)
     (self.root / 'terngrad').mkdir()
     for name in ('setup.py', 'pyproject.toml', 'terngrad/version.py'):
       shutil.copy(ROOT / name, self.root / name)
@@ -85,6 +91,10 @@ class Project:
       'LC_ALL': 'C',
     }
     environment |= self.variables | variables
+    # What is ignored here (by nohup, or in a job in the background) would be
+    # ignored by the script too, which could not change that. With a function
+    # the whole process of TensorFlow is copied, which takes longer than bash.
+    ignored = any(signal.getsignal(n) is signal.SIG_IGN for n in _NUMBERS)
     return subprocess.Popen(
       [str(self.root / 'scripts' / script), *arguments],
       cwd=self._folder,
@@ -93,9 +103,7 @@ class Project:
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,
       text=True,
-      # What is ignored here (by nohup, or in a job in the background) would be
-      # ignored by the script too, which could not change that.
-      preexec_fn=_heed_signals,
+      preexec_fn=_heed_signals if ignored else None,
     )
 
   def run(self, script, *arguments, **variables):

@@ -1,7 +1,10 @@
-"""What scripts/run_dist.sh refuses of a configuration."""
+"""What `terngrad launch`, and so scripts/run_dist.sh, refuses of a file."""
+
+import os
 
 import pytest
 
+from terngrad.cli import main
 from tests.scripts import launcher
 
 HOSTS, LOCAL = launcher.HOSTS, launcher.LOCAL
@@ -56,15 +59,34 @@ HOSTS, LOCAL = launcher.HOSTS, launcher.LOCAL
   ],
 )
 def test_bad_configuration_is_refused_before_any_host_is_reached(
-  cluster, tmp_path, hosts, words, message
+  cluster, tmp_path, monkeypatch, capsys, hosts, words, message
 ):
   cluster.write(hosts, **words)
-  status, out, err = cluster.run()
+  # In this process, which takes a hundredth of the time of the script.
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setenv('PATH', f'{cluster.ssh.parent}:{os.environ["PATH"]}')
+  monkeypatch.setenv('HOME', str(cluster.home))
+  scripts = cluster.project.root / 'scripts'
+  status = main.run(
+    ['launch', f'--scripts={scripts}', f'--config={cluster.config}']
+  )
+  out, err = capsys.readouterr()
   assert (status, out) == (2, '')
   assert message in err
   assert 'remedy:' in err
   assert cluster.ssh_calls() == cluster.project.calls() == []
   assert list(cluster.workspace.iterdir()) == []
+  assert not list(tmp_path.rglob('executed'))
+
+
+def test_the_script_refuses_a_bad_configuration_and_runs_no_word_of_it(
+  cluster, tmp_path
+):
+  cluster.write(LOCAL, DATA_DIR='(/a $(touch executed))')
+  status, out, err = cluster.run()
+  assert (status, out) == (2, '')
+  assert 'received: line 4' in err
+  assert cluster.ssh_calls() == cluster.project.calls() == []
   assert not list(tmp_path.rglob('executed'))
 
 

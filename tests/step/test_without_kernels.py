@@ -25,16 +25,16 @@ CODES = [
   ),
   pytest.param('error_feedback+bidirectional+stc', marks=pytest.mark.slow),
   pytest.param('bidirectional+qsgd', marks=pytest.mark.slow),
-  pytest.param('momentum+eden3', marks=pytest.mark.slow),
+  pytest.param('momentum:masking=0+eden3', marks=pytest.mark.slow),
   pytest.param('error_feedback:decay=0.9+eden:bits=4', marks=pytest.mark.slow),
-  pytest.param('momentum+thc', marks=pytest.mark.slow),
+  pytest.param('momentum:masking=0+thc', marks=pytest.mark.slow),
   pytest.param('error_feedback:decay=0.9+thc', marks=pytest.mark.slow),
 ]
 
 
 def trained(codec):
   training = small.Training(
-    small.dense_net, devices=2, workers=4, codec=codec, on_kernels=True
+    small.dense_net, devices=1, workers=3, codec=codec, on_kernels=True
   )
   training.run(STEPS)
   return [variable.numpy() for variable in training.variables()]

@@ -189,6 +189,7 @@ def test_a_run_has_the_op_determinism_that_it_logs(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
   ('steps', 'keep'), [((), 3), (('2', '3'), 2), (('2', '99'), 3)]
 )
+@pytest.mark.gate_every(2)
 def test_checkpoints_are_kept_and_steps_profiled_as_asked(
   tmp_path, steps, keep
 ):

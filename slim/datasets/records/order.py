@@ -219,12 +219,10 @@ def _skip_first(
   """Returns the columns without the first `skipped` records of all files."""
   before = tf.cumsum(counts, exclusive=True)
   dropped = tf.clip_by_value(skipped - before, 0, counts)
-  left = dropped < counts
-  return (
-    tf.boolean_mask(paths, left),
-    tf.boolean_mask(firsts + dropped, left),
-    tf.boolean_mask(counts - dropped, left),
-  )
+  left = tf.reshape(tf.where(dropped < counts), [-1])
+  columns = paths, firsts + dropped, counts - dropped
+  paths, firsts, counts = (tf.gather(column, left) for column in columns)
+  return paths, firsts, counts
 
 
 def _read(
@@ -292,7 +290,9 @@ def _permutation(
   key = tf.random.experimental.stateless_fold_in(
     tf.stack([tf.cast(seed, tf.int64), tf.cast(epoch, tf.int64)]), number
   )
+  # Philox, because stages of tf.data run on the CPU and without XLA. With
+  # `alg='philox'` twenty operations would replace one in each stage.
   draws = tf.random.stateless_uniform(
-    [size], key, minval=None, maxval=None, dtype=tf.int64, alg='philox'
+    [size], key, minval=None, maxval=None, dtype=tf.int64
   )
   return tf.argsort(draws, stable=True)

@@ -79,7 +79,8 @@ def read_standard_library() -> Corpus:
     slim.errors.DataError: this Python has no sources.
   """
   folder = sysconfig.get_path('stdlib')
-  inner = (os.path.relpath(name, folder) for name in _files(folder))
+  names = _files(folder, _LEFT_OUT)
+  inner = (os.path.relpath(name, folder) for name in names)
   contents = [
     _read_file(os.path.join(folder, name))
     for name in inner
@@ -121,14 +122,23 @@ def split(documents: abc.Sequence[bytes]) -> dict[str, list[bytes]]:
   return splits
 
 
-def _files(folder: str) -> abc.Iterator[str]:
-  """Lists the regular files below a folder, and follows no link to a folder."""
+def _files(
+  folder: str, left_out: abc.Collection[str] = ()
+) -> abc.Iterator[str]:
+  """Lists the regular files below a folder, and follows no link to a folder.
+
+  Args:
+    folder: the folder.
+    left_out: names of folders whose files are left out.
+  """
 
   def refuse(error: OSError) -> None:
     raise _unreadable(error.filename, error)
 
   for parent, folders, names in os.walk(folder, onerror=refuse):
-    folders[:] = sorted(n for n in folders if not n.startswith('.'))
+    folders[:] = sorted(
+      n for n in folders if not n.startswith('.') and n not in left_out
+    )
     for name in sorted(names):
       path = os.path.join(parent, name)
       if not name.startswith('.') and os.path.isfile(path):

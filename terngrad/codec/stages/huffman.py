@@ -20,6 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad.codec.stages import huffman_tables
+from terngrad.codec.stages import tracing
 from terngrad.codec.stages import wire
 
 BLOCK = 512
@@ -208,10 +209,22 @@ def _step(first: tf.Tensor) -> tf.Tensor:
 def _decode(words: tf.Tensor, step: tf.Tensor, width: int) -> tf.Tensor:
   """Decodes int32 [s] symbols: all blocks in parallel, one symbol per round."""
   first = _start(width) + tf.cumsum(_block_words(words, width), exclusive=True)
-  rounds = min(BLOCK, width)
-  lookup = _lookup(step)
+  # Eagerly, the operations of all rounds take seconds.
+  in_rounds = _rounds_in_graph if tf.executing_eagerly() else _rounds
+  last, rounds = words.shape[0] - 1, min(BLOCK, width)
+  symbols = in_rounds(words, last, first, _lookup(step), rounds)
+  return tf.reshape(tf.transpose(symbols), [-1])[:width]
+
+
+def _rounds(
+  words: tf.Tensor,
+  last: tf.Tensor | int,
+  first: tf.Tensor,
+  lookup: tf.Tensor,
+  rounds: tf.Tensor | int,
+) -> tf.Tensor:
+  """Decodes the blocks that begin at words `first`: int32 [rounds, blocks]."""
   unsigned = tf.bitcast(words, tf.uint32)
-  last = words.shape[0] - 1
 
   def decode(
     i: tf.Tensor, offset: tf.Tensor, symbols: tf.TensorArray
@@ -233,7 +246,19 @@ def _decode(words: tf.Tensor, step: tf.Tensor, width: int) -> tf.Tensor:
     (tf.constant(0), 32 * first, array),
     maximum_iterations=rounds,
   )
-  return tf.reshape(tf.transpose(array.stack()), [-1])[:width]
+  return array.stack()
+
+
+_rounds_in_graph = tracing.function(
+  _rounds,
+  input_signature=[
+    tf.TensorSpec([None], tf.int32),
+    tf.TensorSpec([], tf.int32),
+    tf.TensorSpec([None], tf.int32),
+    tf.TensorSpec([None], tf.int32),
+    tf.TensorSpec([], tf.int32),
+  ],
+)
 
 
 def _lookup(step: tf.Tensor) -> tf.Tensor:

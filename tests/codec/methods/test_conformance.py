@@ -101,9 +101,9 @@ IS_UNBIASED = 'mean_over_draws_is_the_gradient_if_unbiased'
 # Every n-th case of a claim is in the fast gate.
 GATE_EVERY = {
   'declarations_are_plain_values': 1,
-  'payload_has_the_declared_number_of_words': 1,
+  'payload_has_the_declared_number_of_words': 2,
   'probe_shows_elements_that_are_not_finite': 1,
-  'any_words_decode_to_the_declared_shapes': 1,
+  'any_words_decode_to_the_declared_shapes': 2,
   'scale_is_preserved': 15,
 }
 
@@ -131,7 +131,7 @@ def pytest_generate_tests(metafunc):
       if name == IS_COMPILED:
         continue
       texts = [t for t in TEXTS if name != IS_UNBIASED or unbiased(t)]
-      every = GATE_EVERY.get(name, 3)
+      every = GATE_EVERY.get(name, 4)
       for i, text in enumerate(texts):
         slow = [] if (i + number) % every == 0 else [pytest.mark.slow]
         if name == IS_UNBIASED:

@@ -255,6 +255,7 @@ def test_keys_of_consecutive_numbers_are_uniform():
 
 @pytest.mark.statistical
 @pytest.mark.parametrize('probability', [0.03, 0.3])
+@pytest.mark.gate_every(2)
 def test_draws_of_two_elements_are_hardly_correlated(probability):
   """As the module says: by 0.002 at most; 0.0005 is what as many keys show."""
   rng = np.random.default_rng(5)

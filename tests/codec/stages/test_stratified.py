@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from terngrad.codec import chain
 from terngrad.codec import policy
 from terngrad.codec.methods import registry
 from terngrad.codec.stages import contract
@@ -64,17 +63,9 @@ class TestDraws(Answers, conformance.DrawConformance):
   @pytest.mark.statistical
   def test_distribution_is_the_same_in_any_stratum(self):
     gradient = self.gradient()
-    codec = self.make()
-    local_probe = conformance.probe(codec, gradient).numpy()
-
-    class Moved(chain.Chain):
-      def encode_pieces(self, *arguments):
-        key = tf.concat([arguments[-1][:2], [3 * 2**29 + 1]], axis=0)
-        return codec.encode_pieces(*arguments[:-1], key)
-
-    moved = Moved(codec.stages)
-    sample = conformance.sampler(moved, gradient.size)
-    drawn = sample(gradient, local_probe, local_probe)
+    local_probe = conformance.probe(self.make(), gradient).numpy()
+    sample = conformance.sampler_of(type(self))
+    drawn = sample(gradient, local_probe, local_probe, 3 * 2**29 + 1)
     conformance.check_law(
       drawn, self.mean(gradient, local_probe, local_probe), float(local_probe)
     )

@@ -18,6 +18,7 @@ def differences(text, shapes):
 
 
 @pytest.mark.parametrize('text', ['ternary', 'topk'])
+@pytest.mark.gate_every(2)
 def test_programs_of_xla_equal_the_cpu_s_kernels(text):
   found = differences(text, [(31, 17), (7,)])
   assert found.words == found.floats == 0

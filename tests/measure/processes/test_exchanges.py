@@ -49,6 +49,7 @@ def test_single_column_alexnet_has_61_100_840_parameters():
     pytest.param('dgc', marks=pytest.mark.slow),
   ],
 )
+@pytest.mark.gate_every(3)
 def test_a_step_runs_with_every_kind_of_method(codec, real):
   alone = group.Group(spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
   what = exchanges.subject('lenet', real)
@@ -56,6 +57,7 @@ def test_a_step_runs_with_every_kind_of_method(codec, real):
 
 
 @pytest.mark.parametrize('real', [False, True])
+@pytest.mark.gate_every(2)
 def test_a_step_of_a_language_model_takes_tokens(real):
   alone = group.Group(spec.make({'worker': ['127.0.0.1:1']}, 'worker', 0), 1)
   what = exchanges.subject('gpt_nano', real)

@@ -110,8 +110,9 @@ def test_training_from_batch_k_equals_the_stream_after_k_batches(
       training(small_mnist, start=start, shuffle_buffer=shuffle_buffer), count
     )
 
+  # 23 examples in batches of 4: in the first epoch, the second and the third.
   whole = list(batches(0, 14))
-  for k in (0, 1, 5, 6, 12):
+  for k in (1, 6, 12):
     assert_same_batches(batches(4 * k, 14 - k), whole[k:])
 
 

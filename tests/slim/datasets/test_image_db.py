@@ -67,7 +67,9 @@ def load(folder, count, num_classes=2, **options):
   stream, split = factory.load(
     'image_db', folder, 'train', factory.ReadOptions(**options), num_classes
   )
-  return list(itertools.islice(stream.as_numpy_iterator(), count)), split
+  count = split.count if count is None else count
+  batches = stream.as_numpy_iterator() if count else ()
+  return list(itertools.islice(batches, count)), split
 
 
 def expected(number):
@@ -93,7 +95,7 @@ def test_epochs_are_permutations_and_resume_by_position(made):
   assert len({frozenset(epoch) for epoch in epochs}) == 1
   assert len(set(epochs[0])) == 7
   assert len(set(epochs)) == 3
-  for start in (6, 7, 16):
+  for start in (7, 16):
     rest, _ = load(made, 21 - start, start=start)
     for one, other in zip(rest, whole[start:], strict=True):
       np.testing.assert_array_equal(one[0], other[0])
@@ -105,8 +107,7 @@ def test_epochs_are_permutations_and_resume_by_position(made):
 def test_workers_of_one_process_split_it_in_memory(made):
   found = []
   for worker in range(3):
-    _, split = load(made, 0, worker=worker, num_workers=3)
-    batches, _ = load(made, split.count, worker=worker, num_workers=3)
+    batches, _ = load(made, None, worker=worker, num_workers=3)
     found += [image.tobytes() for image, _ in batches]
   assert len(found) == len(set(found)) == 7
 

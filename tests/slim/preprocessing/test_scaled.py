@@ -8,7 +8,7 @@ from tests import bounded
 from tests.slim import photograph_files
 
 MEAN = np.array([123.68, 116.78, 103.94])
-COUNT = 300
+COUNT = 150
 
 
 def seed(number):
@@ -34,6 +34,12 @@ def train(preprocessing, image, size, count=COUNT):
     )
   )
   return np.stack(list(stream.as_numpy_iterator()))
+
+
+@pytest.fixture(scope='module')
+def crops():
+  """Training images of `coordinates(256, 256)`, which nothing resizes."""
+  return train(scaled.image_input(mean=0, std=1), coordinates(256, 256), 224)
 
 
 @pytest.mark.parametrize('shape', [(375, 500), (500, 333), (256, 256)])
@@ -108,26 +114,24 @@ def test_caffe2_evaluation_has_mean_and_std_of_128():
   np.testing.assert_array_equal(result, np.full([227, 227, 3], 0.5))
 
 
-def test_training_on_the_scaled_size_itself_is_a_plain_crop():
+def test_training_on_the_scaled_size_itself_is_a_plain_crop(crops):
   # 256 pixels are scaled to 256, so nothing is resized.
   image = coordinates(256, 256)
-  result = train(scaled.image_input(mean=0, std=1), image, 224)
-  y = result[:, 0, 0, 0].astype(int)
-  x = result[..., 1].min((1, 2)).astype(int)
-  mirrored = result[:, 0, 0, 1] > result[:, 0, -1, 1]
-  for crop, top, left, is_flipped in zip(result, y, x, mirrored, strict=True):
+  y = crops[:, 0, 0, 0].astype(int)
+  x = crops[..., 1].min((1, 2)).astype(int)
+  mirrored = crops[:, 0, 0, 1] > crops[:, 0, -1, 1]
+  for crop, top, left, is_flipped in zip(crops, y, x, mirrored, strict=True):
     expected = image[top : top + 224, left : left + 224]
     expected = expected[:, ::-1] if is_flipped else expected
     np.testing.assert_array_equal(crop, expected)
 
 
 @pytest.mark.statistical
-def test_positions_and_mirroring_are_uniform():
-  result = train(scaled.image_input(mean=0, std=1), coordinates(256, 256), 224)
-  mirrored = result[:, 0, 0, 1] > result[:, 0, -1, 1]
+def test_positions_and_mirroring_are_uniform(crops):
+  mirrored = crops[:, 0, 0, 1] > crops[:, 0, -1, 1]
   # A binomial's standard deviation is sqrt(n) / 2.
   assert abs(mirrored.sum() - COUNT / 2) < 5 * np.sqrt(COUNT) / 2
-  for offsets in (result[:, 0, 0, 0], result[..., 1].min((1, 2))):
+  for offsets in (crops[:, 0, 0, 0], crops[..., 1].min((1, 2))):
     # 0 to 32, of mean 16 and variance (33^2 - 1) / 12.
     assert offsets.min() >= 0
     assert offsets.max() <= 32

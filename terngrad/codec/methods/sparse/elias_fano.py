@@ -37,14 +37,13 @@ def pack(indices: tf.Tensor, num_elements: int) -> tf.Tensor:
   """
   number = indices.shape[0]
   low_bits = _low_bits(number, num_elements)
-  planes = [tf.bitwise.right_shift(indices, bit) for bit in range(low_bits)]
-  words = [_BITS.pack_flat(tf.bitwise.bitwise_and(one, 1)) for one in planes]
+  words = _pack_low(indices, low_bits)
   ones = tf.bitwise.right_shift(indices, low_bits) + tf.range(number)
   string = tf.zeros([_string_bits(number, num_elements)], tf.int32)
   string = tf.tensor_scatter_nd_update(
     string, ones[:, tf.newaxis], tf.ones([number], tf.int32)
   )
-  return tf.concat([*words, _BITS.pack_flat(string)], axis=0)
+  return tf.concat([words, _BITS.pack_flat(string)], axis=0)
 
 
 def unpack(words: tf.Tensor, number: int, num_elements: int) -> tf.Tensor:
@@ -61,10 +60,7 @@ def unpack(words: tf.Tensor, number: int, num_elements: int) -> tf.Tensor:
   """
   low_bits = _low_bits(number, num_elements)
   count = _BITS.num_words(number)
-  indices = tf.zeros([number], tf.int32)
-  for bit in range(low_bits):
-    plane = _BITS.unpack_flat(words[bit * count : (bit + 1) * count], number)
-    indices = tf.bitwise.bitwise_or(indices, tf.bitwise.left_shift(plane, bit))
+  indices = _unpack_low(words[: low_bits * count], low_bits, number)
   size = _string_bits(number, num_elements)
   string = _BITS.unpack_flat(words[low_bits * count :], size)
   # The rank of each 1 bit. Zero bits and surplus 1 bits go past the end.
@@ -91,6 +87,27 @@ def check(name: str, words: np.ndarray, number: int, num_elements: int) -> None:
       'order, received others. The payload is corrupted or from another codec. '
       'Send it again.'
     )
+
+
+def _pack_low(indices: tf.Tensor, low_bits: int) -> tf.Tensor:
+  """Packs all planes of low bits at once: int32 [planes * words of one]."""
+  number = indices.shape[0]
+  count = _BITS.num_words(number)
+  shifts = np.arange(low_bits, dtype=np.int32)[:, np.newaxis]
+  bits = tf.bitwise.bitwise_and(tf.bitwise.right_shift(indices, shifts), 1)
+  bits = tf.pad(bits, [[0, 0], [0, 32 * count - number]])
+  return tf.reshape(_BITS.pack(tf.split(bits, 32, axis=1)), [-1])
+
+
+def _unpack_low(words: tf.Tensor, low_bits: int, number: int) -> tf.Tensor:
+  """Unpacks what `_pack_low` makes: int32 [number]."""
+  indices = tf.zeros([number], tf.int32)
+  count = _BITS.num_words(number)
+  bits = tf.reshape(_BITS.unpack(words), [32, low_bits, count])
+  for bit, plane in enumerate(tf.unstack(bits, axis=1)):
+    plane = tf.reshape(plane, [-1])[:number]
+    indices = tf.bitwise.bitwise_or(indices, tf.bitwise.left_shift(plane, bit))
+  return indices
 
 
 def _low_bits(number: int, num_elements: int) -> int:

@@ -42,6 +42,7 @@ def gradients():
 
 
 @pytest.mark.parametrize('text', CODES)
+@pytest.mark.gate_every(2)
 def test_compiled_words_and_means_are_equal(text):
   plain = codec_of(text)
   compiled = bucketing.on_gpus(plain)

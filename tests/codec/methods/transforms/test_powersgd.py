@@ -202,6 +202,7 @@ def test_first_q_is_nearly_normal():
 
 
 @pytest.mark.parametrize('shape', [(216, 5), (31, 33)])
+@pytest.mark.gate_every(2)
 def test_products_and_bases_are_the_same_in_graphs(shape):
   rng = np.random.default_rng(1)
   matrix = tf.constant(rng.normal(size=shape), tf.float32)

@@ -116,6 +116,7 @@ def test_thc_decodes_tiny_gradients_to_zero(size, is_kept):
 
 
 @pytest.mark.parametrize('before', ['', 'error_feedback+'])
+@pytest.mark.gate_every(2)
 def test_thc_works_without_kernels(before, monkeypatch):
   monkeypatch.setattr(native, 'available', lambda: False)
   codec = rounds.codec_of(registry.method(f'{before}thc'), [(64,)])

@@ -15,7 +15,7 @@ from tests.codec import rounds
 
 # Ranges that are even, that end with zeros, that are all zeros.
 SHAPES = ((12, 10), (7,), (), (0, 3))
-STEPS, WORKERS = 6, 3
+STEPS, WORKERS = 4, 3
 
 
 def some_gradients(step):
@@ -27,7 +27,8 @@ def some_gradients(step):
 
 
 def codec_of(text, workers=WORKERS, shapes=SHAPES):
-  return rounds.codec_of(rounds.Traced(registry.method(text, workers)), shapes)
+  method = registry.method(text, workers).on_kernels()
+  return rounds.codec_of(rounds.Traced(method), shapes)
 
 
 def states(workers, codec, name):

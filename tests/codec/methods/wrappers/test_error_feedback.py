@@ -30,7 +30,8 @@ def residuals(workers):
 
 
 def codec_of(text):
-  return rounds.codec_of(registry.method(f'error_feedback+{text}'), SHAPES)
+  method = registry.method(f'error_feedback+{text}').on_kernels()
+  return rounds.codec_of(method, SHAPES)
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ class Reference:
 )
 def test_steps_equal_those_of_the_paper(options, masking, clip_norm):
   text = f'momentum{options}+topk:ratio=0.1'
-  codec = rounds.codec_of(registry.method(text), SHAPES)
+  codec = rounds.codec_of(registry.method(text).on_kernels(), SHAPES)
   workers = rounds.Workers(codec, WORKERS)
   limit = clip_norm / WORKERS**0.5
   references = [Reference(masking, limit) for _ in range(WORKERS)]

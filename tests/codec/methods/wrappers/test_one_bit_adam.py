@@ -61,7 +61,8 @@ class Paper:
 
 
 def test_steps_equal_those_of_the_paper():
-  codec = rounds.codec_of(rounds.Traced(registry.method(TEXT, WORKERS)), SHAPES)
+  method = rounds.Traced(registry.method(TEXT, WORKERS).on_kernels())
+  codec = rounds.codec_of(method, SHAPES)
   plain = bucketing.in_float(codec, registry.method('identity'))
   workers = rounds.Workers(codec, WORKERS)
   papers = [Paper(shape) for shape in SHAPES]

@@ -42,6 +42,7 @@ def test_sequential_reading_gives_every_record_once(files):
 
 
 @pytest.mark.parametrize('window', [1, 4, TOTAL - 1, TOTAL, 10 * TOTAL])
+@pytest.mark.gate_every(2)
 def test_every_epoch_is_a_permutation(files, window):
   for epoch in epochs(files, 4, window=window):
     assert sorted(epoch) == sorted(NAMES)
@@ -50,7 +51,7 @@ def test_every_epoch_is_a_permutation(files, window):
 def test_epochs_and_seeds_have_different_orders(files):
   orders = [
     tuple(epoch)
-    for seed in (0, 1, -5, 2**62)
+    for seed in (0, -5, 2**62)
     for epoch in epochs(files, 4, seed=seed)
   ]
   assert len(set(orders)) == len(orders)
@@ -75,8 +76,8 @@ def test_a_stream_from_a_position_is_the_rest_of_the_stream_from_zero(
   length = 2 * TOTAL + 5
   whole = take(files, length, window=window)
   assert [position for position, _ in whole] == list(range(length))
-  # Around the borders of windows (multiples of 4) and of epochs (of 21).
-  for start in (0, 3, 4, 5, 21, 45):
+  # At borders of windows (multiples of 4) and of epochs (of 21), and within.
+  for start in (4, 5, 21, 45):
     rest = take(files, length - start, start=start, window=window)
     assert rest == whole[start:], start
 
@@ -123,12 +124,12 @@ def test_records_stay_in_their_window(files):
 def test_every_order_of_three_records_occurs(tmp_path):
   record_files.write(tmp_path / 'train-0', [b'a', b'b', b'c'])
   one = records.scan_all(records.find(tmp_path, 'train'))
-  values = [value for _, value in take(one, 3 * 600, window=3)]
+  values = [value for _, value in take(one, 3 * 240, window=3)]
   orders = [b''.join(values[i : i + 3]) for i in range(0, len(values), 3)]
-  # Each of six is expected 100 times, with a standard deviation of 9.1.
+  # Each of six is expected 40 times, with a standard deviation of 5.8.
   counts = [orders.count(bytes(p)) for p in itertools.permutations(b'abc')]
-  assert sum(counts) == 600
-  assert all(64 <= count <= 136 for count in counts), counts
+  assert sum(counts) == 240
+  assert all(17 <= count <= 63 for count in counts), counts
 
 
 def test_the_order_is_pinned(files):
@@ -142,6 +143,7 @@ def test_the_order_is_pinned(files):
 
 
 @pytest.mark.parametrize('num_workers', [1, 2, 3, 5, TOTAL])
+@pytest.mark.gate_every(2)
 def test_parts_of_workers_are_the_set_without_overlap(files, num_workers):
   parts = [
     [
@@ -209,5 +211,5 @@ def test_indices_of_every_epoch_are_a_different_permutation():
 def test_indices_from_a_position_are_the_rest_of_those_from_zero():
   whole = indices(13, 30)
   assert [position for position, _ in whole] == list(range(30))
-  for start in (1, 12, 13, 14, 27):
+  for start in (1, 13, 27):
     assert indices(13, 30 - start, start=start) == whole[start:]

