@@ -11,8 +11,8 @@ script prints before, with --dry_run: that at which 32 bits for each parameter
 take --ratio times as long as a host computes (--computing).
 
 steps.csv gets a row for each variant: the seconds from one exchange to the
-next, without those of the first half of the steps. Rows of this ratio that it
-has are not measured again.
+next, without the first ten and without checkpoints, for which a process sends
+its states. Rows of this ratio that it has are not measured again.
 """
 
 import argparse
@@ -117,16 +117,18 @@ def measure(
 ) -> dict[str, object]:
   """Measures the steps of a variant; returns its row."""
   folder = chosen.work_dir / f'{cell.variant}_{chosen.ratio:g}'
-  half = chosen.updates // 2
-  steps = {'--max_steps': chosen.updates, '--save_iter': half}
+  # A checkpoint only after the last step.
+  steps = {'--max_steps': chosen.updates, '--save_iter': chosen.updates}
   seconds, flags = train(cell, folder, chosen, steps)
-  took = seconds[chosen.updates] - seconds[half]
+  # The trainer records every tenth step.
+  first = min(seconds)
+  took = seconds[chosen.updates] - seconds[first]
   return {
     'variant': cell.variant,
     'network': network(chosen),
     'mbit_s': round(bandwidth(chosen) / 1e6, 2),
-    'updates': chosen.updates - half,
-    'seconds': round(took / (chosen.updates - half), 4),
+    'updates': chosen.updates - first,
+    'seconds': round(took / (chosen.updates - first), 4),
     'flags': flags,
     **results.provenance(),
   }
@@ -165,6 +167,11 @@ def main() -> None:
   parser.add_argument('--output', type=pathlib.Path, default=HERE / 'steps.csv')
   parser.add_argument('--dry_run', action='store_true')
   chosen = parser.parse_args()
+  if chosen.updates <= 10:
+    parser.error(
+      f'--updates: expected more than 10, received {chosen.updates}. The first '
+      'ten are left out.'
+    )
   print(f'Links: {bandwidth(chosen) / 1e6:.2f} Mbit/s')
   rows = []
   if chosen.output.exists():

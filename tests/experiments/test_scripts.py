@@ -180,7 +180,7 @@ def records_words(tmp_path):
 def test_steps_of_each_variant_are_measured_between_two_hosts(
   records_words, tmp_path
 ):
-  words = [*records_words, '--updates=4', f'--output={tmp_path}/steps.csv']
+  words = [*records_words, '--updates=12', f'--output={tmp_path}/steps.csv']
   run_process(ROOT / 'experiments/records/measure_steps.py', *words)
   table = pd.read_csv(tmp_path / 'steps.csv')
   assert list(table['variant']) == ['ternary', 'alone']
