@@ -44,7 +44,7 @@ def words_of(
   cell: definition.Cell,
   folder: pathlib.Path,
   chosen: argparse.Namespace,
-  steps: dict[str, int],
+  steps: int,
 ) -> list[str]:
   """Returns the trainer's arguments for a variant, the same on all hosts.
 
@@ -52,10 +52,11 @@ def words_of(
     cell: the variant.
     folder: where it trains.
     chosen: this script's options.
-    steps: values of --max_steps and --save_iter.
+    steps: exchanges; the only checkpoint follows the last one.
   """
   flags = choose.flags_of(cell) | {
-    **{name: str(value) for name, value in steps.items()},
+    '--max_steps': str(steps),
+    '--save_iter': str(steps),
     '--data_dir': str(chosen.data_dir),
     '--train_dir': str(folder),
     '--num_gpus': '1',
@@ -78,7 +79,7 @@ def train(
   cell: definition.Cell,
   folder: pathlib.Path,
   chosen: argparse.Namespace,
-  steps: dict[str, int],
+  steps: int,
 ) -> tuple[dict[int, float], str]:
   """Trains a variant on the hosts.
 
@@ -86,7 +87,7 @@ def train(
     cell: the variant.
     folder: where it trains.
     chosen: this script's options.
-    steps: values of --max_steps and --save_iter.
+    steps: exchanges; the only checkpoint follows the last one.
 
   Returns:
     {step: seconds from the start of training}, and the flags without paths.
@@ -117,9 +118,7 @@ def measure(
 ) -> dict[str, object]:
   """Measures the steps of a variant; returns its row."""
   folder = chosen.work_dir / f'{cell.variant}_{chosen.ratio:g}'
-  # A checkpoint only after the last step.
-  steps = {'--max_steps': chosen.updates, '--save_iter': chosen.updates}
-  seconds, flags = train(cell, folder, chosen, steps)
+  seconds, flags = train(cell, folder, chosen, chosen.updates)
   # The trainer records every tenth step.
   first = min(seconds)
   took = seconds[chosen.updates] - seconds[first]
@@ -160,6 +159,11 @@ def parser_of(text: str) -> argparse.ArgumentParser:
   return parser
 
 
+def read_rows(path: pathlib.Path) -> list[dict[str, object]]:
+  """Returns the rows that a table has, none if there is no table."""
+  return pd.read_csv(path).to_dict('records') if path.exists() else []
+
+
 def main() -> None:
   """Measures the missing rows."""
   parser = parser_of(__doc__)
@@ -173,9 +177,7 @@ def main() -> None:
       'ten are left out.'
     )
   print(f'Links: {bandwidth(chosen) / 1e6:.2f} Mbit/s')
-  rows = []
-  if chosen.output.exists():
-    rows = pd.read_csv(chosen.output).to_dict('records')
+  rows = read_rows(chosen.output)
   known = {(row['variant'], row['network']) for row in rows}
   cells = {cell.variant: cell for cell in definition.read(chosen.sweep).cells}
   for variant, cell in cells.items():

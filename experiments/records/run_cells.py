@@ -60,9 +60,13 @@ def main() -> None:
   cells = {cell.variant: cell for cell in reversed(sweep.cells)}
   table = pd.read_csv(chosen.targets)
   table = table[table['bits a byte'] == chosen.target].set_index('variant')
-  rows = []
-  if chosen.output.exists():
-    rows = pd.read_csv(chosen.output).to_dict('records')
+  if unknown := {*chosen.variants} - ({*table.index} & {*cells}):
+    parser.error(
+      f'variants: expected some that {chosen.targets} has for --target='
+      f'{chosen.target:g}, received {", ".join(sorted(unknown))}. Run '
+      '`terngrad report targets` first.'
+    )
+  rows = measure_steps.read_rows(chosen.output)
   for variant in chosen.variants:
     expected = table.loc[variant]
     steps = math.ceil(expected['steps'])
@@ -70,8 +74,7 @@ def main() -> None:
     cell = cells[variant]
     cell = cell._replace(flags=(*cell.flags, f'--seed={cell.seed}'))
     folder = chosen.work_dir / f'{variant}_{chosen.ratio:g}_{chosen.target:g}'
-    lengths = {'--max_steps': steps, '--save_iter': steps}
-    seconds, flags = measure_steps.train(cell, folder, chosen, lengths)
+    seconds, flags = measure_steps.train(cell, folder, chosen, steps)
     row = {
       'bits a byte': chosen.target,
       'variant': variant,

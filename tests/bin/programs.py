@@ -190,8 +190,8 @@ def as_flags(**values):
 def whole_run_arguments(data_dir, train_dir):
   """Ternary gradients on two devices of two nodes each; 45 steps.
 
-  So many that a run that is told to stop after the first ten is seconds from
-  its end, however late it hears of it; they are 4 epochs of 90 examples.
+  So many that a run that gets a signal after the first ten is seconds from
+  its end, however late it reacts; they are 4 epochs of 90 examples.
   """
   return as_flags(
     data_dir=data_dir,

@@ -136,8 +136,9 @@ class Unsigned(wire.Packing):
   def pack(self, planes: list[tf.Tensor]) -> tf.Tensor:
     """Packs planes, the first in the lowest bits."""
     word, *others = planes
-    for shift, plane in zip(self._shifts[1:], others, strict=True):
-      moved = tf.bitwise.left_shift(plane, shift.astype(np.int32))
+    shifts = self._shifts[1:].tolist()
+    for shift, plane in zip(shifts, others, strict=True):
+      moved = tf.bitwise.left_shift(plane, shift)
       word = tf.bitwise.bitwise_or(word, moved)
     return word
 

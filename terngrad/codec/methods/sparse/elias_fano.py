@@ -95,15 +95,17 @@ def _pack_low(indices: tf.Tensor, low_bits: int) -> tf.Tensor:
   count = _BITS.num_words(number)
   shifts = np.arange(low_bits, dtype=np.int32)[:, np.newaxis]
   bits = tf.bitwise.bitwise_and(tf.bitwise.right_shift(indices, shifts), 1)
-  bits = tf.pad(bits, [[0, 0], [0, 32 * count - number]])
-  return tf.reshape(_BITS.pack(tf.split(bits, 32, axis=1)), [-1])
+  places = _BITS.elements_per_word
+  bits = tf.pad(bits, [[0, 0], [0, places * count - number]])
+  return tf.reshape(_BITS.pack(tf.split(bits, places, axis=1)), [-1])
 
 
 def _unpack_low(words: tf.Tensor, low_bits: int, number: int) -> tf.Tensor:
   """Unpacks what `_pack_low` makes: int32 [number]."""
   indices = tf.zeros([number], tf.int32)
   count = _BITS.num_words(number)
-  bits = tf.reshape(_BITS.unpack(words), [32, low_bits, count])
+  shape = [_BITS.elements_per_word, low_bits, count]
+  bits = tf.reshape(_BITS.unpack(words), shape)
   for bit, plane in enumerate(tf.unstack(bits, axis=1)):
     plane = tf.reshape(plane, [-1])[:number]
     indices = tf.bitwise.bitwise_or(indices, tf.bitwise.left_shift(plane, bit))
