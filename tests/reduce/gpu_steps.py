@@ -18,6 +18,7 @@ from terngrad.exchange import device_groups
 from terngrad.exchange import group
 from terngrad.exchange import server
 from terngrad.exchange import towers
+from terngrad.native import gpu
 from terngrad.reduce import bucketing
 from terngrad.reduce import reducer as reducers
 from terngrad.reduce import states as states_lib
@@ -62,14 +63,17 @@ def trace(codec, mode):
   """
   if mode == KERAS:
     return _trace_keras(codec)
+  kernels = gpu.available()
   if mode == TRAINER:
-    return _trace_trainer(codec)
+    return _trace_trainer(codec, kernels)
   exchange = EXCHANGES[mode]()
-  return _trace_reducer(_codec(codec, exchange.num_workers), exchange)
+  return _trace_reducer(_codec(codec, exchange.num_workers, kernels), exchange)
 
 
+# A step has other operations where GPU kernels are, or seem to be, available.
 @functools.cache
-def _codec(text, workers):
+def _codec(text, workers, kernels):
+  assert kernels == gpu.available()
   specs = [policy.VariableSpec(*item) for item in SHAPES.items()]
   method = registry.method(text, workers)
   codec = bucketing.gradient_codec(specs, [method] * len(specs))
@@ -138,7 +142,8 @@ def _net():
 
 
 @functools.cache
-def _trace_trainer(codec):
+def _trace_trainer(codec, kernels):
+  assert kernels == gpu.available()
   workers = 4
   training = small.Training(
     _net,

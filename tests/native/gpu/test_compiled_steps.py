@@ -29,9 +29,6 @@ def kernels_on_gpus(monkeypatch):
   monkeypatch.setattr(gpu, 'unavailable_reason', lambda: None)
   # Otherwise this runs a kernel.
   monkeypatch.setattr(fused_updates, 'kernel_roundings', lambda *_: 0)
-  gpu_steps._codec.cache_clear()
-  yield
-  gpu_steps._codec.cache_clear()
 
 
 def called(node):
