@@ -14,6 +14,7 @@ from terngrad.codec import wrapper
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import statistics
+from terngrad.codec.stages import transport
 from terngrad.codec.stages import wire
 from terngrad.native import gpu
 
@@ -359,8 +360,8 @@ class Code(method.Method):
     ((result,),) = received
     arguments = context.shared_probe, context.shapes, context.scale
     if isinstance(result, method.Payloads):
-      marked = getattr(type(self).decode_sum, 'accepts_float32', False)
-      parts = result.moved_parts if marked else result.parts
+      moves = transport.takes_float32(type(self).decode_sum)
+      parts = result.moved_parts if moves else result.parts
       return self.decode_sum(parts, *arguments), states
     # Codes never send SCATTER messages.
     return self.decode_sums(cast(method.Sum, result).total, *arguments), states
@@ -369,8 +370,10 @@ class Code(method.Method):
     self, words: Sequence[tf.Tensor], context: method.Context
   ) -> list[tf.Tensor]:
     """Decodes this worker's payload."""
-    payload = [words[0][tf.newaxis]]
-    decoded = self.decode_sum(payload, context.shared_probe, context.shapes)
+    row = transport.to_float32(words[0])[tf.newaxis]
+    if not transport.takes_float32(type(self).decode_sum):
+      row = transport.to_int32(row)
+    decoded = self.decode_sum([row], context.shared_probe, context.shapes)
     return [tf.reshape(gradient, [-1]) for gradient in decoded]
 
 

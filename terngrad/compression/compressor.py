@@ -17,6 +17,7 @@ from absl import logging
 
 from terngrad import aliases
 from terngrad.codec import policy
+from terngrad.codec.stages import tracing
 from terngrad.compression import codec_states
 from terngrad.compression import float_gradients
 from terngrad.compression import passed_rows
@@ -135,7 +136,7 @@ class Compressor:
     finite = {i: loss_scaling.all_finite([g.values]) for i, g in summed.items()}
     dense = [i for i in range(len(gradients)) if i not in rows]
     if dense:
-      others = tf.reduce_all(tf.stack([True, *finite.values()]))
+      others = tf.reduce_all([*finite.values()]) if finite else None
       # Copies: a tensor shared by all replicas would reach the merge only once.
       local = [
         tf.identity(float_gradients.cast(gradients[i], variables.specs[i]))
@@ -145,17 +146,18 @@ class Compressor:
         functools.partial(
           self.reduce_across_replicas, variables.only(dense), mean
         ),
-        args=(local, tf.cast(tf.identity(step), tf.int64), tf.identity(others)),
+        args=(local, tf.cast(tf.identity(step), tf.int64), others),
       )
       sums = self._of_this_replica(context, reduced)
       summed |= zip(dense, sums.values, strict=True)
-      finite |= zip(dense, tf.unstack(sums.finite), strict=True)
+      with tracing.beside(sums.finite):
+        finite |= zip(dense, tf.unstack(sums.finite), strict=True)
     values = [
       summed[i] if i in rows else tf.cast(summed[i], gradient.dtype)
       for i, gradient in enumerate(gradients)
     ]
-    known = [finite[i] for i in range(len(gradients))]
-    return reduced_lib.Sums(values, tf.convert_to_tensor(known, tf.bool))
+    flags = [finite[i] for i in range(len(gradients))]
+    return reduced_lib.Sums(values, float_gradients.join_flags(flags))
 
   def _of_this_replica(
     self,
@@ -245,8 +247,9 @@ class Compressor:
         # The sum of finite gradients can be infinite.
         agreed = shared[index] * exchange.num_workers
         finite.append(float_gradients.finite_variables(part.codec, agreed))
-        apply_states.append(tf.reduce_all(finite[index]))
-        if others_finite is not None:
+      apply_states.append(float_gradients.all_finite(finite[index]))
+      if others_finite is not None:
+        with tracing.beside(apply_states[index]):
           apply_states[index] &= others_finite[index]
     (pending,) = reducer.exchange(begun, apply_states)
     means = []
@@ -343,7 +346,7 @@ class Compressor:
   ) -> reducers.Reducer:
     """Returns the `Reducer` of some variables, created once."""
     # XLA cannot compile the C++ kernels.
-    in_xla = float_gradients.is_compiled_by_xla()
+    in_xla = tracing.is_compiled_by_xla()
     key = variables._replace(model=()), in_xla
     if key not in self._reducers:
       methods = variable_codes.methods(

@@ -1,11 +1,12 @@
 """Conversion of gradients to float32, and tests for finite values."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.framework import ops
-from tensorflow.python.ops import control_flow_util
 
 from terngrad.codec import policy
+from terngrad.codec.stages import tracing
 from terngrad.reduce import gradients as gradients_lib
 
 _FLOATS = (tf.float32, tf.float16, tf.bfloat16)
@@ -17,11 +18,33 @@ def finite_variables(
   """Tests for each variable whether its values in a probe are finite.
 
   Returns:
-    bool [variables].
+    bool [variables]; on the host of a GPU, where branches are taken.
   """
   _, rows = np.unique(codec.probed_variables(), return_inverse=True)
-  not_finite = tf.cast(~tf.math.is_finite(probe), tf.int32)
-  return tf.math.unsorted_segment_sum(not_finite, rows, codec.num_variables) < 1
+  finite = tf.math.is_finite(probe)
+  with tracing.host():
+    if len(rows) == codec.num_variables:
+      return tf.identity(finite)
+    wrong = tf.cast(~finite, tf.int32)
+    return tf.math.unsorted_segment_sum(wrong, rows, codec.num_variables) < 1
+
+
+def all_finite(finite: tf.Tensor) -> tf.Tensor:
+  """Returns whether the gradients of all variables are finite, bool [].
+
+  Args:
+    finite: bool [variables], from `finite_variables`.
+  """
+  with tracing.beside(finite):
+    return tf.reduce_all(finite)
+
+
+def join_flags(flags: Sequence[tf.Tensor]) -> tf.Tensor:
+  """Joins flags of variables, bool [] each, to bool [variables]."""
+  if not flags:
+    return tf.zeros([0], tf.bool)
+  with tracing.beside(flags[0]):
+    return tf.stack(flags)
 
 
 def mask_not_finite(
@@ -35,7 +58,7 @@ def mask_not_finite(
 
   # The branch avoids copies in the usual case that all are finite.
   return tf.nest.flatten(
-    tf.cond(tf.reduce_all(finite), lambda: list(means), masked)
+    tf.cond(all_finite(finite), lambda: list(means), masked)
   )
 
 
@@ -61,8 +84,3 @@ def set_shape(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
   if gradient.shape.is_fully_defined():
     return gradient
   return tf.ensure_shape(gradient, spec.shape)
-
-
-def is_compiled_by_xla() -> bool:
-  """Returns whether XLA compiles the function that is being traced."""
-  return control_flow_util.GraphOrParentsInXlaContext(ops.get_default_graph())

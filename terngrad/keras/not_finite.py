@@ -8,6 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 from absl import logging
 
+from terngrad.codec.stages import tracing
 from terngrad.compression import float_gradients
 from terngrad.step import loss_scaling
 
@@ -81,25 +82,36 @@ class UpdateGuard:
 
       first = strategy.experimental_local_results
       here = FiniteCheck(first(finite)[0], found.names, first(step)[0])
-      tf.cond(tf.reduce_all(here.finite), take, lambda: self._refuse(here))
+      tf.cond(
+        float_gradients.all_finite(here.finite),
+        take,
+        lambda: self._refuse(here),
+      )
 
+    # A copy: a tensor of all replicas would reach the merge only once.
+    with tracing.beside(found.finite):
+      finite = tf.identity(found.finite)
     tf.__internal__.distribute.interim.maybe_merge_call(
       decide,
       tf.distribute.get_strategy(),
-      tf.identity(found.finite),
+      finite,
       tf.identity(found.step),
       *arguments,
     )
 
   def report(self, found: FiniteCheck) -> None:
     """Logs once per process that a gradient is not finite."""
-    tf.cond(tf.reduce_all(found.finite), lambda: None, lambda: self._log(found))
+    tf.cond(
+      float_gradients.all_finite(found.finite),
+      lambda: None,
+      lambda: self._log(found),
+    )
 
   def _refuse(self, found: FiniteCheck) -> None:
     if self.action == SKIP:
       self._log(found)
       return
-    if float_gradients.is_compiled_by_xla():
+    if tracing.is_compiled_by_xla():
       raise ValueError(
         f'on_not_finite: expected {SKIP!r} or {PASS!r} in a step that XLA '
         f'compiles, which cannot raise, received {RAISE!r}. Compile the model '
@@ -113,7 +125,7 @@ class UpdateGuard:
 
   def _log(self, found: FiniteCheck) -> None:
     # XLA programs cannot call Python.
-    if not self._is_logged and not float_gradients.is_compiled_by_xla():
+    if not self._is_logged and not tracing.is_compiled_by_xla():
       tf.py_function(self._log_once, [_describe(found)], [])
 
   def _log_once(self, message: tf.Tensor) -> None:

@@ -15,6 +15,7 @@ from terngrad.codec import policy
 from terngrad.codec.stages import tracing
 from terngrad.compression import codec_states
 from terngrad.compression import compressor as compressors
+from terngrad.compression import float_gradients
 from terngrad.exchange import protocol
 from terngrad.local import options as options_lib
 from terngrad.step import optimizers
@@ -113,7 +114,7 @@ class OuterStep:
     # 2^29 words have more bytes than an int32 can count.
     words = tf.reduce_sum(tf.cast(reduced.sent, tf.int64))
     sent = 4 * (words + tf.cast(probe, tf.int64))
-    return reduced.means[0], tf.reduce_all(reduced.finite[0]), sent
+    return reduced.means[0], float_gradients.all_finite(reduced.finite[0]), sent
 
   def apply(self, gradients: list[tf.Tensor], updates: int) -> None:
     """Updates parameters and slots.

@@ -467,7 +467,9 @@ class GradientCodec:
       seed=step.seed,
       step=step.step,
       worker=step.worker,
-      key=None if step.keys is None else step.keys[index],
+      key=None
+      if step.keys is None
+      else random_bits.bucket_key(step.keys, index),
       local_probe=pick(step.local_probe),
       shared_probe=pick(step.shared_probe),
     )

@@ -26,6 +26,7 @@ from tensorflow.python.framework import kernels
 
 LEAST_BYTES = 4096
 HOST, NO_KERNEL, BOUNDARY, COPY = 'host', 'no kernel', 'boundary', 'copy'
+TO_GPU, FROM_GPU = 'to the GPU', 'from the GPU'
 # Functions' arguments; `walk` looks at the operations that call them.
 _ARGUMENTS = ('Placeholder', 'NoOp')
 
@@ -89,6 +90,71 @@ def operations(graph):
     yield op
     for body in _functions(op, graph):
       yield from operations(body)
+
+
+class SmallCopy(NamedTuple):
+  """A tensor of any size that is copied between host and GPU in a step.
+
+  Attributes:
+    direction: TO_GPU or FROM_GPU.
+    operation: type of the operation that reads the copy.
+    argument: name of its argument.
+    dtype: name of the data type.
+  """
+
+  direction: str
+  operation: str
+  argument: str
+  dtype: str
+
+
+def copies(graph):
+  """Returns the set of `SmallCopy`s of a traced function.
+
+  The branches of a condition do not count, nor what enters a function.
+  """
+  found = set()
+  for op in graph.get_operations():
+    if op.type in _ARGUMENTS:
+      continue
+    if op.type not in ('If', 'StatelessIf'):
+      for body in _functions(op, graph):
+        found |= copies(body)
+    for name, tensor, is_input in _arguments(op):
+      if is_input and _has_memory(tensor) and tensor.op.type not in _ARGUMENTS:
+        is_read_there = _is_on_host(op, name, tensor)
+        name_there = _output_name(tensor)
+        if is_read_there != _is_on_host(tensor.op, name_there, tensor):
+          way = FROM_GPU if is_read_there else TO_GPU
+          found.add(SmallCopy(way, op.type, name, tensor.dtype.name))
+  return found
+
+
+def _is_on_host(op, argument, tensor):
+  """Whether an operation has an argument or a result in host memory."""
+  if is_on_cpu(op):
+    return True
+  if op.type not in ('If', 'StatelessIf') and 'f' in op.node_def.attr:
+    return tensor.dtype == tf.int32
+  host = host_arguments(op)
+  return host is None or argument in host or _is_passed_on_host(op, tensor)
+
+
+def _is_passed_on_host(op, tensor):
+  """Whether a loop or a condition passes a tensor on in host memory."""
+  passes = any(one.HasField('func') for one in op.node_def.attr.values())
+  return passes and tensor.dtype == tf.int32
+
+
+def _output_name(tensor):
+  for name, output, is_input in _arguments(tensor.op):
+    if not is_input and output is tensor:
+      return name
+  raise ValueError(f'{tensor.name}: expected an output of its operation.')
+
+
+def _has_memory(tensor):
+  return tensor.dtype not in (tf.resource, tf.variant, tf.string)
 
 
 def is_on_cpu(op):
@@ -173,11 +239,10 @@ def _arguments(op):
 
 def _is_large(tensor):
   """Whether a tensor has more than `LEAST_BYTES`, or of unknown shape may."""
-  dtype = tensor.dtype
-  if dtype in (tf.resource, tf.variant, tf.string):
-    return False
   count = tensor.shape.num_elements()
-  return count is None or count * dtype.size > LEAST_BYTES
+  return _has_memory(tensor) and (
+    count is None or count * tensor.dtype.size > LEAST_BYTES
+  )
 
 
 def _functions(op, graph):

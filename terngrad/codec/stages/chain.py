@@ -13,6 +13,9 @@ from terngrad.codec.stages import planes
 from terngrad.codec.stages import statistics
 from terngrad.codec.stages import wire
 
+# Elements of a group: a variable is padded to whole groups, here of 64 MiB.
+LARGEST_GROUP = 2**24
+
 __getattr__ = deprecated.moved(__name__, chain='terngrad.codec.chain:chain')
 
 
@@ -78,12 +81,12 @@ def gradients_of(
 def check(stages: Sequence[contract.Stage], group_size: int) -> None:
   """Raises ValueError if `stages` do not form a code."""
   quantizes = any(isinstance(stage, contract.Quantizer) for stage in stages)
-  is_number = 0 <= group_size <= tf.int32.max
+  is_number = 0 <= group_size <= LARGEST_GROUP
   if not is_number or (group_size and not quantizes):
     raise ValueError(
       'group_size: expected the elements per scaler of a quantizer, at most '
-      f'{tf.int32.max}, or 0, received {group_size}. Use 64 to 4096 with '
-      'ternarize().'
+      f'{LARGEST_GROUP}, or 0 for whole variables, received {group_size}. Use '
+      '64 to 4096 with ternarize().'
     )
   domain = contract.FLOAT
   for previous, stage in zip((None, *stages), stages, strict=False):

@@ -129,12 +129,19 @@ def bucket_keys(
   return tf.concat([keys, tf.stack(starts)[:, tf.newaxis]], axis=1)
 
 
+def bucket_key(keys: tf.Tensor, index: int) -> tf.Tensor:
+  """Returns the key of a bucket, uint32 [3], from those of `bucket_keys`."""
+  with tracing.beside(keys):
+    return keys[index]
+
+
 def fold_in_keeping_stratum(key: tf.Tensor, data: Integer) -> tf.Tensor:
   """Applies `fold_in` to a bucket's key, uint32 [2] or [3].
 
   The third number, the stratum of the worker, stays.
   """
-  return tf.concat([fold_in(key[:2], data), key[2:]], axis=0)
+  with tracing.beside(key):
+    return tf.concat([fold_in(key[:2], data), key[2:]], axis=0)
 
 
 def requantizing_key(key: tf.Tensor) -> tf.Tensor:
@@ -152,15 +159,16 @@ def advance_key(key: tf.Tensor, start: Integer) -> tf.Tensor:
   Returns:
     The same shape. An element draws the same bits as in the whole bucket.
   """
-  # `element_bits` adds an element's index to the first number.
-  if tf.is_tensor(start):
-    moved = tf.cast(start % 2**32, tf.uint32)
-    return tf.concat([key[:1] + moved, key[1:]], axis=0)
-  if start == 0:
+  if not tf.is_tensor(start) and start == 0:
     return key
-  return key + tf.constant(
-    [start % 2**32] + [0] * (key.shape[0] - 1), tf.uint32
-  )
+  # `element_bits` adds an element's index to the first number.
+  with tracing.beside(key):
+    if tf.is_tensor(start):
+      moved = tf.cast(start % 2**32, tf.uint32)
+      return tf.concat([key[:1] + moved, key[1:]], axis=0)
+    return key + tf.constant(
+      [start % 2**32] + [0] * (key.shape[0] - 1), tf.uint32
+    )
 
 
 def element_bits(key: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:

@@ -16,6 +16,8 @@ from typing import TypeVar
 
 import tensorflow as tf
 
+# The attribute of functions that `accepts_float32` has marked.
+_MARK = 'accepts_float32'
 _Function = TypeVar('_Function', bound=Callable[..., object])
 
 
@@ -38,5 +40,10 @@ def accepts_float32(function: _Function) -> _Function:
   It casts one payload at a time. In compiled code a cast of all payloads before
   a loop over them would copy them.
   """
-  vars(function)['accepts_float32'] = True
+  vars(function)[_MARK] = True
   return function
+
+
+def takes_float32(function: Callable[..., object]) -> bool:
+  """Returns whether `accepts_float32` has marked a function."""
+  return getattr(function, _MARK, False)

@@ -85,7 +85,7 @@ inline gpu::Payloads TableOf(const std::vector<Array<uint32_t>>& memory,
 // Whether one launch gives the same words, if the variables are small.
 inline bool AloneAgrees(uint64_t seed, const gpu::GroupedBucket& bucket,
                         const gpu::GroupedVariables& variables,
-                        const gpu::Grouping& code, const uint32_t* key,
+                        const gpu::Grouping& code, const gpu::Key& key,
                         const uint32_t* words) {
   if (!bucket.is_small) return true;
   const auto memory = RandomWords(1, bucket.words);
@@ -155,7 +155,7 @@ inline bool Fp8Agrees(uint64_t seed) {
                        words + one.words + groups);
   }
   if (!Report(same, "encode of fp8")) return false;
-  if (!AloneAgrees(seed, table, variables, code, nullptr, words)) return false;
+  if (!AloneAgrees(seed, table, variables, code, {}, words)) return false;
   std::vector<const uint32_t*> all;
   emulator::Launch(seed, table.code_blocks, gpu::kThreads,
                    gpu::terngrad_fp8_decode, variables,
@@ -186,9 +186,8 @@ inline bool NaturalAgrees(uint64_t seed) {
   gpu::GroupedVariables variables = table.Table();
   variables.many = table.variables.data();
   uint32_t* const words = memory[0].get();
-  const uint32_t numbers[] = {key.first, key.second};
   emulator::Launch(seed, table.code_blocks, gpu::kThreads,
-                   gpu::terngrad_natural_encode, variables, &numbers[0], words);
+                   gpu::terngrad_natural_encode, variables, GpuKey(key), words);
   const float scale = Draw(0, 1) ? 1.0f / count : 1.0f;
   std::vector<std::vector<float>> expected;
   std::vector<uint32_t> right;

@@ -136,15 +136,12 @@ bool EncodeAgrees(uint64_t seed) {
   std::vector<gpu::Variable> many;
   const gpu::Variables table =
       problem.bucket.Table(gpu::Unit::kElements, &many);
-  const bool has_stratum = key.stratum != 0;
-  std::vector<uint32_t> numbers = {key.first, key.second};
-  if (has_stratum) numbers.push_back(key.stratum);
   const gpu::Coding coding = {problem.digits.radix, problem.digits.places,
                               key.stratified, num_words};
   Launch(seed, gpu::CeilDivide(num_words, gpu::kThreads), gpu::kThreads,
          gpu::terngrad_ternary_encode, table,
          clips ? problem.limits.data() : nullptr, problem.scalers.data(),
-         numbers.data(), has_stratum, coding, received.get());
+         problems::GpuKey(key), coding, received.get());
   return problems::Report(std::memcmp(expected.get(), received.get(),
                                       num_words * sizeof(int32_t)) == 0,
                           "encode");
@@ -367,9 +364,8 @@ bool GroupsAgree(uint64_t seed) {
          extents.get(), memory[0].get());
   Launch(seed, table.finishes, gpu::kThreads, gpu::terngrad_groups_finish,
          variables, groups.grouping, extents.get(), memory[0].get());
-  const uint32_t numbers[] = {key.first, key.second};
   Launch(seed, table.code_blocks, gpu::kThreads, gpu::terngrad_groups_encode,
-         variables, groups.grouping, &numbers[0], memory[0].get());
+         variables, groups.grouping, problems::GpuKey(key), memory[0].get());
   bool same = true;
   const float scale = Draw(0, 1) ? 1.0f / count : 1.0f;
   std::vector<Array<float>> expected_sums;
@@ -400,7 +396,7 @@ bool GroupsAgree(uint64_t seed) {
   }
   if (!problems::Report(same, "encode of groups") ||
       !problems::AloneAgrees(seed, table, variables, groups.grouping,
-                             &numbers[0], memory[0].get())) {
+                             problems::GpuKey(key), memory[0].get())) {
     return false;
   }
   gpu::Payloads some = gpu::PayloadsAt(payloads);

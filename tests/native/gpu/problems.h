@@ -55,6 +55,10 @@ inline float AnyBits() {
   return value;
 }
 
+inline terngrad_gpu::Key GpuKey(terngrad::Key key) {
+  return {key.first, key.second, key.stratum};
+}
+
 // The random bits of an element; see terngrad/codec/stages/random_bits.py.
 inline uint32_t BitsOf(terngrad::Key key, uint32_t position) {
   uint32_t bits = position + key.first;

@@ -128,7 +128,7 @@ inline bool RotatedEncodeAgrees(uint64_t seed, const terngrad::Kernels* cpu) {
   const gpu::Variables table = bucket.Table(gpu::Unit::kElements, &many);
   const uint32_t numbers[] = {key.first, key.second};
   emulator::Launch(seed, blocks, gpu::kThreads, gpu::terngrad_rotated_encode,
-                   table, factors.data(), &code.borders[0], &numbers[0],
+                   table, factors.data(), &code.borders[0], GpuKey(key),
                    gpu::RotatingOf(code, blocks), received.get(), found.get());
   uint32_t* const words = received.get() + gpu::kKeyWords + blocks;
   PackOnGpu(seed, found.get(), packing, words);

@@ -61,7 +61,6 @@ inline bool RequantizeAgrees(uint64_t seed, const terngrad::Kernels* cpu) {
               num_words, expected.get());
   std::vector<gpu::Variable> many;
   const gpu::Variables table = bucket.Table(gpu::Unit::kElements, &many);
-  const uint32_t numbers[] = {key.first, key.second, key.stratum};
   const gpu::Coding coding = {digits.radix, digits.places, key.stratified,
                               num_words};
   Array<uint32_t> received(new uint32_t[num_words]());
@@ -69,8 +68,8 @@ inline bool RequantizeAgrees(uint64_t seed, const terngrad::Kernels* cpu) {
                    gpu::kThreads,
                    is_base3 ? gpu::terngrad_ternary_requantize_base3
                             : gpu::terngrad_ternary_requantize_two_bit,
-                   table, own.data(), clips, shared.data(), &numbers[0],
-                   key.stratified, coding, words.get(), received.get());
+                   table, own.data(), clips, shared.data(),
+                   GpuKey(key), coding, words.get(), received.get());
   return Report(!std::memcmp(expected.get(), received.get(),
                              num_words * sizeof(int32_t)),
                 "requantize");
@@ -121,6 +120,10 @@ inline std::vector<terngrad::UpdatedVariable> CpuTable(const Updates& problem) {
                    problem.scalers[i]});
   }
   return all;
+}
+
+inline gpu::UpdateRates GpuRates(const terngrad::Rates& rates, int roundings) {
+  return {rates.learning_rate, rates.decay, rates.momentum, roundings};
 }
 
 inline gpu::UpdatedBucket GpuTable(const Updates& problem) {
@@ -246,9 +249,7 @@ inline bool UpdateAgrees(uint64_t seed, const terngrad::Kernels* cpu) {
   const gpu::UpdatedBucket bucket = GpuTable(problem);
   gpu::Payloads some = gpu::PayloadsAt(payloads);
   some.many = payloads.data();
-  const gpu::UpdateRates rates = {&problem.rates.learning_rate,
-                                  &problem.rates.decay, problem.rates.momentum,
-                                  roundings};
+  const gpu::UpdateRates rates = GpuRates(problem.rates, roundings);
   emulator::Launch(
       seed, gpu::CeilDivide(count, gpu::kThreads), gpu::kThreads,
       is_base3 ? gpu::terngrad_update_base3 : gpu::terngrad_update_two_bit,
@@ -284,9 +285,7 @@ bool UpdateOfSumsAgrees(uint64_t seed, const terngrad::Kernels* cpu,
                               variables.size());
   }
   const gpu::UpdatedBucket bucket = GpuTable(problem);
-  const gpu::UpdateRates rates = {&problem.rates.learning_rate,
-                                  &problem.rates.decay, problem.rates.momentum,
-                                  roundings};
+  const gpu::UpdateRates rates = GpuRates(problem.rates, roundings);
   emulator::Launch(seed, gpu::CeilDivide(count, gpu::kThreads * gpu::kScaled),
                    gpu::kThreads, kernel, TableOf(bucket), sums.get(),
                    problem.scalers.data(), scale, rates, first, count);

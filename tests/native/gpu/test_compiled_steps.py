@@ -14,6 +14,7 @@ from terngrad.step import fused_updates
 from tests import seeming_gpu
 from tests.keras import small
 from tests.reduce import gpu_steps
+from tests.reduce import host_tensors
 
 pytestmark = pytest.mark.skipif(
   not native.available(), reason='needs the native kernels'
@@ -22,6 +23,9 @@ PREFIX = 'TerngradGpu'
 CODECS = ('ternary', 'ternary:sharing=requantize', 'int8', 'qsgd', 'minmax')
 CODECS += ('sign', 'fp8', 'natural', 'drive', 'eden', 'eden3', 'thc')
 CODECS += ('error_feedback+topk', 'stc', 'threshold')
+WRAPPED = ('error_feedback+ternary', 'error_feedback+eden3', 'dgc')
+SmallCopy = host_tensors.SmallCopy
+FROM_GPU, TO_GPU = host_tensors.FROM_GPU, host_tensors.TO_GPU
 
 
 @pytest.fixture(autouse=True)
@@ -77,6 +81,53 @@ def test_steps_have_the_operations_outside_of_compiled_functions(codec, modes):
     assert gpu_operations(everywhere), mode
     assert inside
     assert not gpu_operations(inside), mode
+
+
+# The copies between host and GPU within a step. TensorFlow's copies
+# wait until the GPU has done all work that was launched before.
+COPIES = {
+  gpu_steps.TRAINER: {
+    # Labels and accuracy of a pass that is not compiled.
+    SmallCopy(
+      TO_GPU,
+      'SparseSoftmaxCrossEntropyWithLogits',
+      'labels',
+      'int32',
+    ),
+    SmallCopy(TO_GPU, 'InTopKV2', 'targets', 'int32'),
+    SmallCopy(TO_GPU, 'InTopKV2', 'k', 'int32'),
+    # The condition of the loop over the workers of a GPU.
+    SmallCopy(TO_GPU, 'Identity', 'input', 'bool'),
+  },
+  gpu_steps.KERAS: {
+    # Which gradients are finite: the host takes the branches. Once in a step.
+    SmallCopy(FROM_GPU, 'Identity', 'input', 'bool'),
+    # The branch of a step that is not finite has them on the GPU.
+    SmallCopy(TO_GPU, 'StatelessIf', 'input', 'bool'),
+    SmallCopy(TO_GPU, 'If', 'input', 'bool'),
+    # The seed, and Keras's number of the step, of which the host derives keys.
+    SmallCopy(FROM_GPU, 'PartitionedCall', 'args', 'int64'),
+  },
+}
+
+
+# Compiled programs of `thc` derive the keys of variables.
+COPIED = (*(one for one in CODECS if one != 'thc'), *WRAPPED)
+
+
+@pytest.mark.parametrize('mode', COPIES)
+@pytest.mark.parametrize('codec', COPIED)
+@pytest.mark.gate_every(5)
+def test_only_few_numbers_are_copied_within_a_step(codec, mode):
+  graph = gpu_steps.trace(codec, mode)
+  allowed = set(COPIES[mode])
+  if 'threshold' in codec:
+    # How many elements it sends, for the report of sent bits.
+    allowed.add(SmallCopy(FROM_GPU, 'Mul', 'y', 'int32'))
+  assert host_tensors.copies(graph) <= allowed
+  large = {(one.kind, one.operation) for one in host_tensors.walk(graph)}
+  # Names of variables for a log line, after a step that was not finite.
+  assert large <= {(host_tensors.NO_KERNEL, 'GatherV2')}
 
 
 def on_gpu(codec, **compiling):

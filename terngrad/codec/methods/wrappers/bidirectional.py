@@ -33,6 +33,8 @@ from terngrad.codec.methods.wrappers import float_steps
 from terngrad.codec.methods.wrappers import ranges
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import transport
+from terngrad.codec.stages import wire
 
 RESIDUAL = 'mean_residual'
 _SCATTER, _GATHER = 0, 1
@@ -174,9 +176,10 @@ class Bidirectional(wrapper.Wrapper):
     def encode(number: tf.Tensor) -> tf.Tensor:
       local = [row[number] for row in rows]
       inner = self._range_context(context, number, _SCATTER)
-      return tf.concat(self.method.send(0, local, (), [], inner)[0], axis=0)
+      return _joined(self.method.send(0, local, (), [], inner)[0])
 
-    return [tf.reshape(self._map(encode, tf.int32), [-1])], states
+    words = tf.reshape(self._map(encode, tf.float32), [-1])
+    return [transport.to_int32(words)], states
 
   def _send_mean(
     self,
@@ -199,13 +202,13 @@ class Bidirectional(wrapper.Wrapper):
     gather = gather._replace(local_probe=probe, shared_probe=probe)
     words, _ = self.method.send(0, coded, (), [], gather)
     if self.residual:
-      sent = [methods.Piece(0, [tf.concat(words, axis=0)[tf.newaxis]])]
+      sent = [methods.Piece(0, [_joined(words)[tf.newaxis]])]
       decoded = self._decode_range(sent, gather, context)
       errors = [v - s for v, s in zip(values, decoded, strict=True)]
       states = ranges.clear_padding(errors, *arguments)
     if self.method.agrees:
-      words = [tf.bitcast(probe, tf.int32), *words]
-    return [tf.concat(words, axis=0)], states
+      words = [probe, *words]
+    return [transport.to_int32(_joined(words))], states
 
   def decode(
     self,
@@ -216,12 +219,13 @@ class Bidirectional(wrapper.Wrapper):
     """Decodes the means of all ranges and joins them to variables."""
     _, (payloads,) = received
     # Round 1 is an all-gather.
-    rows = methods.stack_by_worker(cast(methods.Payloads, payloads).parts)
+    parts = cast(methods.Payloads, payloads).moved_parts
+    rows = methods.stack_by_worker(list(map(transport.to_float32, parts)))
     num_probes = sum(self._probe_counts(context.shapes))
 
     def decoded(number: tf.Tensor) -> list[tf.Tensor]:
       row = rows[number]
-      probe = tf.bitcast(row[:num_probes], tf.float32)
+      probe = row[:num_probes]
       inner = self._range_context(context, number, _GATHER)
       inner = inner._replace(shared_probe=probe)
       sent = [methods.Piece(0, [row[tf.newaxis, num_probes:]])]
@@ -234,12 +238,12 @@ class Bidirectional(wrapper.Wrapper):
     self, words: methods.Tensors, context: methods.Context
   ) -> list[tf.Tensor]:
     """Decodes all ranges that this worker sent in round 0."""
-    rows = tf.reshape(words[0], [self.workers, -1])
+    rows = tf.reshape(transport.to_float32(words[0]), [self.workers, -1])
     sizes = [m.num_words for m in self._range_messages(context.shapes)]
 
     def decode(number: tf.Tensor) -> methods.Tensors:
       inner = self._range_context(context, number, _SCATTER)
-      words = tf.split(rows[number], sizes)
+      words = list(map(transport.to_int32, tf.split(rows[number], sizes)))
       return methods.each(self.method.estimate(words, inner), inner)
 
     rows_of_all = self._map(decode, [tf.float32] * len(context.shapes))
@@ -302,3 +306,8 @@ class Bidirectional(wrapper.Wrapper):
       fn_output_signature=dtypes,
       parallel_iterations=1,
     )
+
+
+def _joined(words: Sequence[tf.Tensor]) -> tf.Tensor:
+  """Joins the words of several messages; float32, see `transport`."""
+  return wire.concat(list(map(transport.to_float32, words)), axis=0)

@@ -10,8 +10,7 @@ namespace terngrad_gpu {
 // each.
 extern "C" __global__ void __launch_bounds__(kThreads)
     terngrad_groups_all(const __grid_constant__ GroupedVariables variables,
-                        const Grouping code, const uint32* key,
-                        uint32* words) {
+                        const Grouping code, const Key key, uint32* words) {
   __shared__ double sums[kWarps][kWarp];
   __shared__ Extent extents[kExtentsAlone], some[kThreads];
   __shared__ Stretch stretches[kMostDigits];

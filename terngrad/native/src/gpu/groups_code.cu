@@ -10,7 +10,7 @@ namespace terngrad_gpu {
 // each other. The scales in `words` are complete.
 extern "C" __global__ void __launch_bounds__(kThreads, 5)
     terngrad_groups_encode(const __grid_constant__ GroupedVariables variables,
-                           const Grouping code, const uint32* key,
+                           const Grouping code, const Key key,
                            uint32* words) {
   __shared__ Stretch stretches[kMostDigits];
   __shared__ ToDigits groups[kMostDigits][2];

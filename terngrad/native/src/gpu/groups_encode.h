@@ -155,16 +155,14 @@ __device__ inline void WriteWords(const GroupedVariable& variable,
 // memory, an entry for each digit.
 __device__ inline void EncodeWords(const GroupedVariable& variable,
                                    const Grouping& code, int64 begin,
-                                   const uint32* key, uint32* words,
+                                   const Key& key, uint32* words,
                                    Stretch* stretches, ToDigits (*groups)[2]) {
   const int64 word = begin + threadIdx.x;
   // All reads first, so that they wait for the memory together.
   float values[kBatch];
   ReadBatch(variable, code, 0, word, values);
-  const bool is_random = code.kind != kSigns;
-  const uint32 counter = (is_random ? key[0] : 0) +
-                         static_cast<uint32>(variable.start + word);
-  const uint32 second = is_random ? key[1] : 0;
+  const uint32 counter =
+      key.first + static_cast<uint32>(variable.start + word);
   const float* const scales =
       reinterpret_cast<const float*>(words + variable.words);
   if (threadIdx.x < DigitsOf(code)) {
@@ -180,13 +178,13 @@ __device__ inline void EncodeWords(const GroupedVariable& variable,
   uint32* const to =
       words + variable.words + code.num_scales * variable.num_groups;
   if (code.kind == kSteps) {
-    WriteWords<kSteps>(variable, code, counter, second, scales, stretches,
+    WriteWords<kSteps>(variable, code, counter, key.second, scales, stretches,
                        groups, word, values, to);
   } else if (code.kind == kSpans) {
-    WriteWords<kSpans>(variable, code, counter, second, scales, stretches,
+    WriteWords<kSpans>(variable, code, counter, key.second, scales, stretches,
                        groups, word, values, to);
   } else {
-    WriteWords<kSigns>(variable, code, counter, second, scales, stretches,
+    WriteWords<kSigns>(variable, code, counter, key.second, scales, stretches,
                        groups, word, values, to);
   }
 }

@@ -27,7 +27,7 @@ __device__ inline uint32 ExponentOf(float value, uint32 counter,
 // words of exponents, then for words of signs.
 extern "C" __global__ void __launch_bounds__(kThreads)
     terngrad_natural_encode(const __grid_constant__ GroupedVariables variables,
-                            const uint32* key, uint32* words) {
+                            const Key key, uint32* words) {
   const GroupedVariable variable =
       FindBy(variables, &GroupedVariable::code_block, blockIdx.x);
   const int64 block = blockIdx.x - variable.code_block;
@@ -38,13 +38,13 @@ extern "C" __global__ void __launch_bounds__(kThreads)
   if (block < blocks) {
     const int64 word = block * kThreads + threadIdx.x;
     if (word >= exponents) return;
-    const uint32 first = key[0] + static_cast<uint32>(variable.start);
+    const uint32 first = key.first + static_cast<uint32>(variable.start);
 #pragma unroll
     for (int p = 0; p < kExponents; ++p) {
       const int64 element = p * exponents + word;
       if (element >= variable.size) break;
       sum |= ExponentOf(variable.data[element],
-                        first + static_cast<uint32>(element), key[1])
+                        first + static_cast<uint32>(element), key.second)
              << (8 * p);
     }
     words[variable.words + word] = sum;

@@ -25,12 +25,12 @@ struct RotatedSpace {
 
 // Writes the elements of a block times their factors and signs.
 __device__ inline void FillSigned(const Variables& variables,
-                                  const float* factors, const uint32* key,
+                                  const float* factors, const Key& key,
                                   int64 begin, int block, float* shared) {
   const Variable* const all = AllOf(variables);
   int index = Find(variables, begin);
   const int thread = threadIdx.x;
-  const uint32 first = key[0] + static_cast<uint32>(begin), second = key[1];
+  const uint32 first = key.first + static_cast<uint32>(begin);
   const int64 offset = begin - all[index].start;
   if (block == kRotatedBlock && offset + block <= all[index].size) {
     const float* const from = all[index].data + offset + thread;
@@ -41,7 +41,7 @@ __device__ inline void FillSigned(const Variables& variables,
 #pragma unroll
     for (int k = 0; k < kRadix; ++k) {
       values[k] =
-          Signed(values[k] * factor, first + thread + k * kThreads, second);
+          Signed(values[k] * factor, first + thread + k * kThreads, key.second);
     }
     Store<kThreads>(values, shared);
     return;
@@ -52,7 +52,7 @@ __device__ inline void FillSigned(const Variables& variables,
     if (begin + i < variables.total) {
       index = Walk(all, index, begin + i);
       value = all[index].data[begin + i - all[index].start];
-      value = Signed(value * factors[index], first + i, second);
+      value = Signed(value * factors[index], first + i, key.second);
     }
     shared[PlaceOf(i)] = value;
   }
@@ -127,7 +127,7 @@ __device__ inline void Quantize(const float* values, const Rotating& code,
 extern "C" __global__ void __launch_bounds__(kThreads, 5)
     terngrad_rotated_encode(const __grid_constant__ Variables variables,
                             const float* factors, const double* borders,
-                            const uint32* key,
+                            const Key key,
                             const __grid_constant__ Rotating code,
                             uint32* words, unsigned char* digits) {
   __shared__ RotatedSpace space;
@@ -162,8 +162,12 @@ extern "C" __global__ void __launch_bounds__(kThreads, 5)
   if (!adds) return;
   const double along =
       TotalOf<kAlongLanes, false>(wide, code.block, space.lanes);
-  if (lane == 0) words[kKeyWords + blockIdx.x] = ScaleOf(square, along, code);
-  if (blockIdx.x == 0 && lane < kKeyWords) words[lane] = key[lane];
+  if (lane != 0) return;
+  words[kKeyWords + blockIdx.x] = ScaleOf(square, along, code);
+  if (blockIdx.x == 0) {
+    words[0] = key.first;
+    words[1] = key.second;
+  }
 }
 
 // A thread a word.

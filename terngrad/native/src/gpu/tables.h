@@ -64,11 +64,19 @@ struct StatisticsOutputs {
   float clip_factor;
 };
 
+// The key of random bits; see kernels.h. It travels in the arguments of a
+// launch: TensorFlow would wait for the GPU before it copied it.
+struct Key {
+  uint32 first;
+  uint32 second;
+  uint32 stratum;
+};
+
 // How elements become digits; see kernels.h.
 struct Coding {
   int radix;
   int places;
-  int stratified;  // The key's third number is the stratum.
+  int stratified;  // The draws use the key's stratum.
   int64 num_words;
 };
 

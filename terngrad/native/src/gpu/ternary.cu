@@ -6,22 +6,20 @@ namespace terngrad_gpu {
 
 template <int kRadix, int kPlaces>
 __device__ inline uint32 EncodeInside(const Inside& inside, const Place* places,
-                                      int64 word, const uint32* key,
-                                      int has_stratum, const Coding& coding) {
+                                      int64 word, const Key& key,
+                                      const Coding& coding) {
   // All reads first, so that they wait for the memory together.
   float values[kPlaces];
 #pragma unroll
   for (int p = 0; p < kPlaces; ++p) values[p] = inside.data[p][threadIdx.x];
-  return WordInside<kRadix, kPlaces>(values, places, word, key, has_stratum,
-                                     coding);
+  return WordInside<kRadix, kPlaces>(values, places, word, key, coding);
 }
 
 // A thread a word. `limits` is null if nothing is clipped.
 extern "C" __global__ void __launch_bounds__(kThreads, 5)
     terngrad_ternary_encode(const __grid_constant__ Variables variables,
                             const float* limits, const float* scalers,
-                            const uint32* key, int has_stratum, Coding coding,
-                            uint32* words) {
+                            const Key key, Coding coding, uint32* words) {
   __shared__ Place places[kMaxPlaces];
   __shared__ Inside inside;
   const int64 begin = static_cast<int64>(blockIdx.x) * kThreads;
@@ -36,13 +34,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 5)
   const int64 word = begin + threadIdx.x;
   if (word >= coding.num_words) return;
   if (inside.is_known && coding.radix == 3 && coding.places == 20) {
-    words[word] = EncodeInside<3, 20>(inside, places, word, key, has_stratum,
-                                      coding);
+    words[word] = EncodeInside<3, 20>(inside, places, word, key, coding);
     return;
   }
   if (inside.is_known && coding.radix == 4 && coding.places == 16) {
-    words[word] = EncodeInside<4, 16>(inside, places, word, key, has_stratum,
-                                      coding);
+    words[word] = EncodeInside<4, 16>(inside, places, word, key, coding);
     return;
   }
   const Variable* const all = AllOf(variables);
@@ -58,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(kThreads, 5)
     }
   }
   words[word] = WordOf(values, word, variables, places, limits, scalers, key,
-                       has_stratum, coding);
+                       coding);
 }
 
 // The variable of the first element of each place, and its scaler.

@@ -68,15 +68,12 @@ __device__ inline bool Fires(float value, const Place& place, uint32 random,
 }
 
 // The word of the values of its elements. `places` are those of the first word
-// of the block of threads. `key` has a third number, the stratum, if
-// `has_stratum`.
+// of the block of threads.
 __device__ inline uint32 WordOf(const float* values, int64 word,
                                 const Variables& variables,
                                 const Place* places, const float* limits,
-                                const float* scalers, const uint32* key,
-                                int has_stratum, const Coding& coding) {
-  const uint32 first = key[0], second = key[1];
-  const uint32 stratum = has_stratum ? key[2] : 0;
+                                const float* scalers, const Key& key,
+                                const Coding& coding) {
   const Variable* const all = AllOf(variables);
   uint32 sum = 0, power = 1;
 #pragma unroll
@@ -89,10 +86,10 @@ __device__ inline uint32 WordOf(const float* values, int64 word,
       place = PlaceOf(Walk(all, place.index, position), limits, scalers);
     }
     const uint32 random =
-        AlmostRandom(static_cast<uint32>(position) + first, second);
+        AlmostRandom(static_cast<uint32>(position) + key.first, key.second);
     // A digit is its code plus one.
     sum += power;
-    if (Fires(values[p], place, random, coding.stratified, stratum)) {
+    if (Fires(values[p], place, random, coding.stratified, key.stratum)) {
       sum += __float_as_int(values[p]) < 0 ? 0 - power : power;
     }
     power *= coding.radix;
@@ -105,7 +102,7 @@ __device__ inline uint32 WordOf(const float* values, int64 word,
 template <int kRadix, int kPlaces, bool kStratified>
 __device__ inline uint32 WordInside(const float* values, const Place* places,
                                     uint32 counter, uint32 num_words,
-                                    uint32 second, uint32 stratum) {
+                                    const Key& key) {
   constexpr int kHalf = kPlaces / 2;
   uint32 word = 0;
 #pragma unroll
@@ -118,9 +115,9 @@ __device__ inline uint32 WordInside(const float* values, const Place* places,
     for (int i = 0; i < kHalf; ++i, power *= kRadix) {
       const int p = half * kHalf + i;
       const float value = values[p];
-      const uint32 random = AlmostRandom(counter + p * num_words, second);
+      const uint32 random = AlmostRandom(counter + p * num_words, key.second);
       const int bits = __float_as_int(static_cast<float>(power));
-      if (Fires(value, places[p], random, kStratified, stratum)) {
+      if (Fires(value, places[p], random, kStratified, key.stratum)) {
         sum += __int_as_float((__float_as_int(value) & ~0x7fffffff) | bits);
       }
       digits += power;  // A digit is its code plus one.
@@ -132,16 +129,15 @@ __device__ inline uint32 WordInside(const float* values, const Place* places,
 
 template <int kRadix, int kPlaces>
 __device__ inline uint32 WordInside(const float* values, const Place* places,
-                                    int64 word, const uint32* key,
-                                    int has_stratum, const Coding& coding) {
-  const uint32 counter = static_cast<uint32>(word) + key[0];
+                                    int64 word, const Key& key,
+                                    const Coding& coding) {
+  const uint32 counter = static_cast<uint32>(word) + key.first;
   const uint32 num_words = static_cast<uint32>(coding.num_words);
-  const uint32 stratum = has_stratum ? key[2] : 0;
   return coding.stratified
              ? WordInside<kRadix, kPlaces, true>(values, places, counter,
-                                                 num_words, key[1], stratum)
+                                                 num_words, key)
              : WordInside<kRadix, kPlaces, false>(values, places, counter,
-                                                  num_words, key[1], stratum);
+                                                  num_words, key);
 }
 
 // Adds the digits of a word to totals: digit i in the low 16 bits of total i,

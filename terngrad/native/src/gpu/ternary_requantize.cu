@@ -16,9 +16,9 @@ struct Requantized {
 template <int kPlaces>
 __device__ inline void Requantize(const Variables& variables, const float* own,
                                   int clips, const float* scalers,
-                                  const uint32* key, int has_stratum,
-                                  const Coding& coding, const uint32* from,
-                                  uint32* words, Requantized* first) {
+                                  const Key& key, const Coding& coding,
+                                  const uint32* from, uint32* words,
+                                  Requantized* first) {
   const Variable* const all = AllOf(variables);
   const float* const limits = clips ? own : nullptr;
   const int64 begin = static_cast<int64>(blockIdx.x) * kThreads;
@@ -54,29 +54,27 @@ __device__ inline void Requantize(const Variables& variables, const float* own,
     values[p] = static_cast<float>(DigitsIn<kPlaces>(totals, p) - 1) * scaler;
   }
   words[word] = is_known ? WordInside<kPlaces == 20 ? 3 : 4, kPlaces>(
-                               values, places, word, key, has_stratum, coding)
+                               values, places, word, key, coding)
                          : WordOf(values, word, variables, places, limits,
-                                  scalers, key, has_stratum, coding);
+                                  scalers, key, coding);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     terngrad_ternary_requantize_base3(
         const __grid_constant__ Variables variables, const float* own,
-        int clips, const float* scalers, const uint32* key, int has_stratum,
-        Coding coding, const uint32* from, uint32* words) {
+        int clips, const float* scalers, const Key key, Coding coding,
+        const uint32* from, uint32* words) {
   __shared__ Requantized first;
-  Requantize<20>(variables, own, clips, scalers, key, has_stratum, coding, from,
-                 words, &first);
+  Requantize<20>(variables, own, clips, scalers, key, coding, from, words, &first);
 }
 
 extern "C" __global__ void __launch_bounds__(kThreads)
     terngrad_ternary_requantize_two_bit(
         const __grid_constant__ Variables variables, const float* own,
-        int clips, const float* scalers, const uint32* key, int has_stratum,
-        Coding coding, const uint32* from, uint32* words) {
+        int clips, const float* scalers, const Key key, Coding coding,
+        const uint32* from, uint32* words) {
   __shared__ Requantized first;
-  Requantize<16>(variables, own, clips, scalers, key, has_stratum, coding, from,
-                 words, &first);
+  Requantize<16>(variables, own, clips, scalers, key, coding, from, words, &first);
 }
 
 }  // namespace terngrad_gpu

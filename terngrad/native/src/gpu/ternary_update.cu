@@ -42,10 +42,10 @@ struct Factors {
 
 __device__ inline Factors FactorsOf(const UpdateRates& rates, float scale) {
   const bool swaps = rates.roundings & kRoundsAverage;
-  const float decay = *rates.decay, share = 1.0f - decay;
+  const float decay = rates.decay, share = 1.0f - decay;
   return {scale,
           MultiplierOf(rates.momentum, rates.roundings & kRoundsMomentum),
-          MultiplierOf(-*rates.learning_rate, rates.roundings & kRoundsRate),
+          MultiplierOf(-rates.learning_rate, rates.roundings & kRoundsRate),
           MultiplierOf(swaps ? share : decay,
                        !swaps && rates.roundings & kRoundsShares),
           swaps ? decay : share, swaps};

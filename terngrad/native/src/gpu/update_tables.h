@@ -40,10 +40,10 @@ enum Roundings {
   kRoundsShares = 8,
 };
 
-// The factors of an update; two of them are in the GPU's memory.
+// The factors of an update.
 struct UpdateRates {
-  const float* learning_rate;
-  const float* decay;
+  float learning_rate;
+  float decay;
   float momentum;
   int roundings;
 };

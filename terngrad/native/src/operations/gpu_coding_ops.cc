@@ -85,9 +85,8 @@ class Encode : public Kernel {
     OP_REQUIRES_OK(context, ReadNumbers(context, "limits", count, &limits));
     OP_REQUIRES_OK(context, ReadNumbers(context, "scalers", count, &scalers));
     if (!clips_) limits = nullptr;
-    const void* numbers;
-    int has_stratum;
-    OP_REQUIRES_OK(context, ReadKey(context, &numbers, &has_stratum));
+    terngrad_gpu::Key key;
+    OP_REQUIRES_OK(context, ReadKey(context, &key));
     Launcher launcher(context);
     terngrad_gpu::Variables table;
     OP_REQUIRES_OK(
@@ -103,21 +102,10 @@ class Encode : public Kernel {
     OP_REQUIRES_OK(
         context, launcher.Launch(Function::kTernaryEncode,
                                  CeilDivide(num_words, kThreads), table, limits,
-                                 scalers, numbers, has_stratum, coding, out));
+                                 scalers, key, coding, out));
   }
 
  protected:
-  static absl::Status ReadKey(OpKernelContext* context, const void** numbers,
-                              int* has_stratum) {
-    const Tensor* key;
-    TF_RETURN_IF_ERROR(context->input("key", &key));
-    *numbers = key->data();
-    *has_stratum = key->NumElements() == 3;
-    if (*has_stratum || key->NumElements() == 2) return absl::OkStatus();
-    return InvalidArgument("key: expected 2 or 3 numbers, received ",
-                           key->NumElements());
-  }
-
   Digits digits_;
   std::vector<int64_t> sizes_;
   bool clips_;
@@ -143,9 +131,8 @@ class Requantize : public Encode {
     const float *own, *scalers;
     OP_REQUIRES_OK(context, ReadNumbers(context, "own", count, &own));
     OP_REQUIRES_OK(context, ReadNumbers(context, "scalers", count, &scalers));
-    const void* numbers;
-    int has_stratum;
-    OP_REQUIRES_OK(context, ReadKey(context, &numbers, &has_stratum));
+    terngrad_gpu::Key key;
+    OP_REQUIRES_OK(context, ReadKey(context, &key));
     Tensor* changed = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(
                                 0, TensorShape({num_words}), &changed));
@@ -165,8 +152,7 @@ class Requantize : public Encode {
                    launcher.Launch(is_base3_ ? Function::kRequantizeBase3
                                              : Function::kRequantizeTwoBit,
                                    CeilDivide(num_words, kThreads), table, own,
-                                   clips, scalers, numbers, has_stratum, coding,
-                                   from, to));
+                                   clips, scalers, key, coding, from, to));
   }
 
  private:
@@ -321,8 +307,8 @@ REGISTER_OP("TerngradGpuScaleSums")
     .SetShapeFn(ListedShapes);
 
 TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuStatistics", Statistics);
-TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuEncode", Encode);
-TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuRequantize", Requantize);
+TERNGRAD_REGISTER_GPU_ENCODER("TerngradGpuEncode", Encode);
+TERNGRAD_REGISTER_GPU_ENCODER("TerngradGpuRequantize", Requantize);
 TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuDecodeSum", DecodeSum);
 TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuScaleSums", ScaleSums);
 

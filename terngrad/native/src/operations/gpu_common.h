@@ -22,8 +22,18 @@ namespace terngrad {
 // with a driver of theirs. No graph asks for the label by itself.
 #define TERNGRAD_REGISTER_GPU_KERNEL(name, kernel)                            \
   REGISTER_KERNEL_BUILDER(Name(name).Device(tensorflow::DEVICE_GPU), kernel); \
-  REGISTER_KERNEL_BUILDER(                                                    \
-      Name(name).Device(tensorflow::DEVICE_CPU).Label("terngrad_emulated"),   \
+  TERNGRAD_REGISTER_EMULATED_KERNEL(name, kernel)
+
+// The same for an encoder, whose key is in the host's memory.
+#define TERNGRAD_REGISTER_GPU_ENCODER(name, kernel)                    \
+  REGISTER_KERNEL_BUILDER(                                             \
+      Name(name).Device(tensorflow::DEVICE_GPU).HostMemory("key"),     \
+      kernel);                                                         \
+  TERNGRAD_REGISTER_EMULATED_KERNEL(name, kernel)
+
+#define TERNGRAD_REGISTER_EMULATED_KERNEL(name, kernel)                     \
+  REGISTER_KERNEL_BUILDER(                                                  \
+      Name(name).Device(tensorflow::DEVICE_CPU).Label("terngrad_emulated"), \
       kernel)
 
 // CUDA's stream of the operation; null on a CPU.
@@ -222,6 +232,25 @@ absl::Status ReadNumbers(OpKernelContext* context, const char* name,
                            tensor->NumElements());
   }
   *numbers = tensor->flat<T>().data();
+  return absl::OkStatus();
+}
+
+// The number of this name, which is in the host's memory.
+inline absl::Status ReadNumber(OpKernelContext* context, const char* name,
+                               float* number) {
+  const float* numbers;
+  TF_RETURN_IF_ERROR(ReadNumbers(context, name, 1, &numbers));
+  *number = *numbers;
+  return absl::OkStatus();
+}
+
+// The input `key`, which is in the host's memory: two numbers and, with strata,
+// the stratum.
+inline absl::Status ReadKey(OpKernelContext* context, terngrad_gpu::Key* key) {
+  const Tensor* tensor;
+  TF_RETURN_IF_ERROR(ReadKey(context, &tensor));
+  const auto numbers = tensor->flat<uint32_t>();
+  *key = {numbers(0), numbers(1), numbers.size() > 2 ? numbers(2) : 0};
   return absl::OkStatus();
 }
 

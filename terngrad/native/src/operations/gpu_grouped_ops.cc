@@ -62,7 +62,7 @@ class Grouped : public Kernel {
 struct Encoding {
   GroupedBucket bucket;
   terngrad_gpu::GroupedVariables table;
-  const void* key;
+  terngrad_gpu::Key key;
   const void* words;
 };
 
@@ -74,15 +74,13 @@ absl::Status Open(OpKernelContext* context, const std::vector<int64_t>& sizes,
                   Encoding* encoding) {
   OpInputList gradients;
   TF_RETURN_IF_ERROR(context->input_list("gradients", &gradients));
-  const Tensor* key;
-  TF_RETURN_IF_ERROR(ReadKey(context, &key));
+  TF_RETURN_IF_ERROR(ReadKey(context, &encoding->key));
   std::vector<const float*> data;
   TF_RETURN_IF_ERROR(ReadVariables(gradients, sizes, &data));
   encoding->bucket = bucket_of(data, sizes);
   Tensor* output = nullptr;
   TF_RETURN_IF_ERROR(context->allocate_output(
       0, TensorShape({encoding->bucket.words}), &output));
-  encoding->key = key->data();
   encoding->words = output->data();
   return launcher->MakeTable(encoding->bucket, &encoding->table);
 }
@@ -282,9 +280,9 @@ REGISTER_OP("TerngradGpuDecodeNatural")
     .Attr("scale: float")
     .SetShapeFn(ListedShapes);
 
-TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuEncodeGroups", EncodeGroups);
+TERNGRAD_REGISTER_GPU_ENCODER("TerngradGpuEncodeGroups", EncodeGroups);
 TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuDecodeGroups", DecodeGroups);
-TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuEncodeNatural", EncodeNatural);
+TERNGRAD_REGISTER_GPU_ENCODER("TerngradGpuEncodeNatural", EncodeNatural);
 TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuDecodeNatural", DecodeNatural);
 
 }  // namespace

@@ -41,7 +41,7 @@ class EncodeRotated : public Rotated {
                    ReadNumbers(context, "factors", sizes_.size(), &factors));
     OP_REQUIRES_OK(context, ReadNumbers(context, "borders",
                                         code_.num_levels - 1, &borders));
-    const Tensor* key;
+    terngrad_gpu::Key key;
     OP_REQUIRES_OK(context, ReadKey(context, &key));
     Tensor* output = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(
@@ -55,12 +55,11 @@ class EncodeRotated : public Rotated {
     OP_REQUIRES_OK(context, launcher.Allocate(num_digits_, &digits));
     const auto code = terngrad_gpu::RotatingOf(code_, num_blocks_);
     const auto packing = terngrad_gpu::PackingOf(code_, num_blocks_);
-    const void* const numbers = key->data();
     const int32_t* const words = static_cast<const int32_t*>(output->data());
     const int32_t* const codes = words + kKeyWords + num_blocks_;
     OP_REQUIRES_OK(context, launcher.Launch(Function::kRotatedEncode,
                                             num_blocks_, table, factors,
-                                            borders, numbers, code, words,
+                                            borders, key, code, words,
                                             digits));
     OP_REQUIRES_OK(context, launcher.Launch(Function::kDigitsPack,
                                             CeilDivide(num_codes_, kThreads),
@@ -259,7 +258,7 @@ REGISTER_OP("TerngradGpuDecodeTable")
     .Attr("shapes: list(shape) >= 1")
     .SetShapeFn(ListedShapes);
 
-TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuEncodeRotated", EncodeRotated);
+TERNGRAD_REGISTER_GPU_ENCODER("TerngradGpuEncodeRotated", EncodeRotated);
 TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuDecodeRotated", DecodeRotated);
 TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuEncodeTable", EncodeTable);
 TERNGRAD_REGISTER_GPU_KERNEL("TerngradGpuDecodeTable", DecodeTable);

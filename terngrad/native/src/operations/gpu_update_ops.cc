@@ -59,8 +59,8 @@ class Updating : public Kernel {
     rates->momentum = moving_.momentum();
     rates->roundings = roundings_;
     TF_RETURN_IF_ERROR(
-        ReadNumbers(context, "learning_rate", 1, &rates->learning_rate));
-    TF_RETURN_IF_ERROR(ReadNumbers(context, "decay", 1, &rates->decay));
+        ReadNumber(context, "learning_rate", &rates->learning_rate));
+    TF_RETURN_IF_ERROR(ReadNumber(context, "decay", &rates->decay));
     TF_RETURN_IF_ERROR(moving_.OpenVariables(
         context,
         [launcher](float* to, const float* from, int64_t count) {
@@ -203,17 +203,17 @@ REGISTER_OP("TerngradGpuFusedUpdateOfSums")
     .SetIsStateful()
     .SetShapeFn(tensorflow::shape_inference::NoOutputs);
 
-// Handles of variables are in the host's memory.
-#define TERNGRAD_REGISTER_UPDATE(name, kernel)         \
-  REGISTER_KERNEL_BUILDER(Name(name)                   \
-                              .Device(tensorflow::DEVICE_GPU) \
-                              .HostMemory("parameters") \
-                              .HostMemory("velocities") \
-                              .HostMemory("averages"),  \
-                          kernel);                     \
-  REGISTER_KERNEL_BUILDER(                             \
-      Name(name).Device(tensorflow::DEVICE_CPU).Label("terngrad_emulated"), \
-      kernel)
+// Handles of variables and the rates are in the host's memory.
+#define TERNGRAD_REGISTER_UPDATE(name, kernel)                   \
+  REGISTER_KERNEL_BUILDER(Name(name)                             \
+                              .Device(tensorflow::DEVICE_GPU)    \
+                              .HostMemory("parameters")          \
+                              .HostMemory("velocities")          \
+                              .HostMemory("averages")            \
+                              .HostMemory("learning_rate")       \
+                              .HostMemory("decay"),              \
+                          kernel);                               \
+  TERNGRAD_REGISTER_EMULATED_KERNEL(name, kernel)
 
 TERNGRAD_REGISTER_UPDATE("TerngradGpuFusedUpdate", FusedUpdate);
 TERNGRAD_REGISTER_UPDATE("TerngradGpuFusedUpdateOfSums", FusedUpdateOfSums);
