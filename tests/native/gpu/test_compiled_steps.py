@@ -96,7 +96,7 @@ COPIES = {
     ),
     SmallCopy(TO_GPU, 'InTopKV2', 'targets', 'int32'),
     SmallCopy(TO_GPU, 'InTopKV2', 'k', 'int32'),
-    # The condition of the loop over the workers of a GPU.
+    # The condition of the loop over workers; TensorFlow removes this identity.
     SmallCopy(TO_GPU, 'Identity', 'input', 'bool'),
   },
   gpu_steps.KERAS: {
