@@ -152,7 +152,10 @@ install() {
   # pip would download them every time; this way a repeated run needs no network.
   # The pip of Python 3.10 and 3.11 once took 18 minutes to resolve what a pip of
   # 2025 resolves in half a minute.
-  pip=("$venv/bin/python" -m pip --disable-pip-version-check install ${quiet[@]+"${quiet[@]}"})
+  # Python compiles a module when it first imports it, which few of them ever are:
+  # pip would take half a minute for all 15,000.
+  pip=("$venv/bin/python" -m pip --disable-pip-version-check install --no-compile
+    ${quiet[@]+"${quiet[@]}"})
   "${pip[@]}" 'pip>=25' "${build_system[@]}" >&2
   # If the kernels cannot be built, those of older sources must not remain.
   rm -f -- "$root"/terngrad/native/_kernels.*.so
