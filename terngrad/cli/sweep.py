@@ -242,12 +242,12 @@ def configurations(
       f'{found.program!r}. Correct it in sweep.ini.'
     ) from error
   for name, words in found.scoring.items():
-    _parse(scorer, found.resolve_flags(words), f'eval {name}'.strip())
+    _parse(scorer, words, f'eval {name}'.strip())
   configs: dict[str, training.TrainConfig] = {}
   for cell in found.cells:
     if cell.variant in configs:
       continue
-    program, line = trainer, found.resolve_flags(cell.flags)
+    program, line = trainer, list(cell.flags)
     if cell.launch:
       program, line = _chief(cell, found.program, line)
     config = _parse(program, line, cell.variant)

@@ -43,7 +43,7 @@ _FLOATS = (
   'seconds',
 )
 # Text columns: a value may look like a number, as the commit 076e364 does.
-_TEXTS = ('variant', 'commit', 'error')
+_TEXTS = ('variant', 'commit', 'error', 'evaluation')
 # Prefix of additional scores, as in `terngrad.sweep.definition`.
 _SCORE = 'accuracy_'
 # Columns averaged over a variant's runs, and their headings.

@@ -41,8 +41,8 @@ For example:
     [baselines]
     *_64 = float32_64
 
-The path of a --flagfile in the definition is relative to the definition's
-directory.
+A --flagfile is replaced by the flags in that file, so that the rows of runs
+have them. Its path is relative to the definition's directory.
 """
 
 import configparser
@@ -54,11 +54,12 @@ import pathlib
 import shlex
 from collections.abc import Callable
 from collections.abc import Collection
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 from typing import TypeVar
+
+from absl import flags as absl_flags
 
 from terngrad import errors
 
@@ -66,6 +67,7 @@ FILE_NAME = 'sweep.ini'
 _EVAL = 'eval'
 _RESERVED = ('sweep', 'flags', _EVAL, 'seeds', 'baselines')
 _KEYS = {'program', 'seeds', 'baseline', 'launch'}
+_FLAG_FILE = '--flagfile'
 
 # The lines of a section: keys and their values, if any.
 _Section = Mapping[str, str | None]
@@ -97,7 +99,7 @@ class Definition(NamedTuple):
   """A sweep.
 
   Attributes:
-    folder: directory of the definition, in which flag files are searched.
+    folder: directory of the definition.
     program: data set of the trainer and the evaluator, as for `train`.
     baselines: maps variants to the variants they are compared with.
     scoring: the evaluator's arguments for each score. '' is the score by which
@@ -112,15 +114,14 @@ class Definition(NamedTuple):
   scoring: dict[str, tuple[str, ...]]
   cells: list[Cell]
 
-  def resolve_flags(self, flags: Iterable[str]) -> list[str]:
-    """Returns flags; adds the definition's directory to flag files' paths."""
-    return [self._resolve(word) for word in flags]
-
-  def _resolve(self, word: str) -> str:
-    name, equals, path = word.partition('=')
-    if name.lstrip('-') != 'flagfile' or not equals:
-      return word
-    return f'{name}={self.folder / path}'
+  @property
+  def evaluation(self) -> str:
+    """The data set and the evaluator's arguments for each score, as text."""
+    scores = (
+      f'{name} {shlex.join(words)}'.strip()
+      for name, words in self.scoring.items()
+    )
+    return f'{self.program}: {"; ".join(scores)}'.strip()
 
 
 def read(
@@ -145,7 +146,9 @@ def read(
     path /= FILE_NAME
   sections = _sections(path)
   settings = _settings(path, sections)
-  common_flags = _arguments(path, sections.get('flags', {}))
+  common_words = _arguments(path, sections.get('flags', {}))
+  common_flags = _read_files(path, common_words)
+  extra_flags = _read_files(path, extra_flags)
   variants = _variants(path, sections)
   baselines = _baselines(path, sections, settings.get('baseline'), variants)
   seeds_by_variant = _by_pattern(
@@ -237,7 +240,7 @@ def _scoring(
   path: pathlib.Path, sections: Mapping[str, _Section]
 ) -> dict[str, tuple[str, ...]]:
   """Returns {score: the evaluator's arguments}; '' is the score of `[eval]`."""
-  common_flags = tuple(_arguments(path, sections.get(_EVAL, {})))
+  common_flags = _read_files(path, _arguments(path, sections.get(_EVAL, {})))
   found = {'': common_flags}
   for section, flags in sections.items():
     if not section.startswith(f'{_EVAL} '):
@@ -248,13 +251,14 @@ def _scoring(
         f'{path}: expected sections [{_EVAL} NAME] with different names of '
         f'letters, digits and _, received [{section}]. Rename it.'
       )
-    found[name] = (*common_flags, *_arguments(path, flags))
+    more = _read_files(path, _arguments(path, flags))
+    found[name] = (*common_flags, *more)
   return found
 
 
 def _variants(
   path: pathlib.Path, sections: Mapping[str, _Section]
-) -> dict[str, list[str]]:
+) -> dict[str, tuple[str, ...]]:
   """Returns {variant: its arguments} for all combinations of axis values."""
   axes = [
     values
@@ -266,7 +270,7 @@ def _variants(
       f'{path}: expected a section with one variant per line, as `NAME = '
       f'FLAGS`, received {", ".join(sections) or "no section"}. Add one.'
     )
-  found: dict[str, list[str]] = {}
+  found: dict[str, tuple[str, ...]] = {}
   for values in itertools.product(*(axis.items() for axis in axes)):
     name = '_'.join(key for key, _ in values)
     if '/' in name or not name.isprintable() or name.startswith('.'):
@@ -279,8 +283,30 @@ def _variants(
         f'{path}: expected a different name for each variant, received {name} '
         'twice. Rename a value on an axis.'
       )
-    found[name] = [w for _, text in values for w in _split(path, name, text)]
+    words = [w for _, text in values for w in _split(path, name, text)]
+    found[name] = _read_files(path, words)
   return found
+
+
+def _read_files(path: pathlib.Path, words: Sequence[str]) -> tuple[str, ...]:
+  """Replaces each --flagfile by the flags in the file."""
+  found: list[str] = []
+  for word in words:
+    if found and found[-1] == _FLAG_FILE:
+      word = f'{found.pop()}={word}'
+    name, equals, file = word.partition('=')
+    # absl accepts one dash too.
+    if equals and name in (_FLAG_FILE, _FLAG_FILE[1:]):
+      word = f'{_FLAG_FILE}={path.parent / os.path.expanduser(file)}'
+    found.append(word)
+  try:
+    reader = absl_flags.FlagValues()
+    return tuple(reader.read_flags_from_files(found, force_gnu=True))
+  except (absl_flags.Error, OSError, UnicodeDecodeError) as error:
+    raise errors.ConfigError(
+      f'{path}: expected a --flagfile in UTF-8 with one flag per line, '
+      f'received "{error}". Check the path, which is relative to {path.parent}.'
+    ) from error
 
 
 def _split(path: pathlib.Path, name: str, text: str | None) -> tuple[str, ...]:

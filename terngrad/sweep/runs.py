@@ -5,6 +5,10 @@ finished once its row is written there. Rows already in the table count as
 finished too. Several sweeps, on several machines, may write to one table at the
 same time: each adds its rows to those of the others.
 
+The flags of a run are written when it begins, and are in its row. So a run that
+was stopped is not continued with other flags, and no table mixes runs of two
+settings.
+
 Failed runs have rows in a separate table and are repeated. If a trainer refuses
 its flags or its data before the first step, no other run is started: all would
 probably be refused for the same reason.
@@ -35,6 +39,10 @@ from terngrad.training import records
 
 TABLE = 'results.csv'
 _RESULT, _LOG = 'result.json', 'log.txt'
+# The flags and the evaluation of a run that has begun.
+_BEGUN = 'flags.json'
+# The columns of a row that say how a run was made.
+_FLAGS, _EVALUATION = _SETTINGS = 'flags', 'evaluation'
 _MAIN = 'terngrad.cli.main'
 _REFUSED = 2  # exit code of `terngrad` for wrong flags or data
 
@@ -67,7 +75,8 @@ class Sweep:
       output: directory of the table.
 
     Raises:
-      errors.ConfigError: a finished run used other flags.
+      errors.ConfigError: a run that has begun used other flags, or another
+        evaluation.
     """
     self._definition = definition
     self._data_dir, self._work_dir = data_dir, pathlib.Path(work_dir)
@@ -77,12 +86,12 @@ class Sweep:
     self._rows: dict[str, results.Row] = {}
     # Of runs that this sweep ended. The tables hold those of other runs.
     self._curves: dict[tuple[str, int], list[results.Row]] = {}
+    # Of finished runs, in case that the table of curves lost them.
+    self._old_curves: dict[tuple[str, int], list[results.Row]] = {}
     self._failures: list[results.Row] = []
     self._read_table()
     for cell in definition.cells:
-      path = self._work_dir / cell.name / _RESULT
-      if cell.name not in self._rows and path.exists():
-        self._restore(cell, json.loads(path.read_text(encoding='utf-8')), path)
+      self._read_folder(cell)
     self.failed: list[str] = []
     self.refused: tuple[str, ...] = ()
 
@@ -123,6 +132,8 @@ class Sweep:
             cell = waiting.pop()
             work = self._work_dir / cell.name
             words = commands(self._definition, cell, self._data_dir, work)
+            disk.make_folder(work)
+            disk.write_text(work / _BEGUN, json.dumps(self._settings(cell)))
             run = _Run(cell, words, work, cache_dir)
             running[run.process.sentinel] = run
           for ready in connection.wait([stop_request, *running]):
@@ -146,6 +157,7 @@ class Sweep:
     if run.code:
       self.failed.append(cell.name)
       failure = failures.row(cell, run.code, run.log(), flags_of(cell))
+      failure |= {_EVALUATION: self._definition.evaluation}
       self._failures.append(
         failure | {'ended': results.now()} | self._provenance
       )
@@ -154,7 +166,8 @@ class Sweep:
         self.refused = cell.name, failures.cause(run.log())
       return f'{cell.name}: failed with exit code {run.code}; see {work / _LOG}'
     scores = self._definition.scoring
-    row = results.row(cell, work, scores, flags_of(cell)) | self._provenance
+    row = results.row(cell, work, scores, flags_of(cell))
+    row |= {_EVALUATION: self._definition.evaluation} | self._provenance
     disk.write_text(work / _RESULT, json.dumps(row))
     self._add(cell, row)
     self.write()
@@ -179,7 +192,7 @@ class Sweep:
         if cell.name in self._rows
       ]
       rows += others
-      curves = self._read_curves() | self._curves
+      curves = self._old_curves | self._read_curves() | self._curves
       points = [
         point
         for row in rows
@@ -187,9 +200,10 @@ class Sweep:
       ]
       path = self.table.with_name(report.FAILURES)
       failed = results.read(path, ('code', 'error')) + self._failures
+      # A run counts as finished once it has a row, so its curve is first.
       for name, written in (
-        (TABLE, rows),
         (report.CURVES, points),
+        (TABLE, rows),
         (report.FAILURES, failed),
       ):
         if written:
@@ -210,6 +224,52 @@ class Sweep:
         self._restore(cell, row, self.table)
     return others
 
+  def _read_folder(self, cell: definitions.Cell) -> None:
+    """Adds a run that finished in its folder; checks one that has begun."""
+    folder = self._work_dir / cell.name
+    path = folder / _RESULT
+    if path.exists():
+      row = json.loads(path.read_text(encoding='utf-8'))
+      curve = row.pop(results.CURVE, None)
+      if cell.name not in self._rows:
+        self._restore(cell, row, path)
+      if curve and self._made_alike(cell, row):
+        self._old_curves[cell.variant, cell.seed] = curve
+    elif cell.name not in self._rows and (folder / _BEGUN).exists():
+      path = folder / _BEGUN
+      self._check(cell, json.loads(path.read_text(encoding='utf-8')), path)
+
+  def _settings(self, cell: definitions.Cell) -> dict[str, str]:
+    """Returns how a run of this definition is made."""
+    return {
+      _FLAGS: flags_of(cell),
+      _EVALUATION: self._definition.evaluation,
+    }
+
+  def _made_alike(self, cell: definitions.Cell, row: results.Row) -> bool:
+    """Returns whether a row's run was made as the definition says.
+
+    Rows of version 0.2 lack the evaluation.
+    """
+    return all(
+      (row.get(name) or (name == _EVALUATION and text)) == text
+      for name, text in self._settings(cell).items()
+    )
+
+  def _check(
+    self, cell: definitions.Cell, row: results.Row, path: pathlib.Path
+  ) -> None:
+    """Raises ConfigError if a run was made otherwise."""
+    if self._made_alike(cell, row):
+      return
+    wanted = self._settings(cell)
+    name = next(n for n in _SETTINGS if row.get(n) != wanted[n])
+    raise errors.ConfigError(
+      f'{path}: expected {cell.name} to have run with the {name} '
+      f'"{wanted[name]}", received a run with "{row.get(name)}". Use another '
+      '--work_dir and --output, or remove that run from both.'
+    )
+
   def _read_curves(self) -> dict[tuple[str, int], list[results.Row]]:
     """Returns the rows of the table of curves, by variant and seed."""
     curves: dict[tuple[str, int], list[results.Row]] = {}
@@ -221,13 +281,8 @@ class Sweep:
   def _restore(
     self, cell: definitions.Cell, row: results.Row, path: pathlib.Path
   ) -> None:
-    """Adds a row, unless there is one; raises if its flags differ."""
-    if row.get('flags') != flags_of(cell):
-      raise errors.ConfigError(
-        f'{path}: expected {cell.name} to have run with {flags_of(cell)}, '
-        f'received a run with {row.get("flags")}. Use another --work_dir and '
-        '--output, or remove that run from both.'
-      )
+    """Adds a row, unless there is one; raises if its run was made otherwise."""
+    self._check(cell, row, path)
     if cell.name not in self._rows:
       self._add(cell, row)
 
@@ -254,7 +309,7 @@ def commands(
       *_launch_arguments(cell),
       'train',
       definition.program,
-      *definition.resolve_flags(cell.flags),
+      *cell.flags,
       f'--seed={cell.seed}',
       f'--data_dir={data_dir}',
       f'--train_dir={work / "train"}',
@@ -263,7 +318,7 @@ def commands(
       [
         'eval',
         definition.program,
-        *definition.resolve_flags(words),
+        *words,
         f'--data_dir={data_dir}',
         f'--checkpoint_dir={work / "train"}',
         f'--eval_dir={work / results.score_name("eval", name)}',
@@ -305,7 +360,6 @@ class _Run:
         f'--tf_xla_persistent_cache_directory={cache_dir}'
       }
     )
-    disk.make_folder(folder)
     self._start()
 
   def start_next(self) -> bool:

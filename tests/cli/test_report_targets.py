@@ -95,6 +95,34 @@ def test_a_worker_with_more_examples_computes_longer(folder, monkeypatch):
   assert list((seconds / steps).dropna().round(2)) == [1.0, 0.5, 0.5]
 
 
+def test_a_worker_sends_one_of_several_fragments_in_a_step(folder):
+  local = '--codec=identity --local_steps=20 --batch_size=80'
+  text = TEXT.replace('--codec=ternary', f'{local} --fragments=4')
+  (folder / 'sweep.ini').write_text(text, encoding='utf-8')
+  runs = pd.read_csv(folder / 'results.csv').assign(bits_per_element=32.0)
+  runs.to_csv(folder / 'results.csv', index=False)
+  report(folder, output=str(folder), targets=('3',))
+  sent = pd.read_csv(folder / 'targets.csv').set_index('variant')
+  by_step = sent['MB sent by a worker'] / sent['steps']
+  assert by_step['ternary'] == pytest.approx(by_step['float32'] / 4, rel=1e-4)
+
+
+def test_a_seed_that_failed_reaches_no_target(folder, capsys):
+  failures = ('ternary', 2, 1), ('float32', 1, 1), ('gone', 1, 1)
+  columns = 'variant', 'seed', 'code'
+  table = pd.DataFrame(failures, columns=columns).assign(error='not finite')
+  table.to_csv(folder / 'failures.csv', index=False)
+  report(folder, output=str(folder), targets=('3',))
+  found = pd.read_csv(folder / 'targets.csv').set_index('variant')
+  # A repeated run that succeeded has not failed.
+  assert found.loc['float32', 'reached'] == '1 of 1'
+  assert found.loc['ternary', 'reached'] == '1 of 2'
+  assert pd.isna(found.loc['ternary', 'steps'])
+  last = pd.read_csv(folder / 'last.csv').set_index('variant')['failed']
+  assert dict(last) == {'float32': 0, 'ternary': 1}
+  assert 'gone' not in capsys.readouterr().out
+
+
 def test_measured_steps_give_the_seconds_of_their_networks(folder):
   table = folder / 'steps.csv'
   rows = 'variant,network,seconds,commit\nfloat32,2 hosts,0.25,x\n'

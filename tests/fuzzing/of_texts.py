@@ -228,9 +228,7 @@ def sweep():
   def parse(content, folder):
     path = folder / 'sweep.ini'
     path.write_bytes(content)
-    found = definition.read(path)
-    for cell in found.cells:
-      found.resolve_flags(cell.flags)
+    definition.read(path)
 
   return Target(
     parse,

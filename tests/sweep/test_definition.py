@@ -51,13 +51,16 @@ ternary_64 = float32_64
 ALWAYS = (
   '--max_steps=20',
   '--codec_rules=rank<2 -> identity; size>=9 & */bias -> fp16',
-  '--flagfile=base.flags',
+  '--batch_size=8',
+  '--net=a b',
   '--quantize_logits',
 )
 
 
 @pytest.fixture
 def read(tmp_path):
+  (tmp_path / 'base.flags').write_text('--batch_size=8\n# Why.\n--net=a b\n')
+
   def read_text(text=TEXT, **options):
     (tmp_path / 'sweep.ini').write_text(text, encoding='utf-8')
     return definition.read(tmp_path, **options)
@@ -92,15 +95,19 @@ def test_variants_are_all_combinations_seed_by_seed(read):
   )
 
 
-def test_flag_files_are_relative_to_the_definition(read, tmp_path):
-  found = read()
-  assert found.resolve_flags(
-    ['--flagfile=a/b.flags', '--x=flagfile=c', '--flagfile']
-  ) == [
-    f'--flagfile={tmp_path}/a/b.flags',
-    '--x=flagfile=c',
-    '--flagfile',
-  ]
+@pytest.mark.parametrize('words', ['--flagfile=a/b', '--flagfile a/b'])
+def test_flag_files_become_flags_and_are_beside_the_definition(
+  read, tmp_path, words
+):
+  (tmp_path / 'a').mkdir()
+  (tmp_path / 'a' / 'b').write_text('--num_nodes=2\n--x=flagfile=c\n')
+  (cell,) = read(f'[a]\none = --y=1 {words} --z\n').cells
+  assert cell.flags == ('--y=1', '--num_nodes=2', '--x=flagfile=c', '--z')
+
+
+def test_a_missing_flag_file_is_refused(read):
+  with pytest.raises(errors.ConfigError, match='one flag per line, received "'):
+    read('[a]\none = --flagfile=none\n')
 
 
 def test_arguments_replace_seeds_and_select_variants(read):

@@ -53,9 +53,11 @@ def opened(monkeypatch, tmp_path):
   monkeypatch.setenv('PYTHONPATH', str(tmp_path))
   monkeypatch.setattr(runs, '_MAIN', 'trainer_like')
 
-  def open_sweep(*names, seed=1):
-    cells = [definition.Cell(name, seed, (f'--do={name}',)) for name in names]
-    found = definition.Definition(tmp_path, 'mnist', {}, {'': ()}, cells)
+  def open_sweep(*names, seed=1, flags=(), scoring=()):
+    cells = [
+      definition.Cell(name, seed, (f'--do={name}', *flags)) for name in names
+    ]
+    found = definition.Definition(tmp_path, 'mnist', {}, {'': scoring}, cells)
     return runs.Sweep(found, 'D', str(tmp_path / 'work'), tmp_path)
 
   return open_sweep
@@ -131,10 +133,45 @@ def test_a_row_that_another_sweep_made_with_other_flags_is_kept(
   sweep = opened('ends')
   row = {'variant': 'ends', 'seed': 1, 'flags': '--do=other --seed=1'}
   pd.DataFrame([row]).to_csv(tmp_path / 'results.csv', index=False)
-  with pytest.raises(errors.ConfigError, match='with --do=other --seed=1. Use'):
+  with pytest.raises(errors.ConfigError, match='"--do=other --seed=1". Use'):
     sweep.write()
   (found,) = pd.read_csv(tmp_path / 'results.csv').to_dict('records')
   assert found == row
+
+
+@pytest.mark.parametrize('name', ['ends', 'fails'])
+@pytest.mark.parametrize(
+  ('changed', 'message'),
+  [
+    ({'flags': ('--rate=2',)}, 'with the flags "--do=.* --rate=2 --seed=1", '),
+    ({'scoring': ('--subset=test',)}, 'evaluation "mnist: --subset=test", '),
+  ],
+)
+def test_a_run_that_has_begun_goes_on_only_as_it_began(
+  opened, name, changed, message
+):
+  run(opened(name))
+  opened(name)
+  with pytest.raises(errors.ConfigError, match=message):
+    opened(name, **changed)
+
+
+def test_rows_without_an_evaluation_are_those_of_older_versions(
+  opened, tmp_path
+):
+  run(opened('ends'))
+  table = pd.read_csv(tmp_path / 'results.csv').drop(columns='evaluation')
+  table.to_csv(tmp_path / 'results.csv', index=False)
+  assert opened('ends').missing == []
+
+
+def test_a_lost_table_of_curves_is_written_again(opened, tmp_path):
+  run(opened('ends'))
+  curves = tmp_path / 'curves.csv'
+  before = curves.read_bytes()
+  curves.unlink()
+  opened('ends').write()
+  assert curves.read_bytes() == before
 
 
 def test_a_file_that_cannot_be_written_is_one_line(opened, tmp_path):

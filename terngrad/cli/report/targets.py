@@ -115,6 +115,10 @@ def act(values: ReportTargetsFlags) -> None:
     for run, points in scores.curves_of(rows, score).items()
     if run[0] in configs
   }
+  # A run that failed reaches no target.
+  for run in scores.failed_runs(sweep.read_failures(found.folder), runs):
+    if run[0] in configs:
+      curves.setdefault(run, [])
   names = dict.fromkeys(name for name, _ in curves)
   sent = runs.groupby('variant')['bits_per_element'].mean()
   examples = {}
@@ -128,7 +132,7 @@ def act(values: ReportTargetsFlags) -> None:
   variants = {
     name: _costs(
       configs[name],
-      float(sent[name]),
+      float(sent.get(name, math.nan)),
       examples[name] / fewest,
       {head: steps.get(name, math.nan) for head, steps in measured.items()},
       values,
@@ -176,7 +180,9 @@ def _costs(
       seconds[heading] = costs.seconds_of_step(
         config.devices, codec, shapes, setting, cost
       )
+  # One of several fragments is exchanged in a step.
   megabytes = costs.megabytes_of_step(codec, shapes, workers, bits)
+  megabytes /= config.devices.fragments
   return targets.Variant(megabytes, seconds | measured)
 
 

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Sequence
 
 _SCHEDULE = ('--decay_adam', '--num_epochs_per_decay')
+_FLAG_FILE = '--flagfile'
 
 
 def is_virtual(flags: str) -> bool:
@@ -21,6 +22,8 @@ def is_virtual(flags: str) -> bool:
   values = _values(words)
   devices = values.get('--devices', '')
   number = len(devices.split(',')) if devices else values.get('--num_gpus', '1')
+  if _FLAG_FILE in values:
+    return True  # Rows of version 0.2 do not have what is in the file.
   try:
     return int(values.get('--num_nodes', '-1')) > int(number)
   except ValueError:
@@ -50,7 +53,8 @@ def rates(flags: str) -> str:
   found = {
     name: value
     for name, value in _values(_words(flags)).items()
-    if name in _SCHEDULE or ('learning_rate' in name and 'outer' not in name)
+    if name in (*_SCHEDULE, _FLAG_FILE)
+    or ('learning_rate' in name and 'outer' not in name)
   }
   return ' '.join(f'{n}={v}' if v else n for n, v in sorted(found.items()))
 

@@ -1,6 +1,7 @@
 """Plot of scores over megabytes and over predicted seconds."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import pandas as pd
 from matplotlib import axes as axes_lib
@@ -24,7 +25,8 @@ def chart(
   """Draws one panel for megabytes, and one for the seconds on each network.
 
   A line is the mean over the seeds of a variant after an epoch, where all of
-  them have a score; a variant with one seed has circles.
+  them have a score; a variant with one seed has circles. The legend has the
+  number of failed runs, which have no score.
 
   Args:
     curves: the points of every run.
@@ -40,7 +42,7 @@ def chart(
   ):
     for number, (name, costs) in enumerate(variants.items()):
       unit = {table.MEGABYTES: costs.megabytes, **costs.seconds}[heading]
-      _draw(axes, number, name, _mean(curves, name), unit)
+      _draw(axes, number, name, _line(curves, name), unit)
     axes.set(xlabel=heading, ylabel=score.label, xscale='log')
     axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter('{x:g}')
@@ -50,30 +52,44 @@ def chart(
   return drawn
 
 
-def _mean(curves: table.Curves, variant: str) -> tuple[pd.Series, int]:
-  """Returns a variant's mean score by step, and the number of its seeds."""
-  runs = [
-    pd.Series(dict(points))
-    for (name, _), points in curves.items()
-    if name == variant
-  ]
-  return pd.concat(runs, axis=1).mean(axis=1, skipna=False), len(runs)
+class _Line(NamedTuple):
+  """A variant's mean score by step, and the numbers of its runs."""
+
+  mean: pd.Series
+  seeds: int
+  failed: int
+
+  def label(self, name: str) -> str:
+    """Returns the name with what a reader must know of the runs."""
+    notes = ['one seed'] if self.seeds == 1 else []
+    notes += [f'{self.failed} failed'] if self.failed else []
+    return f'{name} ({", ".join(notes)})' if notes else name
+
+
+def _line(curves: table.Curves, variant: str) -> _Line:
+  points_of_runs = [p for (name, _), p in curves.items() if name == variant]
+  runs = [pd.Series(dict(points)) for points in points_of_runs if points]
+  failed = len(points_of_runs) - len(runs)
+  if not runs:
+    return _Line(pd.Series(dtype=float), 0, failed)
+  mean = pd.concat(runs, axis=1).mean(axis=1, skipna=False)
+  return _Line(mean, len(runs), failed)
 
 
 def _draw(
   axes: axes_lib.Axes,
   number: int,
   name: str,
-  found: tuple[pd.Series, int],
+  line: _Line,
   unit: float,
 ) -> None:
-  mean, seeds = found
+  several = line.seeds > 1
   axes.plot(
-    mean.index * unit,
-    mean,
+    line.mean.index * unit,
+    line.mean,
     _STYLES[number // _COLORS % len(_STYLES)],
-    marker='.' if seeds > 1 else 'o',
-    markerfacecolor=None if seeds > 1 else 'none',
+    marker='.' if several else 'o',
+    markerfacecolor=None if several else 'none',
     color=f'C{number % _COLORS}',
-    label=name if seeds > 1 else f'{name} (one seed)',
+    label=line.label(name),
   )

@@ -1,5 +1,6 @@
 """The table of steps, bytes and seconds until variants reach given scores."""
 
+import collections
 import math
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -104,14 +105,15 @@ def at_the_end(
     score: the kind of the scores.
 
   Returns:
-    One row for each variant: steps, seeds, the mean last score, and the columns
-    of `statistics.paired.compare`.
+    One row for each variant: steps, seeds, if runs failed their number, the
+    mean last score, and the columns of `statistics.paired.compare`.
   """
+  failed = collections.Counter(name for (name, _), p in curves.items() if not p)
   last = pd.DataFrame(
     [
       {'variant': name, 'seed': seed, STEPS: points[-1][0], 'score': value}
       for (name, seed), points in curves.items()
-      if math.isfinite(value := points[-1][1])
+      if points and math.isfinite(value := points[-1][1])
     ]
   )
   if last.empty:
@@ -129,6 +131,7 @@ def at_the_end(
         'variant': name,
         STEPS: int(runs[STEPS].max()),
         'seeds': len(runs),
+        **({'failed': failed[str(name)]} if failed else {}),
         score.label: runs['score'].mean(),
         **compared.get(str(name), {}),
       }
