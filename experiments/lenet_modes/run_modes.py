@@ -85,8 +85,11 @@ def _finished(work):
   """Returns a row for each finished run, including those of earlier calls."""
   files = [_results(work), *sorted(work.glob('*/*/row.csv'))]
   rows = [pd.read_csv(path) for path in files if path.exists()]
-  rows = rows or [pd.DataFrame(columns=['method', 'mode'])]
-  return pd.concat(rows).drop_duplicates(['method', 'mode'], keep='last')
+  rows = rows or [pd.DataFrame(columns=['method', 'mode', 'steps'])]
+  found = pd.concat(rows)
+  # Other rows are of calls with other --steps.
+  found = found[found['steps'] == STEPS.value]
+  return found.drop_duplicates(['method', 'mode'], keep='last')
 
 
 def _run(method, mode, work, commit):

@@ -62,7 +62,9 @@ PLANNED = {
 def compare(net, planned):
   """Returns a row for every step: predicted and, if known, measured."""
   known = parameters_lib.read(HERE / 'parameters' / f'{net}.json')
-  shapes = exchanges.subject(net, real=False).shapes
+  subject = exchanges.subject(net, real=False)
+  shapes = subject.shapes
+  known = known._replace(statistics=subject.statistics)
   rows = []
   for hosts, rate in [*FITTED, *planned]:
     share = max(1.0, hosts / CORES)

@@ -93,8 +93,14 @@ def train(
     {step: seconds from the start of training}, and the flags without paths.
 
   Raises:
-    SystemExit: the training failed.
+    SystemExit: the folder is not empty, or the training failed.
   """
+  if folder.exists() and any(folder.iterdir()):
+    # A run that goes on would be timed with its second start.
+    sys.exit(
+      f'work_dir: expected no earlier run of {cell.variant}, received '
+      f'{folder}. Remove it, or give another --work_dir.'
+    )
   words = words_of(cell, folder, chosen, steps)
   is_shared = '--exchange=collective' in words
   commands = []

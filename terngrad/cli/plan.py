@@ -70,9 +70,10 @@ that you give. The last but one line is about the recipe's code:
 
 Encoding and decoding are timed here, which takes up to a minute. The times are
 stored in ~/.cache/terngrad (or $XDG_CACHE_HOME/terngrad) for the next plan on
-this machine. Bytes are counted as the exchanges count them; every hop takes
---latency. --output writes the table, a plot over bandwidth and workers, and all
-parameters as parameters.json, which --parameters reads.
+this machine. Bytes are counted as the exchanges count them, with the moving
+statistics of a --net (not of --elements); every hop takes --latency. --output
+writes the table, a plot over bandwidth and workers, and all parameters as
+parameters.json, which --parameters reads.
 
 To fit computing, overlap, efficiency and the speed of coding to steps that
 `terngrad measure exchange --real` measured, and to see the plan's errors:
@@ -213,6 +214,7 @@ def act(values: PlanFlags) -> None:
   others = _read_steps(values.beside, shapes)
   texts = [one.text for one in (*fitted, *others)]
   parameters = _parameters(values, subject.seconds, texts)
+  parameters = parameters._replace(statistics=subject.statistics)
   if fitted:
     parameters = parameters_lib.fit(parameters, fitted, shapes)._replace(
       source=f'{parameters.source}; fitted to {", ".join(values.fitted_to)}'
@@ -235,6 +237,7 @@ def act(values: PlanFlags) -> None:
     parameters.overlap,
     subject.row_bytes,
     values.local_steps,
+    subject.statistics,
   )
   table = model.table(*arguments)
   if values.examples:
@@ -283,9 +286,11 @@ def _subject(values: PlanFlags) -> 'computing_types.MeasuredModel':
   if values.net:
     # The nets of `measure exchange`, whose steps are compared.
     options.choice('net', values.net, exchanges.NETS)
-    shapes = exchanges.subject(values.net, real=False).shapes
-  else:
-    shapes = [(1024, max(1, round(values.elements / 1024)))]
+    net = exchanges.subject(values.net, real=False)
+    return computing.MeasuredModel(
+      net.shapes, values.seconds, statistics=net.statistics
+    )
+  shapes = [(1024, max(1, round(values.elements / 1024)))]
   return computing.MeasuredModel(shapes, values.seconds)
 
 

@@ -91,8 +91,8 @@ class SweepFlags:
   )
   computing: float = option(
     0.0,
-    'Seconds of a step, or of each local step, on that network without any '
-    'exchange.',
+    'Seconds that a worker computes in a step, or in each local step, without '
+    'an exchange, in the variant with the fewest examples per worker.',
     'cluster',
   )
   more: tuple[str, ...] = ()
@@ -101,7 +101,13 @@ class SweepFlags:
 def act(values: SweepFlags) -> int:
   """Runs the missing runs, then reports; returns the exit code."""
   command.at_least(1, values, 'jobs')
-  command.at_least(0, values, 'steps')
+  command.at_least(0, values, 'steps', 'bandwidth', 'computing')
+  if bool(values.bandwidth) != bool(values.computing):
+    raise flags.UsageError(
+      '--computing: expected seconds and --bandwidth, or neither, received '
+      f'{values.computing:g} and {values.bandwidth:g}. Give for example '
+      '--computing=0.02 --bandwidth=1e8.'
+    )
   extra_flags = list(values.more)
   if values.steps:
     extra_flags += [
@@ -168,10 +174,18 @@ def _report(
   if values.bandwidth:
     steps = rows.groupby('variant')['steps'].last()
     # With several processes, the chief's flags do not give their number.
-    seconds = {
-      variant: steps[variant] * _model_seconds(config, values)
+    examples = {
+      variant: costs.examples_of(
+        config.devices, config.data.batch_size, config.num_workers
+      )
       for variant, config in configs.items()
       if variant in steps and not found.cells[0].launch
+    }
+    fewest = min(examples.values(), default=1.0)
+    seconds = {
+      variant: steps[variant]
+      * _model_seconds(configs[variant], values, count / fewest)
+      for variant, count in examples.items()
     }
     rows['modelled seconds'] = rows['variant'].map(seconds)
   title = found.folder.resolve().name
@@ -213,13 +227,21 @@ def page(folder: pathlib.Path) -> str:
   return sweep_page.page(folder.resolve().name, table, rows, by_step, failures)
 
 
-def _model_seconds(config: 'training.TrainConfig', values: SweepFlags) -> float:
-  """Predicts the seconds of a step with every worker on a separate machine."""
+def _model_seconds(
+  config: 'training.TrainConfig', values: SweepFlags, work: float
+) -> float:
+  """Predicts the seconds of a step with every worker on a separate machine.
+
+  Args:
+    config: configuration of the runs.
+    values: the flags.
+    work: factor on --computing.
+  """
   workers = config.num_workers
   shapes = costs.shapes_of(config.data, config.model.net)
   codec = config.codes.text(workers)
   cost = coding.measure(codec)
-  network = values.computing, values.bandwidth, values.latency
+  network = work * values.computing, values.bandwidth, values.latency
   return costs.seconds_of_step(
     config.devices, codec, shapes, costs.Setting(*network, workers), cost
   )

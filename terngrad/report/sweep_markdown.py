@@ -23,7 +23,14 @@ def text(table: pd.DataFrame) -> str:
     marks = sweep_page.marked(part)
     rows = sweep_page.texts(part, marks)
     lines = [list(part.columns), ['---'] * len(part.columns), *rows]
-    rows_text = ''.join(f'| {" | ".join(line)} |\n' for line in lines)
+    rows_text = ''.join(
+      f'| {" | ".join(map(_escaped, line))} |\n' for line in lines
+    )
     texts.append(f'{name}:\n\n{rows_text}' if name else rows_text)
     is_marked |= bool(marks.to_numpy().any())
   return '\n'.join([*texts, f'{_EQUAL}\n'] if is_marked else texts)
+
+
+def _escaped(cell: str) -> str:
+  """Returns a cell's text, which Markdown would read as a border or as HTML."""
+  return cell.replace('&', '&amp;').replace('<', '&lt;').replace('|', '\\|')

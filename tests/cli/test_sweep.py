@@ -3,6 +3,7 @@
 import pandas as pd
 import pytest
 
+from terngrad.cli import flags
 from terngrad.cli import sweep
 from terngrad.measure.planning import coding
 from terngrad.measure.planning import model
@@ -65,11 +66,18 @@ def test_modelled_seconds_are_steps_of_the_plan_on_that_network(
   # A step of LeNet's 1.3 million float32 by one worker has no wire; of ternary
   # by four at 1 Mbit/s it has 1.6 bits an element, there and back, and more.
   found = report(finished, bandwidth=1e6, computing=0.25)['modelled seconds']
-  assert found['float32'] == pytest.approx(50 * 0.25, rel=0.05)
+  # Its worker has the whole batch, four times what each of four workers has.
+  assert found['float32'] == pytest.approx(50 * 4 * 0.25, rel=0.05)
   wire = 50 * 1.25e6 * 1.6 / 1e6
   assert 50 * 0.25 + wire < found['ternary'] < 50 * 0.25 + 5 * wire
   faster = report(finished, bandwidth=1e9, computing=0.25)['modelled seconds']
   assert faster['ternary'] < 50 * 0.25 + 0.1 * wire
+
+
+@pytest.mark.parametrize('name', ['bandwidth', 'computing'])
+def test_a_network_has_a_bandwidth_and_workers_that_compute(finished, name):
+  with pytest.raises(flags.UsageError, match='computing: expected seconds and'):
+    report(finished, **{name: 1.0})
 
 
 def test_without_a_network_no_seconds_are_modelled(finished):

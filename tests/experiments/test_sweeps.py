@@ -27,7 +27,7 @@ def test_runs_are_valid_and_scored_with_their_net(folder):
   found = definition.read(folder)
   configs = sweep_cli.configurations(found)
   program = f'terngrad.bin.{found.program}_eval'
-  for words in map(found.resolve_flags, found.scoring.values()):
+  for words in found.scoring.values():
     scored = options.by_name(starters.parse(program, words))
     for config in configs.values():
       trained = options.by_name(config)

@@ -28,6 +28,7 @@ def draw(
   overlap: float = 0.0,
   row_bytes: float = 0.0,
   local_steps: int = 1,
+  statistics: float = 0.0,
 ) -> figure.Figure:
   """Plots step times over bandwidth and workers; arguments as `model.table`.
 
@@ -43,7 +44,7 @@ def draw(
       cost = costs[text]
       return model.plan(
         *(text, shapes, computing, changed, cost),
-        *(overlap, row_bytes, local_steps),
+        *(overlap, row_bytes, local_steps, statistics),
       ).step
 
     line, colour = ('-', 'black') if text == model.FLOAT32 else next(styles)

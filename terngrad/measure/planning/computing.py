@@ -32,6 +32,8 @@ class MeasuredModel(NamedTuple):
     row_bytes: bytes of a worker's sparse gradients (`tf.IndexedSlices`, as of
       embeddings), which `CompressedOptimizer` sends uncompressed.
     sparse: names of the variables with sparse gradients.
+    statistics: moving statistics, which the trainers send; Keras's strategies
+      average them themselves.
   """
 
   shapes: list[tuple[int, ...]]
@@ -39,6 +41,7 @@ class MeasuredModel(NamedTuple):
   spread: float = 0.0
   row_bytes: int = 0
   sparse: tuple[str, ...] = ()
+  statistics: int = 0
 
 
 class _SyntheticStep:

@@ -46,11 +46,18 @@ class Network(NamedTuple):
     bandwidth: bits per second of a process, in each direction.
     latency: seconds from one process to another.
     workers: number of workers, P.
+    efficiency: fraction of the bandwidth that carries payload, in (0, 1].
   """
 
   bandwidth: float
   latency: float
   workers: int
+  efficiency: float = 1.0
+
+  @property
+  def payload(self) -> float:
+    """Bits of payload per second of a process, in each direction."""
+    return self.bandwidth * self.efficiency
 
 
 class Coding(NamedTuple):
@@ -109,6 +116,7 @@ def plan(
   overlap: float = 0.0,
   row_bytes: float = 0.0,
   local_steps: int = 1,
+  statistics: float = 0.0,
 ) -> Plan:
   """Predicts the step time with a codec.
 
@@ -125,9 +133,12 @@ def plan(
     row_bytes: bytes of a worker's sparse gradients, which every other worker
       gets uncompressed. They are not in `shapes`.
     local_steps: steps from one exchange to the next.
+    statistics: moving statistics, as of batch normalization, which every other
+      worker gets as float32 with the probes.
   """
   traffic = traffic_of(text, tuple(shapes), network)
   num_bytes, hops = traffic.num_bytes, traffic.hops
+  num_bytes += (network.workers - 1) * 4 * statistics
   if row_bytes:
     # Values and indices are gathered one after the other.
     num_bytes += (network.workers - 1) * row_bytes
@@ -136,7 +147,7 @@ def plan(
   others = max(0, network.workers - 2) if traffic.gathers else 0
   coded = (cost.send + cost.receive + others * cost.more) * size
   coded += cost.adding * traffic.adding
-  wire = 8 * num_bytes / network.bandwidth + hops * network.latency
+  wire = 8 * num_bytes / network.payload + hops * network.latency
   # Buckets overlap with the pass of the last local step only.
   overlapped = local_steps if overlap == 1 else overlap
   hidden = min(wire, overlapped * computing)
@@ -196,7 +207,7 @@ def traffic_of(
     network: the network between the workers.
   """
   workers = network.workers
-  between = algorithms.Link(network.bandwidth, network.latency)
+  between = algorithms.Link(network.payload, network.latency)
   codec = gradient_codecs.build(text, shapes, workers)
   messages = [
     message
@@ -229,6 +240,7 @@ def table(
   overlap: float = 0.0,
   row_bytes: float = 0.0,
   local_steps: int = 1,
+  statistics: float = 0.0,
 ) -> pd.DataFrame:
   """Compares codecs, the fastest step first.
 
@@ -241,6 +253,7 @@ def table(
     overlap: as for `plan`.
     row_bytes: as for `plan`.
     local_steps: as for `plan`.
+    statistics: as for `plan`.
 
   Returns:
     One row per codec: step, its parts and the noise of its coding (`spread`) in
@@ -253,7 +266,8 @@ def table(
 
   def planned_on(text: str, changed: Network, steps: int = local_steps) -> Plan:
     return plan(
-      text, shapes, computing, changed, costs[text], overlap, row_bytes, steps
+      *(text, shapes, computing, changed, costs[text]),
+      *(overlap, row_bytes, steps, statistics),
     )
 
   def limit(text: str) -> float:

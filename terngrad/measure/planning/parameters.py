@@ -44,6 +44,7 @@ class Parameters(NamedTuple):
     coding: factor on the costs in `codes`, for a worker that shares its cores
       or has other cores.
     codes: measured costs by codec, in the syntax of `--codec`.
+    statistics: number of moving statistics of the net.
   """
 
   source: str
@@ -53,6 +54,7 @@ class Parameters(NamedTuple):
   latency: float
   coding: float
   codes: dict[str, model.Coding]
+  statistics: float = 0.0
 
   @property
   def costs(self) -> dict[str, model.Coding]:
@@ -69,7 +71,7 @@ class Parameters(NamedTuple):
 
   def network(self, bandwidth: float, workers: int) -> model.Network:
     """Returns the network with this nominal bandwidth, in bits per second."""
-    return model.Network(bandwidth * self.efficiency, self.latency, workers)
+    return model.Network(bandwidth, self.latency, workers, self.efficiency)
 
   def plan(
     self,
@@ -81,7 +83,10 @@ class Parameters(NamedTuple):
     """Predicts the step with a codec in `codes`."""
     network = self.network(bandwidth, workers)
     cost = self.costs[text]
-    return model.plan(text, shapes, self.computing, network, cost, self.overlap)
+    return model.plan(
+      *(text, shapes, self.computing, network, cost, self.overlap),
+      statistics=self.statistics,
+    )
 
 
 class MeasuredSeconds(NamedTuple):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from slim.datasets.text import vocabulary
@@ -44,12 +45,14 @@ class Subject(NamedTuple):
     example: shape of an example: an image's height, width and channels, or the
       number of tokens of a text.
     classes: number of classes, or of different tokens.
+    statistics: number of moving statistics of the net.
   """
 
   shapes: list[tuple[int, ...]]
   model: keras.Model | None
   example: tuple[int, ...]
   classes: int
+  statistics: int = 0
 
   @property
   def takes_tokens(self) -> bool:
@@ -75,8 +78,10 @@ def subject(net: str, real: bool) -> Subject:
     if known.takes_tokens:
       example, classes = (side,), vocabulary.FEWEST_TOKENS
     model = nets.build(net, num_classes=classes)
-  shapes = [tuple(v.shape) for v in model.trainable_variables]
-  return Subject(shapes, model if real else None, example, classes)
+  found = model_variables.variables_of(model)
+  shapes = [tuple(v.shape) for v in found.trainable]
+  count = sum(int(np.prod(v.shape)) for v in found.statistics)
+  return Subject(shapes, model if real else None, example, classes, count)
 
 
 def single_column_alexnet() -> keras.Model:

@@ -125,6 +125,27 @@ def test_sparse_gradients_are_gathered_uncompressed():
   assert plan('ternary', alone, row_bytes=1e6) == plan('ternary', alone)
 
 
+def test_moving_statistics_go_to_every_other_worker_with_the_probes():
+  far = GIGABIT._replace(workers=5, latency=1.0)
+  bare, more = plan('ternary', far), plan('ternary', far, statistics=1e6)
+  # No further hop.
+  assert more.wire - bare.wire == pytest.approx(4 * 4 * 8e6 / 1e9)
+
+
+def test_a_network_that_carries_less_is_a_slower_one():
+  half = GIGABIT._replace(efficiency=0.5)
+  slow = model.set_bandwidth(GIGABIT, 5e8)
+  assert plan('ternary', half) == plan('ternary', slow)
+  costs = {'identity': FREE, 'ternary': COST}
+
+  def limit(network):
+    found = model.table(['ternary'], SHAPES, 0.1, network, costs)
+    return found.set_index('codec')[model.LIMIT]['ternary']
+
+  # The bandwidth is the nominal one, of which half carries payload.
+  assert limit(half) == pytest.approx(2 * limit(GIGABIT), rel=2e-3)
+
+
 def test_noise_is_that_of_the_coding():
   cost = COST._replace(spread=0.1)
   costs = {'identity': FREE, 'ternary': cost}
