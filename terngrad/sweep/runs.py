@@ -42,7 +42,7 @@ _RESULT, _LOG = 'result.json', 'log.txt'
 # The flags and the evaluation of a run that has begun.
 _BEGUN = 'flags.json'
 # The columns of a row that say how a run was made.
-_FLAGS, _EVALUATION = _SETTINGS = 'flags', 'evaluation'
+_FLAGS, _EVALUATION = 'flags', 'evaluation'
 _MAIN = 'terngrad.cli.main'
 _REFUSED = 2  # exit code of `terngrad` for wrong flags or data
 
@@ -233,7 +233,7 @@ class Sweep:
       curve = row.pop(results.CURVE, None)
       if cell.name not in self._rows:
         self._restore(cell, row, path)
-      if curve and self._made_alike(cell, row):
+      if curve and not self._difference(cell, row):
         self._old_curves[cell.variant, cell.seed] = curve
     elif cell.name not in self._rows and (folder / _BEGUN).exists():
       path = folder / _BEGUN
@@ -246,29 +246,26 @@ class Sweep:
       _EVALUATION: self._definition.evaluation,
     }
 
-  def _made_alike(self, cell: definitions.Cell, row: results.Row) -> bool:
-    """Returns whether a row's run was made as the definition says.
-
-    Rows of version 0.2 lack the evaluation.
-    """
-    return all(
-      (row.get(name) or (name == _EVALUATION and text)) == text
-      for name, text in self._settings(cell).items()
-    )
+  def _difference(self, cell: definitions.Cell, row: results.Row) -> str:
+    """Returns in which column a row differs from the definition, or ''."""
+    wanted = self._settings(cell)
+    if row.get(_FLAGS) != wanted[_FLAGS]:
+      return _FLAGS
+    # Rows of version 0.2 have none.
+    evaluation = row.get(_EVALUATION) or wanted[_EVALUATION]
+    return '' if evaluation == wanted[_EVALUATION] else _EVALUATION
 
   def _check(
     self, cell: definitions.Cell, row: results.Row, path: pathlib.Path
   ) -> None:
     """Raises ConfigError if a run was made otherwise."""
-    if self._made_alike(cell, row):
-      return
-    wanted = self._settings(cell)
-    name = next(n for n in _SETTINGS if row.get(n) != wanted[n])
-    raise errors.ConfigError(
-      f'{path}: expected {cell.name} to have run with the {name} '
-      f'"{wanted[name]}", received a run with "{row.get(name)}". Use another '
-      '--work_dir and --output, or remove that run from both.'
-    )
+    if name := self._difference(cell, row):
+      raise errors.ConfigError(
+        f'{path}: expected {cell.name} to have run with the {name} '
+        f'"{self._settings(cell)[name]}", received a run with '
+        f'"{row.get(name)}". Use another --work_dir and --output, or remove '
+        'that run from both.'
+      )
 
   def _read_curves(self) -> dict[tuple[str, int], list[results.Row]]:
     """Returns the rows of the table of curves, by variant and seed."""
