@@ -59,15 +59,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from typing import TypeVar
 
-from absl import flags as absl_flags
-
 from terngrad import errors
 
 FILE_NAME = 'sweep.ini'
 _EVAL = 'eval'
 _RESERVED = ('sweep', 'flags', _EVAL, 'seeds', 'baselines')
 _KEYS = {'program', 'seeds', 'baseline', 'launch'}
-_FLAG_FILE = '--flagfile'
+# The programs' flags accept one dash too.
+_FLAG_FILES = '--flagfile', '-flagfile'
 
 # The lines of a section: keys and their values, if any.
 _Section = Mapping[str, str | None]
@@ -288,25 +287,37 @@ def _variants(
   return found
 
 
-def _read_files(path: pathlib.Path, words: Sequence[str]) -> tuple[str, ...]:
-  """Replaces each --flagfile by the flags in the file."""
+def _read_files(
+  path: pathlib.Path, words: Sequence[str], around: Sequence[pathlib.Path] = ()
+) -> tuple[str, ...]:
+  """Replaces each --flagfile by the flags in the file, one per line.
+
+  Args:
+    path: of the definition.
+    words: arguments.
+    around: the flag files that contain them.
+  """
   found: list[str] = []
-  for word in words:
-    if found and found[-1] == _FLAG_FILE:
-      word = f'{found.pop()}={word}'
-    name, equals, file = word.partition('=')
-    # absl accepts one dash too.
-    if equals and name in (_FLAG_FILE, _FLAG_FILE[1:]):
-      word = f'{_FLAG_FILE}={path.parent / os.path.expanduser(file)}'
-    found.append(word)
-  try:
-    reader = absl_flags.FlagValues()
-    return tuple(reader.read_flags_from_files(found, force_gnu=True))
-  except (absl_flags.Error, OSError, UnicodeDecodeError) as error:
-    raise errors.ConfigError(
-      f'{path}: expected a --flagfile in UTF-8 with one flag per line, '
-      f'received "{error}". Check the path, which is relative to {path.parent}.'
-    ) from error
+  rest = iter(words)
+  for word in rest:
+    name, equals, text = word.partition('=')
+    if name not in _FLAG_FILES:
+      found.append(word)
+      continue
+    file = path.parent / os.path.expanduser(text if equals else next(rest, ''))
+    try:
+      if file in around:
+        raise ValueError('it contains itself')
+      lines = [one.strip() for one in file.read_text('utf-8').splitlines()]
+    except (OSError, ValueError) as error:
+      raise errors.ConfigError(
+        f'{path}: expected as {name} a file in UTF-8 with one flag per line, '
+        f'received {file} ({error}). Check the path, which is relative to '
+        f'{path.parent}.'
+      ) from error
+    flags = [one for one in lines if one and not one.startswith(('#', '//'))]
+    found += _read_files(path, flags, (*around, file))
+  return tuple(found)
 
 
 def _split(path: pathlib.Path, name: str, text: str | None) -> tuple[str, ...]:

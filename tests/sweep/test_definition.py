@@ -105,9 +105,11 @@ def test_flag_files_become_flags_and_are_beside_the_definition(
   assert cell.flags == ('--y=1', '--num_nodes=2', '--x=flagfile=c', '--z')
 
 
-def test_a_missing_flag_file_is_refused(read):
-  with pytest.raises(errors.ConfigError, match='one flag per line, received "'):
-    read('[a]\none = --flagfile=none\n')
+@pytest.mark.parametrize('text', ['none', '', 'loop'])
+def test_a_flag_file_that_cannot_be_read_is_refused(read, tmp_path, text):
+  (tmp_path / 'loop').write_text('--y=1\n--flagfile=loop\n')
+  with pytest.raises(errors.ConfigError, match='one flag per line, received '):
+    read(f'[a]\none = --flagfile={text}\n')
 
 
 def test_arguments_replace_seeds_and_select_variants(read):
