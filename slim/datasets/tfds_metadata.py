@@ -30,8 +30,8 @@ def write(data_dir: str | os.PathLike[str]) -> None:
     data_dir: a folder that a converter filled with numbered shards.
 
   Raises:
-    slim.errors.DataError: the folder has no manifest with features, or its
-      files have other names.
+    slim.errors.DataError: the folder has no manifest with features, holds
+      text, or its files have other names.
   """
   # The import takes seconds.
   import tensorflow_datasets as tfds
@@ -42,6 +42,11 @@ def write(data_dir: str | os.PathLike[str]) -> None:
     raise errors.DataError(
       f'{data_dir}: expected a {manifest.FILE_NAME} that names the features of '
       'the records, received none. Convert the data set again.'
+    )
+  if found.text:
+    raise errors.DataError(
+      f'{data_dir}: expected records of images, received records of text. Give '
+      'a folder of images, or read the text with tf.data.'
     )
   for split, entry in found.splits.items():
     for shard in entry.shards:

@@ -32,10 +32,13 @@ USAGE = """\
 
 The net takes float32 images [n, height, width, channels], prepared as
 `terngrad predict` prepares them, and returns the probabilities of the classes,
-float32 [n, classes]. Keras writes all three formats:
+float32 [n, classes]. A language model takes int32 tokens [n, T] and returns the
+probabilities of each next token, float32 [n, T, tokens]. Keras writes all three
+formats:
 
-  keras        for keras.models.load_model; for alexnet and cifarnet import
-               slim.nets.factory first, which registers a layer of terngrad
+  keras        for keras.models.load_model; for alexnet, cifar10_alexnet,
+               cifarnet, gpt_nano and gpt_small import slim.nets.factory first,
+               which registers their layers
   saved_model  for TensorFlow Serving and tf.saved_model.load
   onnx         for other runtimes (needs the extra onnx)
 
@@ -104,10 +107,12 @@ def act(values: ExportFlags) -> None:
     catalog.find(name).channels,
   )
   write(net, values.output, values.format)
-  shape = ', '.join(map(str, net.model.input_shape[1:]))
+  model_input = net.model.inputs[0]
+  shape = ', '.join(str(size or 'T') for size in model_input.shape[1:])
   command.say(
-    f'{values.output}: {net.layout.net} after {net.step} steps, from float32 '
-    f'[n, {shape}] to probabilities of {net.layout.num_classes} classes'
+    f'{values.output}: {net.layout.net} after {net.step} steps, from '
+    f'{model_input.dtype} [n, {shape}] to probabilities of '
+    f'{net.layout.num_classes} classes'
   )
 
 
@@ -174,7 +179,8 @@ def _write_part(net: 'trained_types.Trained', path: str, name: str) -> None:
     model.save(path)
     return
   # Keras exports only models that have computed something.
-  model(tf.zeros((1, *model.input_shape[1:])))
+  model_input = model.inputs[0]
+  model(tf.zeros([size or 1 for size in model_input.shape], model_input.dtype))
   model.export(path, format=name, verbose=False)
 
 

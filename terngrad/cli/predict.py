@@ -18,6 +18,7 @@ predicted_classes = lazy.module('terngrad.report.predicted_classes')
 generation = lazy.module('terngrad.checkpoint.generation')
 image_folder = lazy.module('slim.datasets.image_folder')
 labels = lazy.module('slim.datasets.labels')
+nets = lazy.module('slim.nets.factory')
 single_images = lazy.module('slim.datasets.single_images')
 tf = lazy.module('tensorflow')
 trained = lazy.module('terngrad.checkpoint.trained')
@@ -135,6 +136,12 @@ def _classify(values: PredictFlags) -> None:
   dataset = catalog.find(data_set)
   devices.grow_memory()
   net = _load(values, dataset.channels)
+  if nets.find_net(net.layout.net).takes_tokens:
+    raise flags.UsageError(
+      '--images: expected a checkpoint of a net for images, received one of '
+      f'the language model {net.layout.net}. Use --prompt, or another '
+      '--checkpoint_dir.'
+    )
   offset = values.labels_offset or net.labels_offset
   names = class_names(
     dataclasses.replace(values, labels_offset=offset), dataset

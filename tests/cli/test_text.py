@@ -4,8 +4,12 @@ import json
 import math
 import pathlib
 
+import keras
+import numpy as np
 import pytest
+import tensorflow as tf
 
+from terngrad.checkpoint import trained
 from terngrad.cli import commands
 from terngrad.cli import flags
 
@@ -141,6 +145,58 @@ def test_a_prompt_is_continued_equally_for_equal_seeds(
   assert (first == text(seed=2)) == (temperature == 0)
 
 
+@pytest.mark.filterwarnings(
+  'ignore:__array__ implementation:DeprecationWarning', 'ignore::FutureWarning'
+)
+@pytest.mark.parametrize(
+  ('kind', 'name'),
+  [
+    ('keras', 'net.keras'),
+    ('saved_model', 'net'),
+    pytest.param('onnx', 'net.onnx', marks=pytest.mark.slow),
+  ],
+)
+def test_an_exported_net_predicts_from_tokens(
+  run_dir, tmp_path, capsys, kind, name
+):
+  if kind == 'onnx':
+    pytest.importorskip('onnx', reason='the extra onnx is not installed')
+    pytest.importorskip('tf2onnx', reason='the extra onnx is not installed')
+  path = tmp_path / name
+  code = terngrad(
+    'export',
+    checkpoint_dir=run_dir / 'train',
+    output=path,
+    format=kind,
+    restore_avg_var=False,
+  )
+  printed = capsys.readouterr()
+  assert code == 0, printed.err
+  assert 'from int32 [n, T] to probabilities of 257' in printed.out
+  options = trained.LoadOptions(str(run_dir / 'train'), 0, -1, False, '/cpu:0')
+  tokens = np.array([[116, 111, 32, 98, 101], [111, 114, 32, 110, 111]], 'i4')
+  expected = trained.probabilities(trained.load(options, 1).model, tokens)
+  np.testing.assert_allclose(
+    outputs(kind, path, tokens), expected, rtol=1e-3, atol=1e-6
+  )
+
+
+def outputs(kind, path, tokens):
+  """Runs an exported net."""
+  if kind == 'keras':
+    return keras.models.load_model(path).predict(tokens, verbose=0)
+  if kind == 'saved_model':
+    loaded = tf.saved_model.load(str(path))
+    return loaded.serve(tokens)
+  import onnx
+  from onnx import reference
+
+  model = onnx.load(path)
+  (given,) = model.graph.input
+  run = reference.ReferenceEvaluator(model).run
+  return run(None, {given.name: tokens})[0]
+
+
 def test_a_page_shows_bits_and_perplexity(run_dir, tmp_path):
   pytest.importorskip('jinja2')
   code = terngrad(
@@ -173,6 +229,7 @@ def test_a_page_shows_bits_and_perplexity(run_dir, tmp_path):
     ('eval text', {'net': 'lenet'}, 'net: expected a net for text, as in text'),
     ('predict', {'prompt': 'a'}, 'checkpoint_dir'),
     ('predict', {'prompt': 'a', 'images': 'b'}, 'expected none beside --prom'),
+    ('predict', {'images': 'b'}, 'received one of the language model gpt_nano'),
   ],
 )
 def test_what_does_not_fit_is_refused(

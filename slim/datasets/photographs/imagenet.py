@@ -51,8 +51,8 @@ def training_items(
     synsets: synsets of the classes; the first has label 1.
 
   Raises:
-    slim.errors.DataError: a class is missing or empty, a tar or folder is not
-      a class, or an archive is damaged.
+    slim.errors.DataError: a class is missing, empty or repeated, a tar or
+      folder is not a class, or an archive is damaged.
   """
   if not source.is_file():
     return image_folders.find(source, synsets, 1)
@@ -65,6 +65,8 @@ def training_items(
         f'{source}: expected a tar for each class; received {tar.name!r}, '
         'which the list of synsets does not name. Check the list.'
       )
+    if tar.name in found:
+      raise _repeated(source, tar.name)
     found.add(tar.name)
     synset = tar.name.removesuffix('.tar')
     members = archives.index_inner(tar)
@@ -100,12 +102,13 @@ def validation_items(
     labels: labels of the images of a tar, the first for number 1.
 
   Raises:
-    slim.errors.DataError: there are other files, the numbers of images and
-      labels differ, or an archive is damaged.
+    slim.errors.DataError: there are other files, an image is missing or
+      repeated, or an archive is damaged.
   """
   if not source.is_file():
     return image_folders.find(source, synsets, 1)
   items = []
+  numbers = set()
   for member in archives.index(source):
     match = _VALIDATION.fullmatch(pathlib.PurePosixPath(member.name).name)
     number = int(match[1]) if match else 0
@@ -115,8 +118,11 @@ def validation_items(
         f'{len(labels):08d}.JPEG, one per label; received '
         f'{member.name!r}. Check the list of validation labels.'
       )
+    if number in numbers:
+      raise _repeated(source, member.name)
+    numbers.add(number)
     items.append(labeled_images.Item(member, labels[number - 1]))
-  if len({item.file.name for item in items}) != len(labels):
+  if len(items) != len(labels):
     raise errors.DataError(
       f'{source}: expected {len(labels)} images, one per label; received '
       f'{len(items)}. Check the list of validation labels.'
@@ -207,6 +213,13 @@ def sort_validation(folder: pathlib.Path, synsets: abc.Sequence[str]) -> int:
       'this and run the command again.'
     ) from error
   return len(moves)
+
+
+def _repeated(source: pathlib.Path, name: str) -> errors.DataError:
+  return errors.DataError(
+    f'{source}: expected each class and each image once; received {name!r} '
+    'again. Download the archive again, or remove the repeated member.'
+  )
 
 
 def _encode(

@@ -11,7 +11,6 @@ from slim.datasets.files import archives
 from slim.datasets.files import downloads
 from slim.datasets.photographs import imagenet_boxes
 from slim.datasets.photographs import imagenet_lists
-from slim.datasets.records import disk
 
 SITE = 'https://image-net.org/data/ILSVRC/2012/'
 LISTS_SITE = (
@@ -36,8 +35,6 @@ LABELS = (
   'validation_synset_labels.txt',
 )
 METADATA = ('imagenet_metadata.txt',)
-
-BOXES_LIST = 'imagenet_2012_bounding_boxes.csv'
 
 
 class Sites(NamedTuple):
@@ -111,7 +108,7 @@ def check(folder: pathlib.Path, verify_checksums: bool) -> None:
 
 
 def classes(folder: pathlib.Path) -> imagenet_lists.Classes:
-  """Reads the lists, and extracts the list of boxes from its archive.
+  """Reads the lists, and the boxes from their archive.
 
   Args:
     folder: a folder that `check` accepts.
@@ -128,10 +125,12 @@ def classes(folder: pathlib.Path) -> imagenet_lists.Classes:
   if not has_names:
     logging.info('No %s: using the synsets as class names.', metadata)
   names = imagenet_lists.names(metadata) if has_names else {}
-  found = imagenet_boxes.process(folder / BOXES, synsets)
-  path = folder / BOXES_LIST
-  disk.write_text(path, ''.join(f'{line}\n' for line in found.lines))
-  return imagenet_lists.Classes(synsets, names, imagenet_boxes.read(path))
+  boxes: dict[str, list[imagenet_boxes.Box]] = {}
+  for line in imagenet_boxes.process(folder / BOXES, synsets).lines:
+    name, *sides = line.rsplit(',', 4)
+    xmin, ymin, xmax, ymax = map(float, sides)
+    boxes.setdefault(name, []).append((xmin, ymin, xmax, ymax))
+  return imagenet_lists.Classes(synsets, names, boxes)
 
 
 def validation_labels(folder: pathlib.Path, synsets: list[str]) -> list[int]:

@@ -31,7 +31,8 @@ _folder_refusal = functools.partial(
   errors.refusal,
   expected='an empty folder, or one with the result of the same conversion',
   remedy='Choose another folder, move the files to another folder, or pass '
-  f'--overwrite, which replaces the files that {manifest.FILE_NAME} lists.',
+  f'--overwrite, which replaces the files that {manifest.FILE_NAME} lists and '
+  'those with the names of the new ones.',
 )
 
 _FORMAT = 'shards 2'  # change it when equal plans give different records
@@ -97,7 +98,8 @@ class ConversionOptions(NamedTuple):
   Attributes:
     num_threads: number of encoding threads; 0 uses one per core.
     skip_unreadable: skips unreadable examples instead of failing.
-    overwrite: replaces the shards of another conversion.
+    overwrite: replaces the shards of another conversion, and files with the
+      names of the new ones.
   """
 
   num_threads: int = 0
@@ -166,7 +168,7 @@ def write(
   try:
     with staging.lock_folder(folder) as staging_folder:
       try:
-        complete = _find_complete(folder, plan, options)
+        complete = _find_complete(folder, staging_folder, plan, options)
         if complete:
           return Report(False, complete.counts, '', complete.skipped)
         return _write(folder, staging_folder, plan, options)
@@ -213,23 +215,33 @@ def _fingerprint(plan: ConversionPlan) -> str:
 
 
 def _find_complete(
-  folder: pathlib.Path, plan: ConversionPlan, options: ConversionOptions
+  folder: pathlib.Path,
+  staging_folder: pathlib.Path,
+  plan: ConversionPlan,
+  options: ConversionOptions,
 ) -> manifest.Manifest | None:
   """Returns a complete conversion of this plan; refuses any other files."""
   names = [name for split in plan.splits for name in split.file_names]
-  found = None if options.overwrite else shard_manifest.intact(folder, names)
-  if found and found.fingerprint == _fingerprint(plan):
-    return found
-  if found:
-    raise _folder_refusal(
-      folder, received='the result of another source or other options'
-    )
-  known = {*names, *(_listed_names(folder) if options.overwrite else ())}
+  fingerprint = _fingerprint(plan)
+  found = shard_manifest.earlier(folder)
+  if found and not options.overwrite:
+    if found.fingerprint != fingerprint:
+      raise _folder_refusal(
+        folder, received='the result of another source or other options'
+      )
+    complete = shard_manifest.intact(folder, names)
+    if complete:
+      return complete
+  may_replace = (
+    options.overwrite or found or _is_claimed(staging_folder, fingerprint)
+  )
+  written = {manifest.FILE_NAME, shard_manifest.LABELS_FILE, *names}
+  known = {*written, *(found.names if found else ())} if may_replace else ()
+  prefixes = tuple(f'{split.name}-' for split in plan.splits)
   unexpected = [
-    path.name
-    for path in sorted(folder.iterdir())
-    for split in plan.splits
-    if path.name.startswith(f'{split.name}-') and path.name not in known
+    name
+    for name in sorted(os.listdir(folder))
+    if (name in written or name.startswith(prefixes)) and name not in known
   ]
   if unexpected:
     raise _folder_refusal(
@@ -271,11 +283,16 @@ def _write(
 
 def _claim(staging_folder: pathlib.Path, fingerprint: str) -> None:
   """Removes the files that another plan left in the staging folder."""
-  path = staging_folder / _PLAN
-  if not path.is_file() or path.read_text(encoding='utf-8') != fingerprint:
+  if not _is_claimed(staging_folder, fingerprint):
     for old in [*staging_folder.glob('*-*'), *staging_folder.glob('*.json')]:
       old.unlink(missing_ok=True)
-    disk.write_text(path, fingerprint)
+    disk.write_text(staging_folder / _PLAN, fingerprint)
+
+
+def _is_claimed(staging_folder: pathlib.Path, fingerprint: str) -> bool:
+  """Returns whether an interrupted run of this plan used the folder."""
+  path = staging_folder / _PLAN
+  return path.is_file() and path.read_text(encoding='utf-8') == fingerprint
 
 
 def _items_of_shards(plan: ConversionPlan) -> dict[str, abc.Sequence[Any]]:

@@ -90,8 +90,8 @@ def convert(
 ) -> sharding.Report:
   """Writes the shards of a data set, labels.txt and shards.json.
 
-  Complete files of an earlier conversion with the same names are reused,
-  whatever their source, and the source is not read.
+  Without a requested source, a complete conversion of the data set into the
+  same files is reused, whatever its source, and no source is read.
 
   Args:
     folder: output folder; created if it does not exist.
@@ -109,9 +109,11 @@ def convert(
   check_different_folders(folder, request.source_dir)
   names = split_names(facts.name, facts.splits, layout)
   flat = [name for some in names.values() for name in some]
-  complete = None if options.overwrite else shard_manifest.intact(folder, flat)
-  if complete:
-    return sharding.Report(False, complete.counts, '', complete.skipped)
+  is_any_source = source == 'auto' and not request.source_dir
+  if is_any_source and not options.overwrite:
+    complete = shard_manifest.intact(folder, flat)
+    if complete and complete.dataset == facts.name:
+      return sharding.Report(False, complete.counts, '', complete.skipped)
   found = fetch(request)
   plan = sharding.ConversionPlan(
     dataset=facts.name,

@@ -108,43 +108,41 @@ def act(values: ConvertDatabaseFlags) -> None:
     command.say(f'{values.output_db}: {count} images, all as in the data set.')
     return
   labels_path = pathlib.Path(values.output_db).parent / labels.FILE_NAME
-  is_labelled = _has_same_names(images.labels, labels_path)
+  stored = labels.read(labels_path.parent, first_label=0) or {}
+  names = _merge_names(stored, images.labels or {}, labels_path)
   count = write_db.write(
     images,
     values.output_db,
     kind=values.db_type,
     shuffle_seed=shuffle_seed,
   )
-  if images.labels and not is_labelled:
-    lines = (
-      f'{label}:{name}\n' for label, name in sorted(images.labels.items())
-    )
+  if names != stored:
+    lines = (f'{label}:{name}\n' for label, name in sorted(names.items()))
     disk.write_text(labels_path, ''.join(lines))
   command.say(f'Wrote {values.output_db}: {count} images, {values.db_type}.')
 
 
-def _has_same_names(names: dict[int, str] | None, path: pathlib.Path) -> bool:
-  """Returns whether labels.txt beside the database names the classes.
+def _merge_names(
+  stored: dict[int, str], names: dict[int, str], path: pathlib.Path
+) -> dict[int, str]:
+  """Returns the class names of all databases beside labels.txt.
 
   Args:
-    names: class names of the images to write; None if unknown.
-    path: path of labels.txt; the result is False if it does not exist.
+    stored: the classes of labels.txt.
+    names: the classes of the images to write.
+    path: path of labels.txt, for the message.
 
   Raises:
-    slim.errors.DataError: it has another name for a label.
+    slim.errors.DataError: they have different names for a label.
   """
-  stored = labels.read(path.parent, first_label=0)
-  names = names or {}
-  if stored and any(
-    stored.get(label, name) != name for label, name in names.items()
-  ):
+  if any(stored.get(label, name) != name for label, name in names.items()):
     raise errors.DataError(
       f'{path}: expected the classes of the images, {labels.listed(names)}; '
       f'received {labels.listed(stored)}. Readers would confuse classes: put '
       'databases of other classes into other folders, or remove the file if '
       'no database there needs it.'
     )
-  return bool(stored)
+  return stored | names
 
 
 COMMAND = writing.converter(

@@ -36,7 +36,7 @@ class Writing:
     False, 'Skip unreadable images instead of failing.', 'shards'
   )
   overwrite: bool = option(
-    False, 'Replace the shards of another conversion.', 'shards'
+    False, 'Replace another conversion, and files with the new names.', 'shards'
   )
   verify: bool = option(
     False, 'Write nothing: read every record and check it.', 'shards'

@@ -5,6 +5,7 @@ import subprocess
 
 import pytest
 
+from slim.datasets import factory
 from slim.datasets import write_db
 from slim.datasets.files import databases
 from slim.datasets.files import tensor_protos
@@ -161,6 +162,22 @@ def test_labels_beside_the_database_that_name_other_classes_are_refused(
   done = start(*arguments)
   assert done.returncode == 0, done.stderr
   assert path.read_text() == 'class 0\nclass 1\nclass 2\n'
+
+
+def test_labels_beside_databases_name_the_classes_of_all(
+  start, tmp_path, arguments
+):
+  done = start(*arguments, '--classes=class 0')
+  assert done.returncode == 0, done.stderr
+  path = tmp_path / 'db' / 'labels.txt'
+  assert path.read_text() == '0:class 0\n'
+  done = start(*arguments[:2], f'--output_db={tmp_path / "db" / "val"}')
+  assert done.returncode == 0, done.stderr
+  assert path.read_text() == '0:class 0\n1:class 1\n'
+  options = factory.ReadOptions(image_size=8, batch_size=1, training=False)
+  for split, count in {'train': 3, 'val': 5}.items():
+    _, found = factory.load('image_db', tmp_path / 'db', split, options)
+    assert (found.count, found.num_classes) == (count, 2)
 
 
 def test_a_file_that_is_no_image_is_named_or_left_out(

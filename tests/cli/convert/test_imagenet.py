@@ -139,11 +139,22 @@ def test_tars_are_read_without_unpacking(tmp_path):
       *before,
       *(f'train-0000{i}-of-00003' for i in range(3)),
       *(f'validation-0000{i}-of-00002' for i in range(2)),
-      *('labels.txt', 'shards.json', 'imagenet_2012_bounding_boxes.csv'),
+      *('labels.txt', 'shards.json'),
     ]
   )
   lines = (folder / 'labels.txt').read_text().splitlines()
   assert lines[:2] == ['0:background', '1:tench, Tinca tinca']
+
+
+def test_nothing_but_the_output_directory_is_written(tmp_path):
+  folder = imagenet_made.write(tmp_path / 'D')
+  before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
+  out = tmp_path / 'out'
+  preprocess(folder, verify_checksums=False, output_directory=str(out))
+  check(out)
+  assert before == {
+    path.name: path.stat().st_mtime_ns for path in folder.iterdir()
+  }
 
 
 def test_a_reader_of_the_model_garden_s_keys_reads_them(tmp_path):

@@ -9,9 +9,12 @@ from slim import errors
 from slim.datasets import tfds_metadata
 from slim.datasets.records import manifest
 from slim.datasets.records import records
+from slim.datasets.records import sharding
 from slim.datasets.small_images import convert_arrays
 from slim.datasets.small_images import convert_mnist
 from slim.datasets.small_images import mnist_source
+from slim.datasets.text import convert_text
+from slim.datasets.text import documents
 from tests.slim import mnist_files
 
 
@@ -75,3 +78,12 @@ def test_files_with_names_of_2017_are_refused(tmp_path):
 def test_a_folder_without_a_manifest_is_refused(tmp_path):
   with pytest.raises(errors.DataError, match='shards.json that names'):
     tfds_metadata.write(tmp_path)
+
+
+def test_a_folder_of_text_is_refused(tmp_path):
+  (tmp_path / 'notes').write_text('to be or not to be\n' * 40)
+  corpus = documents.read([str(tmp_path / 'notes')])
+  layout = convert_text.TextLayout(sequence_length=8)
+  sharding.write(tmp_path / 'made', convert_text.plan(corpus, layout))
+  with pytest.raises(errors.DataError, match='images, received .* of text'):
+    tfds_metadata.write(tmp_path / 'made')

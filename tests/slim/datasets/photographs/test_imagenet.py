@@ -52,6 +52,19 @@ def test_a_class_that_the_list_lacks_is_refused(tmp_path):
     imagenet.training_items(path, SYNSETS[:2])
 
 
+def test_a_repeated_class_is_refused(tmp_path):
+  twice = [*SYNSETS, SYNSETS[1]]
+  inner = archives_made.tar([archives_made.member('a.JPEG', b'x')])
+  path = train_tar(
+    tmp_path,
+    archives_made.tar(
+      archives_made.member(f'{synset}.tar', inner) for synset in twice
+    ),
+  )
+  with pytest.raises(errors.DataError, match=f"{SYNSETS[1]}.tar' again"):
+    imagenet.training_items(path, SYNSETS)
+
+
 def test_an_empty_class_is_refused(tmp_path):
   images = imagenet_made.training_images()
   some = {k: v for k, v in images.items() if not k.startswith(SYNSETS[1])}
@@ -84,7 +97,9 @@ def test_validation_images_get_the_label_of_their_number(tmp_path):
     ([val(1), val(3)], "received 'ILSVRC2012_val_00000003"),
     ([val(1), 'x.JPEG'], "received 'x.JPEG'"),
     ([val(1)], 'expected 2 images, one per label; received 1'),
-    ([val(1), val(1)], 'expected 2 images, one per label; received 2'),
+    ([val(1), val(1)], f"received '{val(1)}' again"),
+    ([val(1), val(2), val(2)], f"received '{val(2)}' again"),
+    ([val(1), f'x/{val(1)}'], f"received 'x/{val(1)}' again"),
   ],
 )
 def test_validation_images_that_do_not_match_the_labels_are_refused(

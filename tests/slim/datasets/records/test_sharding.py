@@ -203,7 +203,7 @@ def test_the_same_conversion_is_reused_and_another_refused(tmp_path):
   assert not sharding.write(tmp_path, plan()).written
   with pytest.raises(errors.DataError, match='another source or other options'):
     sharding.write(tmp_path, plan(identity='b'))
-  with pytest.raises(errors.DataError, match='received train-00000-of-00005'):
+  with pytest.raises(errors.DataError, match='another source or other options'):
     sharding.write(tmp_path, plan(number=4))
   after = [path.stat().st_mtime_ns for path in sorted(tmp_path.iterdir())]
   assert before == after
@@ -223,6 +223,32 @@ def test_files_of_other_tools_are_never_removed(tmp_path):
   with pytest.raises(errors.DataError, match='received train-mine'):
     sharding.write(tmp_path, plan(), sharding.ConversionOptions(overwrite=True))
   assert (tmp_path / 'train-mine').read_text() == 'precious'
+
+
+@pytest.mark.parametrize(
+  'name', ['train-00000-of-00005', 'labels.txt', 'shards.json']
+)
+def test_unlisted_files_are_replaced_only_by_overwrite(tmp_path, name):
+  (tmp_path / name).write_text('precious')
+  with pytest.raises(errors.DataError, match=f'received {name} .*--overwrite'):
+    sharding.write(tmp_path, plan())
+  assert [path.name for path in tmp_path.iterdir()] == [name]
+  assert (tmp_path / name).read_text() == 'precious'
+  options = sharding.ConversionOptions(overwrite=True)
+  assert sharding.write(tmp_path, plan(), options).written
+  assert items_of(tmp_path) == list(range(20))
+
+
+@pytest.mark.parametrize('name', ['test-00000-of-00001', 'labels.txt'])
+def test_a_damaged_conversion_is_repaired_only_by_the_same_plan(tmp_path, name):
+  sharding.write(tmp_path, plan())
+  (tmp_path / name).unlink()
+  before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+  with pytest.raises(errors.DataError, match='another source or other options'):
+    sharding.write(tmp_path, plan(identity='b'))
+  assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
+  assert sharding.write(tmp_path, plan()).written
+  assert not sharding.write(tmp_path, plan()).written
 
 
 def test_more_shards_than_examples_are_refused(tmp_path):

@@ -3,6 +3,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -14,7 +15,10 @@ from slim.datasets import factory
 from slim.datasets import shards
 from slim.datasets.records import disk
 from slim.datasets.records import records
+from slim.datasets.records import sharding
+from slim.datasets.small_images import convert_arrays
 from slim.datasets.small_images import convert_mnist
+from slim.datasets.small_images import fashion_mnist_source
 from slim.datasets.small_images import mnist_source
 from tests.slim import mnist_files
 
@@ -130,20 +134,41 @@ def test_images_of_several_encoding_calls_are_all_written(tmp_path):
   np.testing.assert_array_equal(labels, splits['train'].labels)
 
 
-def test_complete_files_are_reused_by_default(tmp_path, small_mnist):
-  mnist_files.write_idx(tmp_path / 'idx', train=5)
-  report = convert(tmp_path)
+def test_complete_files_are_reused_without_a_requested_source(
+  tmp_path, small_mnist
+):
+  report = convert_mnist.convert(str(small_mnist.folder))
   assert (report.written, report.counts['train']) == (False, 23)
+  assert not convert(tmp_path).written  # the same source
+  mnist_files.write_idx(tmp_path / 'idx', train=5)
+  with pytest.raises(errors.DataError, match='the result of another source'):
+    convert(tmp_path)
   report = convert(tmp_path, overwrite=True)
   assert (report.written, report.counts['train']) == (True, 5)
   assert records.scan(small_mnist.folder / 'train-mnist.tfrecord') == 5
 
 
-@pytest.mark.parametrize('name', sorted(NAMES))
+def test_files_of_another_data_set_are_not_reused(tmp_path):
+  mnist_files.write_idx(tmp_path / 'idx')
+  layout = convert_arrays.FileLayout(shard=True, train_shards=2)
+  convert(tmp_path, layout=layout)
+  request = mnist_source.SourceOptions(str(tmp_path / 'idx'), False)
+  fashion = types.SimpleNamespace(
+    FACTS=fashion_mnist_source.FACTS,
+    SOURCES={'auto': lambda _: mnist_source.SOURCES['idx'](request)},
+  )
+  with pytest.raises(errors.DataError, match='the result of another source'):
+    convert_arrays.convert(
+      *(tmp_path / 'mnist', fashion, 'auto', mnist_source.SourceOptions()),
+      *(layout, sharding.ConversionOptions()),
+    )
+
+
+@pytest.mark.parametrize('name', sorted(NAMES - {'shards.json'}))
 def test_all_files_are_written_if_one_is_missing(tmp_path, small_mnist, name):
   (small_mnist.folder / name).unlink()
-  mnist_files.write_idx(tmp_path / 'idx', train=5, test=4)
-  assert convert(tmp_path).counts == {'train': 5, 'test': 4}
+  assert convert(tmp_path).counts == {'train': 23, 'test': 11}
+  assert {path.name for path in small_mnist.folder.iterdir()} == NAMES
 
 
 def test_damaged_files_are_written_again(tmp_path, small_mnist):
