@@ -36,8 +36,8 @@ class LocalArguments(TypedDict, total=False):
     inner_optimizer: of local steps, a text as for `--inner_optimizer`.
     outer_learning_rate: of `optimizer`, with local steps.
     recipe: name of a published recipe, such as 'sparseloco'. It sets the other
-      arguments here, `codec`, `optimizer` and `learning_rate`, where they have
-      their defaults.
+      arguments here unless they are given, and `codec`, `optimizer` and
+      `learning_rate` where they equal their defaults; the log names these.
   """
 
   local_steps: int
@@ -54,6 +54,18 @@ _DEFAULTS = {
   'outer_learning_rate': 1.0,
   'inner': 'momentum',
   'inner_learning_rate': 0.1,
+}
+# Of these the arguments in the signature of `parallelize`. It cannot be seen
+# whether a user gave such a default.
+_SIGNATURE = {
+  'codec': 'codec',
+  'outer': 'optimizer',
+  'inner_learning_rate': 'learning_rate',
+}
+# Values that count as not given.
+_NOT_GIVEN = {
+  key: default if key in _SIGNATURE else None
+  for key, default in _DEFAULTS.items()
 }
 
 
@@ -75,12 +87,12 @@ def choose(
   learning_rate: float | Callable[[int], float],
   num_workers: int,
   *,
-  local_steps: int = 1,
-  inner_optimizer: str = 'momentum',
-  outer_learning_rate: float = 1.0,
+  local_steps: int | None = None,
+  inner_optimizer: str | None = None,
+  outer_learning_rate: float | None = None,
   recipe: str = '',
 ) -> Chosen:
-  """Replaces arguments that have their defaults by those of a recipe.
+  """Completes arguments that are not given, by a recipe or by defaults.
 
   Raises:
     ValueError: the recipe is unknown, or for fewer workers.
@@ -93,14 +105,19 @@ def choose(
     'inner': inner_optimizer,
     'inner_learning_rate': learning_rate,
   }
-  if recipe:
+  missing = [key for key, value in values.items() if value == _NOT_GIVEN[key]]
+  if not recipe:
+    values |= {key: _DEFAULTS[key] for key in missing}
+  else:
     found = catalog.find(recipe)
     found.check_workers(num_workers)
-    for key, default in _DEFAULTS.items():
-      if values[key] == default:
-        values[key] = getattr(found, key)
+    values |= {key: getattr(found, key) for key in missing}
+    replaced = [_SIGNATURE[key] for key in missing if key in _SIGNATURE]
     # A warning, since absl shows no lower level by default.
-    logging.warning('%s', found.describe(values))
+    logging.warning(
+      '%s. Defaults replaced by the recipe: %s',
+      *(found.describe(values), ', '.join(replaced) or 'none'),
+    )
   count, codec, optimizer, outer_rate, inner, rate = values.values()
   local = LocalChoices(count, inner, float(outer_rate))
   return Chosen(rate, {'codec': codec, 'optimizer': optimizer, 'local': local})

@@ -1,5 +1,6 @@
 """Local steps in `fit`, with any backend of Keras."""
 
+import itertools
 import os
 from typing import Any
 from typing import TypeAlias
@@ -31,7 +32,7 @@ class LocalStepsCallback(keras.callbacks.Callback):
 
   The logs of each epoch get 'sent_bytes', 'exchange_seconds' and
   'waiting_seconds', see `local_steps.LocalSteps.figures`. Put the callback
-  before those that read logs.
+  before those that read logs or set weights.
   """
 
   def __init__(
@@ -94,6 +95,8 @@ class LocalStepsCallback(keras.callbacks.Callback):
     self._last_batch = -1
     self._parameters: list[keras.Variable] = []
     self._statistics: list[keras.Variable] = []
+    # (parameters, statistics) at the end of the last epoch.
+    self._trained: list[list[np.ndarray]] = []
 
   def set_model(self, model: keras.Model) -> None:
     """Lets the model's files contain the states."""
@@ -121,14 +124,7 @@ class LocalStepsCallback(keras.callbacks.Callback):
     self._steps.reset_figures()
     # Not in on_train_begin, where a later callback may restore the model.
     if not self._is_started:
-      variables = model_variables.variables_of(self.model)
-      self._parameters = [*variables.trainable]
-      self._statistics = [
-        v for v in variables.statistics if v.dtype == 'float32'
-      ] * self._averages
-      names = variables.names[: len(self._parameters)]
-      self._assign(self._steps.start(*self._values(), names))
-      self._is_started = True
+      self._join()
 
   def on_train_batch_end(self, batch: int, logs: _Logs = None) -> None:
     """Exchanges, if `every` batches have passed since the last exchange."""
@@ -140,14 +136,45 @@ class LocalStepsCallback(keras.callbacks.Callback):
   def on_epoch_end(self, epoch: int, logs: _Logs = None) -> None:
     """Adds the epoch's figures to the logs."""
     del epoch
+    # Copies, because arrays of PyTorch change with their variables.
+    self._trained = [[np.array(a) for a in arrays] for arrays in self._values()]
     if logs is not None:
       logs.update(self._steps.figures)
 
   def on_train_end(self, logs: _Logs = None) -> None:
-    """Exchanges the last steps; all processes end with equal parameters."""
+    """Exchanges the last steps; all processes end with equal parameters.
+
+    Variables that Keras (`use_ema`) or a callback has set since the end of the
+    last epoch keep these values.
+    """
     del logs
-    self._assign(self._steps.complete(*self._values()))
+    if not self._is_started:
+      # No epoch was left, but a restored model may have steps to exchange.
+      self._join()
+      self._trained = [*self._values()]
+    completed = self._steps.complete(*self._trained)
+    before, now = (
+      itertools.chain(*read) for read in (self._trained, self._values())
+    )
+    self._assign(
+      [
+        value if np.array_equal(old, new, equal_nan=True) else new
+        for value, old, new in zip(completed, before, now, strict=True)
+      ]
+    )
+    self._trained = []
     self._is_started = False
+
+  def _join(self) -> None:
+    """Joins the other processes and takes the common parameters."""
+    variables = model_variables.variables_of(self.model)
+    self._parameters = [*variables.trainable]
+    self._statistics = [
+      v for v in variables.statistics if v.dtype == 'float32'
+    ] * self._averages
+    names = variables.names[: len(self._parameters)]
+    self._assign(self._steps.start(*self._values(), names))
+    self._is_started = True
 
   def _values(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Reads (parameters, statistics) of the model."""

@@ -39,8 +39,11 @@ def recipe_optimizer(recipe: str, **options: Any) -> keras.optimizers.Optimizer:
 
 def compare(recipe: str, optimizer: keras.optimizers.Optimizer) -> None:
   """Logs if a model does not have the inner optimizer of its recipe."""
+  while hasattr(optimizer, 'inner_optimizer'):
+    # `compile` wraps it for mixed precision.
+    optimizer = optimizer.inner_optimizer
   received, expected = type(optimizer).__name__, _class_of(recipe)
-  if received != expected:
+  if not isinstance(optimizer, getattr(keras.optimizers, expected)):
     logging.warning(
       'Local steps: recipe %s trains by %s, this model by %s. Compile it with '
       'terngrad.keras.recipe_optimizer(%r) to follow the recipe.',

@@ -92,7 +92,8 @@ class LocalSteps:
         # A warning, since absl shows no lower level by default.
         logging.warning('Local steps: %s', line)
     self._supervisor: supervisors.Supervisor | None = None
-    self._loaded: Mapping[str, np.ndarray] = {}
+    # States for the next `start`; None if nothing was loaded or completed.
+    self._loaded: Mapping[str, np.ndarray] | None = None
     self._exchanges = self._steps = 0
     self.figures: dict[str, float] = {}
     self.reset_figures()
@@ -108,6 +109,9 @@ class LocalSteps:
     names: Sequence[str] = (),
   ) -> list[np.ndarray]:
     """Joins the other processes; blocks until all have joined.
+
+    After a run that did not call `complete` it continues from the states of
+    that run, unless `load` has replaced them.
 
     Args:
       arrays: float32, the parameters.
@@ -139,11 +143,13 @@ class LocalSteps:
       self._supervisor.load(self._loaded)
     self._write(values)
     answer = self._supervisor.start()
+    # From here on the states are those of the helper.
+    loaded, self._loaded = self._loaded or {}, None
     self._exchanges, self._steps = answer['exchanges'], 0
     if answer['assign']:
       return self._outputs()
-    self._steps = int(self._loaded.get(_STEPS, 0))
-    shifts = [self._loaded.get(f'{_SHIFT}:{i}') for i in range(len(values))]
+    self._steps = int(loaded.get(_STEPS, 0))
+    shifts = [loaded.get(f'{_SHIFT}:{i}') for i in range(len(values))]
     pairs = zip(values, shifts, strict=True)
     return [v if shift is None else v + shift for v, shift in pairs]
 
@@ -185,7 +191,8 @@ class LocalSteps:
     found = self._ask(
       channels.FINISH, (*arrays, *statistics), has_steps=self._steps > 0
     )
-    self._loaded = self.get_states()
+    # States that were loaded since `start` are of other parameters.
+    self._loaded = None
     self.close()
     return found
 
@@ -196,8 +203,11 @@ class LocalSteps:
     among them: save them too.
     """
     if self._supervisor is None:
-      return dict(self._loaded)
+      return dict(self._loaded or {})
     states = self._supervisor.states()
+    if not states:
+      # `start` did not return.
+      return {}
     # The local parameters that the caller saves do not have them yet.
     shifts = {
       f'{_SHIFT}:{index}': shift
@@ -213,8 +223,20 @@ class LocalSteps:
     self._loaded = {name: np.asarray(value) for name, value in states.items()}
 
   def close(self) -> None:
-    """Ends the helper without an exchange."""
-    if self._supervisor:
+    """Ends the helper without an exchange, and keeps the states for `start`.
+
+    It waits for an exchange that is on its way.
+
+    Raises:
+      errors.TrainingError: the helper was lost before it saved the states, so
+        the next `start` begins without states.
+    """
+    if self._supervisor is None:
+      return
+    try:
+      if self._loaded is None:
+        self._loaded = self.get_states()
+    finally:
       self._supervisor.end()
       self._supervisor = None
 

@@ -5,6 +5,7 @@ import pytest
 
 import terngrad
 from terngrad import errors
+from terngrad.compression import local_arguments
 from terngrad.recipes import catalog
 from tests.compression import small_inputs
 from tests.step import small
@@ -47,6 +48,38 @@ def test_a_recipe_sets_what_has_its_default():
   assert (
     parallel._learning_rate == catalog.find('sparseloco').inner_learning_rate
   )
+
+
+def chosen(
+  codec='identity', optimizer='nesterov:momentum=0.9', rate=0.1, **local
+):
+  return local_arguments.choose(codec, optimizer, rate, 2, **local)
+
+
+def test_a_recipe_keeps_given_local_steps_that_equal_their_defaults():
+  given = local_arguments.LocalChoices()
+  found = chosen(
+    recipe='diloco',
+    local_steps=given.steps,
+    inner_optimizer=given.inner,
+    outer_learning_rate=given.outer_learning_rate,
+  )
+  assert found.choices['local'] == given == chosen().choices['local']
+
+
+def test_a_recipe_logs_the_defaults_of_the_signature_that_it_replaces(caplog):
+  recipe = catalog.find('sparseloco')
+  found = chosen(recipe='sparseloco')
+  assert found.choices['codec'] == recipe.codec
+  assert caplog.text.rstrip().endswith(
+    'Defaults replaced by the recipe: codec, optimizer, learning_rate'
+  )
+  codec, rate = terngrad.parse_codec('identity'), 0.2
+  found = chosen(codec, 'nesterov', rate, recipe='sparseloco')
+  assert found.choices['codec'] is codec
+  assert found.choices['optimizer'] == 'nesterov'
+  assert found.learning_rate == rate
+  assert caplog.text.rstrip().endswith('replaced by the recipe: none')
 
 
 @pytest.mark.slow

@@ -6,11 +6,13 @@ import json
 import zipfile
 
 import h5py
+import keras
 import numpy as np
 import pytest
 
 import terngrad.keras
 from tests.exchange import processes
+from tests.keras import small
 
 PROGRAM = processes.ROOT / 'tests/keras/local_steps_process.py'
 
@@ -86,11 +88,40 @@ def test_two_processes_end_with_equal_parameters_and_statistics(tmp_path, name):
 @pytest.mark.slow
 @pytest.mark.parametrize('name', BACKENDS)
 def test_a_killed_program_continues_to_the_same_bits(tmp_path, name):
-  whole = run(tmp_path / 'whole', name)
+  killed_at(tmp_path, name, 2)
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize('name', [JAX])
+def test_a_program_killed_after_its_last_epoch_exchanges_the_last_steps(
+  tmp_path, name
+):
+  killed_at(tmp_path, name, 3, options={'every': 4})
+
+
+def killed_at(folder, name, epoch, **request):
+  """Compares a run that was killed and started again with a whole one."""
+  whole = run(folder / 'whole', name, **request)
   assert_equal(*whole, 'layers/')
-  killed = tmp_path / 'killed'
-  assert run(killed, name, codes=(-9, -9), kill=[0, 1, 2]) == []
-  for one, other in zip(whole, run(killed, name), strict=True):
+  killed = folder / 'killed'
+  kill = [0, 1, epoch]
+  assert run(killed, name, codes=(-9, -9), kill=kill, **request) == []
+  for one, other in zip(whole, run(killed, name, **request), strict=True):
+    assert_equal(one, other, '')
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize('name', [JAX])
+def test_fit_after_an_interrupted_one_continues_to_the_same_bits(
+  tmp_path, name
+):
+  # The interrupt comes during an exchange, and after two local steps.
+  request = {'options': {'every': 4, 'overlap': 'delayed'}}
+  whole = run(tmp_path / 'whole', name, **request)
+  again = run(tmp_path / 'again', name, interrupt=1, **request)
+  for one, other in zip(whole, again, strict=True):
     assert_equal(one, other, '')
 
 
@@ -118,3 +149,84 @@ def test_a_saved_model_continues_with_its_states(tmp_path, name):
 def test_an_unknown_choice_for_statistics_is_refused():
   with pytest.raises(ValueError, match="average, keep, received 'sum'"):
     terngrad.keras.LocalSteps(10, statistics='sum')
+
+
+class CompleteToZeros:
+  """Has no helper; `complete` returns zeros for what it gets."""
+
+  options = figures = None
+  has_started = False
+
+  def start(self, parameters, statistics, names):
+    del names
+    self.has_started = True
+    return [*parameters, *statistics]
+
+  def count_step(self, count):
+    return False
+
+  def complete(self, parameters, statistics):
+    self.completed = parameters
+    return [np.zeros_like(value) for value in (*parameters, *statistics)]
+
+  def reset_figures(self):
+    self.figures = {}
+
+
+class Weights(keras.callbacks.Callback):
+  """The trained weights after the last batch."""
+
+  def on_train_batch_end(self, batch, logs=None):
+    self.last = self.model.get_weights()
+
+
+def fitted(before=(), steps=(), **options):
+  """A model, trained with callbacks before `LocalSteps`; and `Weights`."""
+  made = small.compiled(
+    None, optimizer=lambda: keras.optimizers.SGD(2.0, **options)
+  )
+  weights = Weights()
+  small.fit(made, epochs=5, callbacks=[*before(), *steps, weights])
+  return made.get_weights(), weights.last
+
+
+def best_weights():
+  return [
+    keras.callbacks.EarlyStopping('loss', patience=1, restore_best_weights=True)
+  ]
+
+
+@small.ARRAYS_OF_KERAS
+@pytest.mark.parametrize(
+  ('before', 'options'),
+  [(list, {'use_ema': True, 'ema_momentum': 0.5}), (best_weights, {})],
+)
+def test_weights_that_keras_sets_at_the_end_stay_and_are_not_exchanged(
+  before, options
+):
+  expected, trained = fitted(before, **options)
+  assert any((a != b).any() for a, b in zip(expected, trained, strict=True))
+  steps = terngrad.keras.LocalSteps(10)
+  steps._steps = CompleteToZeros()
+  found, _ = fitted(before, [steps], **options)
+  small.assert_equal(found, expected)
+  small.assert_equal(steps._steps.completed, trained)
+
+
+@small.ARRAYS_OF_KERAS
+def test_the_model_takes_the_completed_parameters():
+  steps = terngrad.keras.LocalSteps(10)
+  steps._steps = CompleteToZeros()
+  found, _ = fitted(list, [steps])
+  assert not any(map(np.any, found))
+
+
+@small.ARRAYS_OF_KERAS
+def test_fit_without_an_epoch_left_joins_and_completes():
+  made = small.compiled(None)
+  weights = made.get_weights()
+  steps = terngrad.keras.LocalSteps(10)
+  steps._steps = CompleteToZeros()
+  small.fit(made, epochs=3, initial_epoch=3, callbacks=[steps])
+  assert steps._steps.has_started
+  small.assert_equal(steps._steps.completed, weights)

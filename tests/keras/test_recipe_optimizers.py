@@ -20,13 +20,23 @@ def test_muloco_trains_by_muon_at_its_rate():
   assert float(made.learning_rate) == 0.5
 
 
+class ChangedMuon(keras.optimizers.Muon):
+  pass
+
+
 def test_another_optimizer_than_that_of_the_recipe_is_logged(monkeypatch):
   logged = []
   monkeypatch.setattr(logging, 'warning', lambda *line: logged.append(line))
-  recipe_optimizers.compare('muloco', keras.optimizers.Muon())
+  for right in (keras.optimizers.Muon(), ChangedMuon()):
+    recipe_optimizers.compare('muloco', right)
+    scaled = keras.optimizers.LossScaleOptimizer(right)
+    recipe_optimizers.compare('muloco', scaled)
   assert not logged
   recipe_optimizers.compare('muloco', keras.optimizers.SGD())
   assert logged[0][1:] == ('muloco', 'Muon', 'SGD', 'muloco')
+  scaled = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())
+  recipe_optimizers.compare('muloco', scaled)
+  assert logged[1] == logged[0]
 
 
 def test_the_callback_takes_the_arguments_of_a_recipe():
