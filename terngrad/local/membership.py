@@ -1,105 +1,188 @@
 """Finds the processes that remain after a loss.
 
-The process of the lowest rank that is alive collects the others at its address
-and sends them the list. A process is alive if it has registered, or if its port
+Each process listens at its address from the beginning. It connects to all
+others and registers: it sends its address. A process is alive if its port
 accepts connections: its old helper may not know of the loss yet, because no
-exchange is due. A process whose port has refused connections for some seconds
-is lost. No message is trusted further than the rank that it names.
+exchange is due. A process is lost if its port has refused connections for
+`GRACE` seconds and it has not registered.
+
+The process of the lowest rank that is alive decides. It waits until each other
+process has registered or is lost, and sends the list to those that registered.
+If it is lost before that, the next one decides: all have registered there too.
+
+All messages are one line: addresses, with spaces between. A process takes a
+list if it contains its address and that of the sender. No other message is
+trusted further than the address that it names.
 """
 
 import contextlib
-import json
 import socket
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from terngrad.cluster import spec
 
 # Seconds that a port must refuse connections: a process has none open while it
 # replaces its helper.
 GRACE = 5.0
-_POLL, _MOST_BYTES = 0.2, 4096
+_POLL, _MOST_BYTES = 0.2, 1 << 16
+# Seconds without an answer of a host that has lost power.
+_KEEPALIVE = {
+  socket.TCP_KEEPIDLE: 10,
+  socket.TCP_KEEPINTVL: 5,
+  socket.TCP_KEEPCNT: 3,
+}
 
 
 def remaining(addresses: Sequence[str], rank: int) -> list[int]:
   """Returns the ranks of the processes that are alive, ascending.
 
-  The processes that are alive call it and get the same list, unless the network
-  between them is cut.
+  The processes that are alive call it and get the same list, in whatever order
+  they learn of a loss and however many are lost. There are three exceptions:
+  the network between two of them is cut, the port of one is closed for longer
+  than `GRACE` seconds before it calls, or the process that decides is lost
+  while it sends the list.
 
   Args:
     addresses: 'host:port' of all processes, by rank. The port of this process
       must be free.
     rank: of this process.
   """
-  for candidate in range(rank):
-    found = _ask(addresses, candidate, rank)
-    if found is not None:
-      return found
-  return _collect(addresses, rank)
+  with contextlib.closing(_Search(addresses, rank)) as search:
+    while True:
+      search.connect()
+      search.accept()
+      found = search.receive() or search.decide()
+      if found:
+        return [i for i, address in enumerate(addresses) if address in found]
 
 
-def _ask(
-  addresses: Sequence[str], candidate: int, rank: int
-) -> list[int] | None:
-  """Registers with a process and waits for its list; None if it is lost."""
-  end = time.monotonic() + GRACE
-  while time.monotonic() < end:
+class _AddressReader:
+  """A connection that delivers one line of addresses."""
+
+  def __init__(self, connection: socket.socket) -> None:
+    """Takes a connected socket."""
+    connection.setblocking(False)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE.items():
+      connection.setsockopt(socket.IPPROTO_TCP, option, value)
+    self.connection = connection
+    self.deadline = time.monotonic() + GRACE
+    self._line = b''
+
+  def read(self) -> list[str] | None:
+    """Reads what has arrived, without waiting.
+
+    Returns:
+      The addresses of a line; None if it is not complete; [] if it never will
+      be, because the connection is closed.
+    """
     try:
-      connection = _connect(addresses[candidate])
+      received = self.connection.recv(_MOST_BYTES)
+    except BlockingIOError:
+      return None
     except OSError:
-      time.sleep(_POLL)
-      continue
-    end = time.monotonic() + GRACE
-    with connection, contextlib.suppress(OSError, ValueError):
-      connection.sendall(json.dumps({'rank': rank}).encode() + b'\n')
-      # Until the list is complete.
-      connection.settimeout(None)
-      ranks = _read(connection)
-      if isinstance(ranks, list) and rank in ranks:
-        return [number for number in range(len(addresses)) if number in ranks]
-    # Its old helper does not answer.
-    time.sleep(_POLL)
-  return None
+      return []
+    self._line += received
+    if self._line.endswith(b'\n'):
+      line, self._line = self._line, b''
+      return line.decode(errors='replace').split()
+    return None if received and len(self._line) < _MOST_BYTES else []
 
 
-def _collect(addresses: Sequence[str], rank: int) -> list[int]:
-  """Waits until each other process has registered or is lost."""
-  registered: dict[int, socket.socket] = {}
-  others = range(rank + 1, len(addresses))
-  deadlines = {number: time.monotonic() + GRACE for number in others}
-  with _listen(addresses[rank]) as listener, contextlib.ExitStack() as stack:
-    while deadlines:
-      # A connection that sends something else is ignored.
-      with contextlib.suppress(OSError, ValueError, TypeError, KeyError):
-        connection = stack.enter_context(listener.accept()[0])
-        connection.settimeout(GRACE)
-        number = _read(connection)['rank']
-        if number in others:
-          registered[number] = connection
-          deadlines.pop(number, None)
-      for number in [*deadlines]:
-        if _accepts(addresses[number]):
-          deadlines[number] = time.monotonic() + GRACE
-        elif time.monotonic() > deadlines[number]:
-          del deadlines[number]
-    ranks = [rank, *sorted(registered)]
-    for connection in registered.values():
-      with contextlib.suppress(OSError):
-        connection.sendall(json.dumps(ranks).encode() + b'\n')
-  return ranks
+class _Search:
+  """What a process knows of the others."""
+
+  def __init__(self, addresses: Sequence[str], rank: int) -> None:
+    """Listens at the address of this process."""
+    self._local, self._lower = addresses[rank], addresses[:rank]
+    self._others = [a for a in addresses if a != self._local]
+    self._listener = _listen(self._local)
+    # By address: to the others, and from those that have registered.
+    self._links: dict[str, _AddressReader] = {}
+    self._registered: dict[str, _AddressReader] = {}
+    self._strangers: list[_AddressReader] = []
+    self._refused_since: dict[str, float] = {}
+    self._lost: set[str] = set()
+
+  def connect(self) -> None:
+    """Registers with each other process, or finds that it is lost."""
+    for address in self._others:
+      if address in self._links or address in self._lost:
+        continue
+      try:
+        self._links[address] = _AddressReader(_connect(address))
+      except OSError:
+        since = self._refused_since.setdefault(address, time.monotonic())
+        if time.monotonic() - since > GRACE:
+          self._lost.add(address)
+      else:
+        self._refused_since.pop(address, None)
+        _send([self._local], self._links[address])
+
+  def accept(self) -> None:
+    """Waits for a short time for a connection."""
+    with contextlib.suppress(OSError):
+      self._strangers.append(_AddressReader(self._listener.accept()[0]))
+
+  def receive(self) -> list[str]:
+    """Reads all connections; returns the list, [] if it has not arrived."""
+    for reader in [*self._strangers]:
+      words = reader.read()
+      if words is None and time.monotonic() < reader.deadline:
+        continue
+      self._strangers.remove(reader)
+      if words and words[0] in self._others:
+        # It connects again if a connection is cut.
+        _close(self._registered, words[0])
+        self._registered[words[0]] = reader
+        self._lost.discard(words[0])
+      else:
+        reader.connection.close()
+    for address, reader in [*self._registered.items()]:
+      if reader.read() is not None:
+        _close(self._registered, address)
+    for address, link in [*self._links.items()]:
+      words = link.read()
+      if words is not None:
+        # Otherwise it is lost, or an old helper that does not understand.
+        if {address, self._local} <= {*words}:
+          return words
+        _close(self._links, address)
+    return []
+
+  def decide(self) -> list[str]:
+    """Makes and sends the list; returns [] if it is not complete."""
+    awaited = {*self._others} - self._lost
+    if awaited & {*self._lower} or awaited - self._registered.keys():
+      return []
+    found = [self._local, *self._registered]
+    _send(found, *self._registered.values())
+    return found
+
+  def close(self) -> None:
+    """Closes all connections."""
+    self._listener.close()
+    readers = *self._links.values(), *self._registered.values()
+    for reader in (*self._strangers, *readers):
+      reader.connection.close()
+
+
+def _send(addresses: Sequence[str], *readers: _AddressReader) -> None:
+  """Sends a line to those that have not closed the connection."""
+  for reader in readers:
+    with contextlib.suppress(OSError):
+      reader.connection.sendall(' '.join(addresses).encode() + b'\n')
+
+
+def _close(readers: dict[str, _AddressReader], address: str) -> None:
+  if address in readers:
+    readers.pop(address).connection.close()
 
 
 def _connect(address: str) -> socket.socket:
   host, _, port = address.rpartition(':')
   return socket.create_connection((host.strip('[]'), int(port)), GRACE)
-
-
-def _accepts(address: str) -> bool:
-  with contextlib.suppress(OSError), _connect(address):
-    return True
-  return False
 
 
 def _listen(address: str) -> socket.socket:
@@ -111,9 +194,3 @@ def _listen(address: str) -> socket.socket:
   )
   listener.settimeout(_POLL)
   return listener
-
-
-def _read(connection: socket.socket) -> Any:
-  """Reads one line of JSON; raises ValueError for anything else."""
-  with connection.makefile('rb') as file:
-    return json.loads(file.readline(_MOST_BYTES))

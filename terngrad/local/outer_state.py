@@ -12,7 +12,9 @@ from terngrad.local import options as options_lib
 from terngrad.local import outer_step
 from terngrad.local import overlaps
 
-_EXCHANGES, _UPDATES, _CORRECTION = 'exchanges', 'updates', 'correction'
+_EXCHANGES, _UPDATES = 'exchanges', 'updates'
+# Without slashes, which are groups in files of Keras.
+_CORRECTION, _STATISTICS = 'correction', 'statistics'
 _NO_STATE = -1
 
 
@@ -22,7 +24,8 @@ class OuterState:
   Attributes:
     step: parameters, slots and codec states.
     pending: a mean that is applied at the next exchange.
-    correction: what the next exchange adds to the statistics; float32.
+    statistics: those that the processes agreed on last; float32.
+    correction: what the next exchange adds to the local statistics; float32.
     exchanges: number of exchanges so far.
     updates: number of updates that this process's slots have seen. It differs
       from the exchanges with an overlap, and after changes with NaN or
@@ -33,11 +36,12 @@ class OuterState:
     self,
     options: options_lib.LocalOptions,
     step: outer_step.OuterStep,
-    statistics: Sequence[Sequence[int]],
+    statistics: Sequence[np.ndarray],
   ) -> None:
-    """Takes the options, the step and the shapes of the statistics."""
+    """Takes the options, the step and the statistics of this process."""
     self.step, self.pending = step, overlaps.NOTHING
-    self.correction = [np.zeros(shape, np.float32) for shape in statistics]
+    self.statistics = [array.copy() for array in statistics]
+    self.correction = [np.zeros_like(array) for array in statistics]
     self.exchanges, self.updates = _NO_STATE, 0
     self._options = options
 
@@ -48,27 +52,44 @@ class OuterState:
     self.updates = int(states.get(_UPDATES, self.exchanges))
     self.step.load(states)
     self.pending = overlaps.load(states, len(self.step.parameters))
-    self.correction = [
-      np.asarray(states.get(f'{_CORRECTION}:{index}', zeros))
-      for index, zeros in enumerate(self.correction)
-    ]
+    # Older states have no statistics.
+    self.correction, self.statistics = (
+      [
+        np.asarray(states.get(f'{name}:{index}', array))
+        for index, array in enumerate(arrays)
+      ]
+      for name, arrays in self._arrays()
+    )
 
   def states(self) -> dict[str, np.ndarray]:
     """Returns all arrays by name."""
-    corrections = {
-      f'{_CORRECTION}:{index}': array
-      for index, array in enumerate(self.correction)
+    found = {
+      f'{name}:{index}': array
+      for name, arrays in self._arrays()
+      for index, array in enumerate(arrays)
     }
     counts = {
       _EXCHANGES: np.array(self.exchanges),
       _UPDATES: np.array(self.updates),
     }
-    return self.step.states() | self.pending.states() | corrections | counts
+    return self.step.states() | self.pending.states() | found | counts
+
+  def _arrays(self) -> list[tuple[str, list[np.ndarray]]]:
+    return [(_CORRECTION, self.correction), (_STATISTICS, self.statistics)]
 
   def settle(self) -> None:
     """Notes that all changes are applied."""
     self.pending = overlaps.NOTHING
+    self.clear_correction()
+
+  def clear_correction(self) -> None:
+    """Lets the next exchange add nothing to the local statistics."""
     self.correction = [np.zeros_like(array) for array in self.correction]
+
+  def correct(self, statistics: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Adds the correction to local statistics."""
+    pairs = zip(statistics, self.correction, strict=True)
+    return [value + correction for value, correction in pairs]
 
   def agree(
     self,
@@ -78,9 +99,9 @@ class OuterState:
   ) -> bool:
     """Agrees with the other processes on the state to start from.
 
-    Without states all start from the parameters of process 0. If a process
-    joins again after a loss, all take the state of the process with the most
-    exchanges, except codec states of workers.
+    Without states all start from parameters and statistics of process 0. If a
+    process joins again after a loss, all take the state of the process with the
+    most exchanges, except codec states of workers and the correction.
 
     Args:
       members: the processes.
@@ -98,7 +119,7 @@ class OuterState:
     is_restored = bool((counts == latest).all()) and latest != _NO_STATE
     if latest == _NO_STATE:
       self.step.assign(values)
-      members.broadcast(self.step.parameters)
+      self._broadcast(members, self.step.parameters, 0)
     elif not is_restored and not rows[:, 1].any():
       raise errors.ConfigError(
         'Local steps: expected states of the same exchange in all processes, '
@@ -113,7 +134,7 @@ class OuterState:
     return not is_restored
 
   def _adopt(self, members: members_lib.Members, source: int) -> None:
-    """Takes the state of process `source`, except codec states of workers."""
+    """Takes the state of process `source`, except those of workers."""
     zeros = [tf.zeros(v.shape) for v in self.step.parameters]
     overlap = self._options.overlap
     means: list[tf.Variable] = []
@@ -124,8 +145,19 @@ class OuterState:
       local = [tf.Variable(v) for v in self.pending.local or zeros]
     codec = self.step.declare_codec_states()
     shared = [*self.step.shared, *codec.devices[0].shared.values()]
-    members.broadcast([*shared, *means, *local], source)
+    self._broadcast(members, [*shared, *means, *local], source)
     codec.restart_from_means()
     self.pending = overlaps.PendingChange(
       [v.read_value() for v in means], [v.read_value() for v in local]
     )
+
+  def _broadcast(
+    self,
+    members: members_lib.Members,
+    variables: Sequence[tf.Variable],
+    source: int,
+  ) -> None:
+    """Takes variables and statistics of process `source`."""
+    statistics = [tf.Variable(array) for array in self.statistics]
+    members.broadcast([*variables, *statistics], source)
+    self.statistics = [variable.numpy() for variable in statistics]

@@ -56,9 +56,7 @@ class HelperServer:
       options, values['members'], values['rank']
     )
     self._step = outer_step.OuterStep(options, specs, self._members.exchange)
-    self._state = outer_state.OuterState(
-      options, self._step, values['statistics']
-    )
+    self._state = outer_state.OuterState(options, self._step, self._statistics)
     # Figures of the last exchange, for the metrics of the training process.
     self._figures: dict[str, Any] = {}
     # Number of the file with the last state.
@@ -66,7 +64,7 @@ class HelperServer:
     if values['restored'] is not None:
       self._state.load(shared_memory.read_states(self._files[self._file]))
     changes = self._state.agree(self._members, self._inputs, values['rejoins'])
-    self._answer(self._statistics, assign=changes)
+    self._answer(self._state.statistics, assign=changes)
     self._save()
 
   @property
@@ -87,7 +85,8 @@ class HelperServer:
         return
       if request['exchanges'] < self._state.exchanges:
         # The others completed this exchange before a process was lost.
-        self._answer(self._statistics)
+        self._state.clear_correction()
+        self._answer(self._state.statistics)
       elif self._overlap == options_lib.NONE:
         if not self._exchange():
           return
@@ -99,46 +98,47 @@ class HelperServer:
     """Exchanges changes, then answers; False if a process has finished."""
     if not self._are_all(channels.EXCHANGE):
       return False
-    self._reduce(self._step.changes(self._inputs), [])
+    is_finite = self._reduce(self._step.changes(self._inputs), [])
     self._apply(self._state.pending.rest())
     self._state.settle()
     self._state.exchanges += 1
-    self._answer(self._members.mean(self._statistics))
+    self._average(self._local_statistics(), is_finite)
+    self._answer(self._state.statistics)
     return True
 
   def _exchange_in_background(self) -> bool:
     """Answers, then exchanges changes; False if a process has finished."""
     changes, state = self._step.changes(self._inputs), self._state
-    statistics = [array.copy() for array in self._statistics]
+    statistics = self._local_statistics()
     local = self._local_share(changes)
     self._apply(overlaps.add(local, state.pending.rest()))
-    pairs = zip(statistics, state.correction, strict=True)
-    self._answer([value + correction for value, correction in pairs], coming=1)
+    self._answer(state.correct(statistics), coming=1)
     if not self._are_all(channels.EXCHANGE):
       return False
-    self._reduce(changes, local)
-    pairs = zip(self._members.mean(statistics), statistics, strict=True)
+    self._average(statistics, self._reduce(changes, local))
+    pairs = zip(state.statistics, statistics, strict=True)
     state.correction = [mean - value for mean, value in pairs]
     state.exchanges += 1
     return True
 
   def _finish(self, has_steps: bool) -> None:
     """Applies all changes, so that the processes end with equal parameters."""
-    statistics = self._statistics
+    statistics = self._state.correct(self._local_statistics())
     if self._are_all(channels.FINISH, has_steps):
-      pending = self._state.pending.rest()
+      pending, is_finite = self._state.pending.rest(), True
       if self._any_has_steps:
         changes = self._step.changes(self._inputs)
         local = self._local_share(changes)
         self._apply(overlaps.add(local, pending))
-        self._reduce(changes, local)
+        is_finite = self._reduce(changes, local)
         self._state.exchanges += 1
         pending = self._state.pending.rest()
       self._apply(pending)
       self._state.settle()
       if self._overlap == options_lib.EAGER:
         self._members.broadcast(self._step.parameters)
-      statistics = self._members.mean(statistics)
+      self._average(statistics, is_finite)
+      statistics = self._state.statistics
       self._members.barrier()
     self._answer(statistics)
 
@@ -156,8 +156,28 @@ class HelperServer:
   def _local_share(self, changes: list[tf.Tensor]) -> list[tf.Tensor]:
     return overlaps.local_share(self._overlap, changes, self._members.count)
 
-  def _reduce(self, changes: list[tf.Tensor], local: list[tf.Tensor]) -> None:
-    """Averages the changes and sets the pending change and the figures."""
+  def _local_statistics(self) -> list[np.ndarray]:
+    """Copies the statistics of this process.
+
+    If its arrays have NaN or infinity, it takes those agreed on last instead.
+    """
+    if all(np.isfinite(array).all() for array in self._arrays.inputs):
+      return [array.copy() for array in self._statistics]
+    self._state.clear_correction()
+    return self._state.statistics
+
+  def _average(self, statistics: list[np.ndarray], is_finite: bool) -> None:
+    """Averages the statistics; NaN or infinity leaves them unchanged."""
+    means = self._members.mean(statistics)
+    if is_finite and all(np.isfinite(mean).all() for mean in means):
+      self._state.statistics = means
+
+  def _reduce(self, changes: list[tf.Tensor], local: list[tf.Tensor]) -> bool:
+    """Averages the changes and sets the pending change and the figures.
+
+    Returns:
+      Whether the changes of all workers are finite.
+    """
     started = time.monotonic()
     mean = self._step.reduce(changes, self._state.exchanges)
     means = mean.means if mean.is_finite else []
@@ -168,6 +188,7 @@ class HelperServer:
       'exchange_seconds': time.monotonic() - started,
       'is_finite': mean.is_finite,
     }
+    return mean.is_finite
 
   def _apply(self, gradients: list[tf.Tensor]) -> None:
     if gradients:

@@ -2,6 +2,7 @@
 
 import os
 import time
+import weakref
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -56,6 +57,9 @@ class Supervisor:
     self._options = options
     self._values = {'specs': specs, 'statistics': statistics}
     self._files = [os.memfd_create('terngrad_states') for _ in range(2)]
+    self._close_files = weakref.finalize(
+      self, _close, [self.arrays.descriptor, *self._files]
+    )
     # Number of the file with the last complete state; None without one.
     self._saved: int | None = None
     # The last request, whose state is not saved yet.
@@ -113,7 +117,11 @@ class Supervisor:
     )
 
   def end(self) -> None:
-    """Ends the helper."""
+    """Ends the helper and frees the states."""
+    self._end_helper()
+    self._close_files()
+
+  def _end_helper(self) -> None:
     if self._helper:
       self._helper.end()
       self._helper = None
@@ -164,7 +172,7 @@ class Supervisor:
       errors.TrainingError: there is one process, so its helper failed.
     """
     while True:
-      self.end()
+      self._end_helper()
       if len(self.members) == 1:
         raise errors.TrainingError(
           f'Local steps: expected a running helper process, received: {change}.'
@@ -193,3 +201,8 @@ class Supervisor:
       *(change, len(ranks), count),
       '' if len(ranks) < count else ', when all run',
     )
+
+
+def _close(descriptors: Sequence[int]) -> None:
+  for descriptor in descriptors:
+    os.close(descriptor)

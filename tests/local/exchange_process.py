@@ -5,8 +5,9 @@
 TF_CONFIG says which process it is. JSON has the arguments of
 `terngrad.LocalSteps`, the number of `phases`, and optionally: `save_after` a
 phase, and `resume` there; `kill`, [rank, phase], ends this process with SIGKILL
-before the exchange of a phase; `ends`, for each rank the phases it takes. It
-writes FOLDER/RANK.npz: the parameters after each exchange, and the last ones.
+before the exchange of a phase; `nan`, [rank, phase], gives all its arrays NaN
+there; `ends`, for each rank the phases it takes. It writes FOLDER/RANK.npz: the
+arrays of the start, those after each exchange, and the last ones.
 """
 
 import json
@@ -37,11 +38,16 @@ def main(folder, request):
     steps.load(states)
   values = steps.start(parameters, statistics)
   count = len(parameters)
-  found = {}
+  found = {f'start:{i}': value for i, value in enumerate(values)}
   for phase in range(first, request.get('ends', [request['phases']] * 9)[rank]):
     parameters, statistics = small.train(
       values[:count], values[count:], rank, phase
     )
+    if request.get('nan') == [rank, phase]:
+      parameters, statistics = (
+        [array * np.float32('nan') for array in arrays]
+        for arrays in (parameters, statistics)
+      )
     if request.get('kill') == [rank, phase]:
       os.kill(os.getpid(), signal.SIGKILL)
     assert steps.count_step()

@@ -66,7 +66,7 @@ def test_two_processes_follow_the_equations_of_eager_updates(tmp_path):
   )
   assert_follows(first, 'eager', 4)
   assert not np.array_equal(first['3:0'], second['3:0'])
-  assert_same(first, second, 'last')
+  assert_same(first, second, 'start', 'last')
   # 17 floats and the probe, in three exchanges that were reported.
   assert 3 * 17 * 4 <= first['sent_bytes'] <= 5 * 17 * 4
   assert first['waiting_seconds'] > 0
@@ -83,6 +83,21 @@ def test_two_processes_follow_the_equations(tmp_path, overlap):
   assert_same(first, second, *('last:0 last:1 0:0 3:0 3:1'.split()))
   if overlap == 'none':
     assert_same(first, second, '3:2')
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize('overlap', ['none', 'delayed', 'eager'])
+def test_nan_in_one_process_stays_in_no_process(tmp_path, overlap):
+  (first, second), _ = run(
+    tmp_path, phases=4, nan=[1, 1], options={**NESTEROV, 'overlap': overlap}
+  )
+  for found in (first, second):
+    for name in ('0:2', '1:2', '2:2', '3:0', '3:2', 'last:0', 'last:2'):
+      assert np.isfinite(found[name]).all(), name
+  assert_same(first, second, 'last')
+  if overlap == 'none':
+    assert_same(first, {'1:2': first['0:2']}, '1:2')
 
 
 @pytest.mark.cluster

@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import socket
+import time
 
 import pytest
 
@@ -38,10 +39,8 @@ def test_all_that_remain_get_the_same_list():
 
 def test_a_process_that_does_not_know_of_the_loss_is_waited_for():
   addresses = processes.addresses(3)
-  host, port = addresses[1].split(':')
   # An old helper: it accepts, and says something else.
-  with socket.create_server((host, int(port))) as old:
-    old.settimeout(30)
+  with listen(addresses[1]) as old:
     with concurrent.futures.ThreadPoolExecutor(3) as threads:
       first = threads.submit(membership.remaining, addresses, 0)
       for _ in range(40):
@@ -54,8 +53,119 @@ def test_a_process_that_does_not_know_of_the_loss_is_waited_for():
       assert first.result(60) == second.result(60) == [0, 1]
 
 
+def listen(address):
+  """A socket where the port of another process is."""
+  host, port = address.split(':')
+  server = socket.create_server((host, int(port)))
+  server.settimeout(30)
+  return server
+
+
+def connect(address):
+  """Connects as soon as the process at this address listens."""
+  host, port = address.split(':')
+  for _ in range(10**6):
+    with contextlib.suppress(OSError):
+      return socket.create_connection((host, int(port)), 30)
+  raise TimeoutError(address)
+
+
+def test_a_process_that_learns_last_of_two_losses_is_waited_for():
+  addresses = processes.addresses(4)
+  with (
+    concurrent.futures.ThreadPoolExecutor(2) as threads,
+    listen(addresses[3]) as old,
+  ):
+    first = threads.submit(membership.remaining, addresses, 2)
+    # Until process 2 has noticed that 0 and 1 are lost.
+    end = time.monotonic() + 1.5 * membership.GRACE
+    while time.monotonic() < end:
+      old.accept()[0].close()
+    old.close()
+    last = threads.submit(membership.remaining, addresses, 3)
+    assert first.result(60) == last.result(60) == [2, 3]
+
+
+def test_the_next_process_decides_if_the_first_is_lost_meanwhile():
+  addresses = processes.addresses(3)
+  with (
+    concurrent.futures.ThreadPoolExecutor(2) as threads,
+    listen(addresses[0]) as first,
+    contextlib.ExitStack() as stack,
+  ):
+    calls = []
+    for rank in (1, 2):
+      calls.append(threads.submit(membership.remaining, addresses, rank))
+      stack.enter_context(first.accept()[0])
+    first.close()
+    stack.close()
+    assert [call.result(60) for call in calls] == [[1, 2]] * 2
+
+
+def test_a_list_is_complete_and_contains_sender_and_receiver():
+  names = 'a:1 {0}\n', '{0} a:1\n', '{1} a:1\n', '{0} {1}'
+  with concurrent.futures.ThreadPoolExecutor(len(names)) as threads:
+    assert [*threads.map(remaining_with_list, names)] == [[1]] * len(names)
+
+
+def remaining_with_list(line):
+  """What process 1 finds that gets this line from process 0."""
+  addresses = processes.addresses(2)
+  with (
+    concurrent.futures.ThreadPoolExecutor(1) as threads,
+    listen(addresses[0]) as first,
+  ):
+    found = threads.submit(membership.remaining, addresses, 1)
+    with first.accept()[0] as connection:
+      connection.recv(100)
+      connection.sendall(line.format(*addresses).encode())
+    first.close()
+    return found.result(60)
+
+
+def test_idle_connections_do_not_delay_others():
+  addresses = processes.addresses(2)
+  with (
+    concurrent.futures.ThreadPoolExecutor(2) as threads,
+    contextlib.ExitStack() as stack,
+  ):
+    first = threads.submit(membership.remaining, addresses, 0)
+    for _ in range(3):
+      stack.enter_context(connect(addresses[0]))
+    second = threads.submit(membership.remaining, addresses, 1)
+    assert first.result(60) == second.result(60) == [0, 1]
+
+
+def test_a_connection_that_does_not_register_in_time_is_closed():
+  addresses = processes.addresses(2)
+  with (
+    concurrent.futures.ThreadPoolExecutor(1) as threads,
+    listen(addresses[1]) as old,
+    connect_later(threads, addresses) as stranger,
+    pytest.raises(ConnectionError),
+  ):
+    for _ in range(10**4):
+      old.accept()[0].close()
+      stranger.sendall(b'x')
+
+
+def connect_later(threads, addresses):
+  """A connection to process 0, which it starts."""
+  threads.submit(membership.remaining, addresses, 0)
+  return connect(addresses[0])
+
+
+def test_a_host_without_power_ends_a_connection():
+  with socket.create_server(('127.0.0.1', 0)) as server:
+    with socket.create_connection(server.getsockname()) as connection:
+      membership._AddressReader(connection)
+      assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+      idle = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
+      assert idle <= 30
+
+
 def test_a_stranger_is_no_member():
-  lines = b'', b'\xff\n', b'[]\n', b'{"rank": 7}\n', b'{"rank": "a"}\n'
+  lines = b'', b'\xff\n', b'{"rank": 1.0}\n', b'[' * 4000, b' \n', b'a:1\n'
   # They wait at the same time.
   with concurrent.futures.ThreadPoolExecutor(len(lines)) as threads:
     free = processes.addresses(2 * len(lines))
@@ -65,12 +175,8 @@ def test_a_stranger_is_no_member():
 
 def remaining_with_stranger(line, *addresses):
   """Those that remain of two, of which one sends this line."""
-  host, port = addresses[0].split(':')
   with concurrent.futures.ThreadPoolExecutor(1) as threads:
     found = threads.submit(membership.remaining, addresses, 0)
-    while not found.done():
-      with contextlib.suppress(OSError):
-        with socket.create_connection((host, int(port)), 1) as stranger:
-          stranger.sendall(line)
-          break
+    with connect(addresses[0]) as stranger:
+      stranger.sendall(line)
     return found.result(60)

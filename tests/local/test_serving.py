@@ -23,16 +23,19 @@ SPECS = (policy.VariableSpec('a', (3,)),)
 
 
 class Training:
-  """The training process of a helper: it changes parameters as scripted."""
+  """The training process of a helper: it changes its arrays as scripted.
+
+  The parameters become smaller by a change, and the statistics larger.
+  """
 
   def __init__(self, options, requests):
-    self.arrays = shared_memory.SharedArrays([(3,)])
+    self.arrays = shared_memory.SharedArrays([(3,), (2,)])
     self._files = [os.memfd_create('states') for _ in range(2)]
     self._requests = iter(requests)
-    self.found, self._saved = [], 0
+    self.found, self.statistics, self._saved = [], [], 0
     values = {
       'specs': [('a', [3])],
-      'statistics': [],
+      'statistics': [[2]],
       'members': ['localhost:1'],
       'rank': 0,
       'restored': None,
@@ -44,11 +47,13 @@ class Training:
   def receive(self):
     request, change = next(self._requests)
     self.arrays.inputs[0][...] = self.arrays.outputs[0] - np.float32(change)
+    self.arrays.inputs[1][...] = self.arrays.outputs[1] + np.float32(change)
     return request
 
   def write(self, saved=None, **answer):
     if saved is None:
       self.found.append(self.arrays.outputs[0][0].copy())
+      self.statistics.append(self.arrays.outputs[1][0])
     else:
       self._saved = saved
 
@@ -80,11 +85,53 @@ def test_the_first_update_of_adam_moves_by_the_learning_rate(overlap, changes):
   assert first - second == pytest.approx(RATE, rel=1e-5)
 
 
-def outer(options):
+@pytest.mark.parametrize('overlap', options_lib.OVERLAPS)
+def test_a_process_with_nan_takes_the_statistics_agreed_on_last(overlap):
+  requests = [(EXCHANGE, change) for change in (1, np.nan, 2, np.inf)]
+  training = Training(made(overlap=overlap), [*requests, (FINISH, 1)])
+  assert training.statistics == [0, 1, 1, 3, 3, 4]
+  training = Training(made(overlap=overlap), [*requests, (FINISH, np.nan)])
+  assert training.statistics == [0, 1, 1, 3, 3, 3]
+
+
+@pytest.mark.parametrize('overlap', options_lib.OVERLAPS)
+@pytest.mark.parametrize('last', [EXCHANGE, FINISH])
+def test_the_others_return_to_the_statistics_agreed_on_last(
+  monkeypatch, overlap, last
+):
+  reduce = outer_step.OuterStep.reduce
+  monkeypatch.setattr(
+    outer_step.OuterStep,
+    'reduce',
+    # In the second exchange another process had NaN.
+    lambda *a: reduce(*a)._replace(is_finite=a[-1] != 1),
+  )
+  requests = [(EXCHANGE, 1), (EXCHANGE, 1), (last, 2), (FINISH, 0)]
+  training = Training(made(overlap=overlap), requests)
+  # With an overlap they know it one exchange later.
+  second = 1 if overlap == options_lib.NONE else 2
+  assert training.statistics[:4] == [0, 1, second, 3]
+
+
+@pytest.mark.parametrize('overlap', options_lib.OVERLAPS)
+def test_statistics_without_a_finite_mean_are_not_taken(monkeypatch, overlap):
+  means = iter([[np.full(2, 8, 'float32')], [np.full(2, np.inf, 'float32')]])
+  monkeypatch.setattr(members_lib.Members, 'mean', lambda *a: next(means))
+  requests = [(EXCHANGE, 1), (FINISH, 1)]
+  assert Training(made(overlap=overlap), requests).statistics[-1] == 8
+
+
+@pytest.mark.parametrize('overlap', options_lib.OVERLAPS)
+def test_the_statistics_of_an_exchange_that_others_completed_are_taken(overlap):
+  requests = [(EXCHANGE, 1), (EXCHANGE | {'exchanges': 0}, 5), (FINISH, 0)]
+  assert Training(made(overlap=overlap), requests).statistics == [0, 1, 1, 1]
+
+
+def outer(options, statistics=()):
   """A state and its step, of one worker."""
   exchange = members_lib.Members(options, ['localhost:1'], 0).exchange
   step = outer_step.OuterStep(options, SPECS, exchange)
-  return outer_state.OuterState(options, step, []), step
+  return outer_state.OuterState(options, step, statistics), step
 
 
 def test_states_without_a_number_of_updates_have_that_of_exchanges():
@@ -95,6 +142,14 @@ def test_states_without_a_number_of_updates_have_that_of_exchanges():
   found, _ = outer(made())
   found.load(states)
   assert found.updates == 4
+
+
+def test_states_without_statistics_keep_those_of_the_process():
+  found, _ = outer(made(), [np.ones(2, np.float32)])
+  states = found.states()
+  del states['statistics:0']
+  found.load(states)
+  assert found.statistics[0].tolist() == [1, 1]
 
 
 class Rejoining:
@@ -114,17 +169,18 @@ class Rejoining:
       variable.assign(value)
 
 
-def test_processes_that_rejoin_have_workers_vectors_of_the_common_mean():
+def test_processes_that_rejoin_have_equal_statistics_and_vectors():
   options = made(codec='ef21+topk:ratio=0.5', outer='adam')
   sent, vectors = [], []
   for scale in (1.0, 3.0):
-    state, step = outer(options)
+    state, step = outer(options, [np.full(2, scale, np.float32)])
     step.reduce([scale * tf.constant([1.0, 2, 3])], 0)
     # As after an exchange with a process whose changes were others.
     for rows in step.declare_codec_states().devices[0].workers.values():
       rows[0].assign_add([5.0, 5, 5])
     state.agree(Rejoining(sent), [], True)
     assert (state.exchanges, state.updates) == (2, 1)
+    assert state.statistics[0].tolist() == [1, 1]
     vectors.append(step.states())
   for name in ('codec.ef21_worker:0', 'codec.ef21_common:0'):
     for found in vectors:

@@ -1,6 +1,8 @@
 """A helper that is lost after its answer leaves a correction, once."""
 
+import contextlib
 import json
+import os
 
 import numpy as np
 import pytest
@@ -57,6 +59,26 @@ def make_steps(monkeypatch):
   made = local_steps.LocalSteps(**OPTIONS)
   made.start([np.zeros(3, np.float32)])
   return made
+
+
+def open_files():
+  """Anonymous files of this process, by descriptor."""
+  found = []
+  for name in os.listdir('/proc/self/fd'):
+    with contextlib.suppress(FileNotFoundError):
+      target = os.readlink(f'/proc/self/fd/{name}')
+      found += [name] * ('memfd:terngrad' in target)
+  return found
+
+
+def test_shared_memory_is_freed_when_training_ends(steps):
+  steps.close()
+  before = len(open_files())
+  for _ in range(3):
+    steps.start([np.zeros(3, np.float32)])
+  assert len(open_files()) > before
+  steps.close()
+  assert len(open_files()) <= before
 
 
 def inputs(steps):
