@@ -90,9 +90,8 @@ def _load_images(
   num_classes: int | None,
 ) -> tuple[tf.data.Dataset, SplitInfo]:
   """Opens a split of images; see `load`."""
-  chosen = preprocessing.get(
-    options.preprocessing
-    or preprocessing.default_name(dataset.preprocessing, options.net)
+  chosen = preprocessing.choose(
+    options.preprocessing, dataset.preprocessing, options.net, dataset.channels
   )
   # Images of equal size are preprocessed in batches.
   size = dataset.image_size if isinstance(chosen, contract.Batched) else None
@@ -186,11 +185,9 @@ def _photograph_batches(
   chosen: contract.Single,
 ) -> tf.data.Dataset:
   """Decodes and preprocesses photographs one at a time, then batches them."""
-  stages = chosen.train if options.training else chosen.evaluate
+  step = chosen.train if options.training else chosen.evaluate
 
-  def decode(
-    position: tf.Tensor, element: Any
-  ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+  def decode(position: tf.Tensor, element: Any) -> tuple[tf.Tensor, tf.Tensor]:
     stored = stream.read(element)
     photograph = photographs.from_encoded(
       stored.encoded,
@@ -200,14 +197,12 @@ def _photograph_batches(
       channels=stream.split.channels,
     )
     seed = _seeds(position, options)
-    image, numbers = stages.image_step(photograph, seed, options.image_size)
-    return image, numbers, stored.label
+    return step(photograph, seed, options.image_size), stored.label
 
-  def finish(
-    images: tf.Tensor, numbers: tf.Tensor, labels: tf.Tensor
+  def check(
+    images: tf.Tensor, labels: tf.Tensor
   ) -> tuple[tf.Tensor, tf.Tensor]:
-    labels = examples.check_labels(labels, stream.split.num_classes)
-    return stages.batch_step(images, numbers), labels
+    return images, examples.check_labels(labels, stream.split.num_classes)
 
   decoded = stream.elements.map(
     decode,
@@ -215,5 +210,5 @@ def _photograph_batches(
     deterministic=True,
   )
   return decoded.batch(options.batch_size).map(
-    finish, num_parallel_calls=1, deterministic=True
+    check, num_parallel_calls=1, deterministic=True
   )

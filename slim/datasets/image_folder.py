@@ -65,7 +65,8 @@ def find(data_dir: str | os.PathLike[str], split: str) -> Files:
 
   Raises:
     slim.errors.DataError: the folder is missing or has no files, the classes
-      are unknown, or a folder is not among the classes.
+      are unknown, a folder is not among the classes, or a class holds a broken
+      link or a folder.
   """
   folder = pathlib.Path(data_dir) / split
   folders = _folders(folder)

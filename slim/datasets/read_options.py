@@ -24,8 +24,9 @@ class ReadOptions:
     labels_offset: subtracted from the labels and from the number of classes.
       No example may have a smaller label.
     worker: index of the part to deliver, in [0, num_workers).
-    num_workers: number of parts. Parts are consecutive examples and do not
-      overlap.
+    num_workers: number of parts, which do not overlap. Parts of records are
+      consecutive examples; a source that is read by index gives every
+      num_workers-th one.
     threads: number of images decoded in parallel; 0 uses one per CPU core.
     rows: (begin, end), the rows of every batch to deliver; None delivers all.
       Other examples are read but not decoded.

@@ -61,9 +61,10 @@ def find(
 ) -> Shards:
   """Finds the files `<data_dir>/<split>-*` and counts their records.
 
-  Counts and classes come from `shards.json`. Without it, as in folders of
-  2017, the records are counted once, and the number of classes is the
-  argument, else that of labels.txt, else that of the catalog.
+  The lengths of all records are scanned once, because TensorFlow crashes on a
+  length beyond the end of a file. Classes come from `shards.json`. Without it,
+  as in folders of 2017, their number is the argument, else that of labels.txt,
+  else that of the catalog.
 
   Args:
     dataset: the data set of the folder.
@@ -131,7 +132,7 @@ def _find_listed(
   paths: list[str],
   num_classes: int | None,
 ) -> Shards:
-  """Returns the shards as shards.json lists them; checks their sizes."""
+  """Returns the shards as shards.json lists them; checks sizes and counts."""
   folder = os.fspath(data_dir)
   if _is_from_build_image_data(listed, dataset):
     logging.warning(
@@ -171,7 +172,7 @@ def _find_listed(
       f'received {num_classes}. Leave it out.'
     )
   return Shards(
-    files=tuple(_checked(p, shards.get(name)) for name, p in found.items()),
+    files=_checked(found, shards),
     num_examples=listed.splits[split].num_examples,
     num_classes=classes,
     labels=listed.labels,
@@ -195,8 +196,24 @@ def _is_from_build_image_data(
   )
 
 
-def _checked(path: str, shard: manifest.Shard | None) -> records.RecordFile:
-  """Returns the file with its listed count, after a check of its size."""
+def _checked(
+  found: dict[str, str], listed: dict[str, manifest.Shard]
+) -> tuple[records.RecordFile, ...]:
+  """Counts the records of files, path by name, after checking their sizes."""
+  for name, path in found.items():
+    _check_size(path, listed.get(name))
+  files = counts.count(list(found.values()))
+  for name, file in zip(found, files, strict=True):
+    expected = listed[name].num_examples
+    if file.count != expected:
+      raise errors.DataError(
+        f'{file.path}: expected the {expected} records that shards.json lists; '
+        f'received {file.count}. Convert the data set again.'
+      )
+  return files
+
+
+def _check_size(path: str, shard: manifest.Shard | None) -> None:
   if shard is None:
     raise errors.DataError(
       f'{path}: expected a file that shards.json lists; received another. Move '
@@ -216,7 +233,6 @@ def _checked(path: str, shard: manifest.Shard | None) -> records.RecordFile:
       f'received {size}: the file was cut short, or replaced. Convert the data '
       'set again.'
     )
-  return records.RecordFile(path, shard.num_examples)
 
 
 def _num_classes(

@@ -51,15 +51,14 @@ def load(path: str | os.PathLike[str], target: Target) -> tf.Tensor:
   """
   dataset = catalog.find(target.dataset)
   chosen = contract.single(
-    preprocessing.get(
-      target.preprocessing
-      or preprocessing.default_name(dataset.preprocessing, target.net)
+    preprocessing.choose(
+      target.preprocessing, dataset.preprocessing, target.net, dataset.channels
     )
   )
   unused_seed = tf.zeros([2], tf.int64)
   try:
     photograph = _photograph(path, dataset)
-    return chosen.evaluate.apply(photograph, unused_seed, target.image_size)
+    return chosen.evaluate(photograph, unused_seed, target.image_size)
   except tf.errors.OpError as error:
     raise errors.DataError(
       f'{path}: expected an image; received "{error.message}". Give an image '

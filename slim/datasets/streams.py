@@ -83,22 +83,22 @@ def open_source(
   options: read_options.ReadOptions,
 ) -> Stream:
   """Streams the indices of the examples of a source, int64 []."""
-  begin, end = order.partition(
+  part = order.partition_indices(
     source.count, options.worker, options.num_workers
   )
   split = read_options.SplitInfo(
     num_examples=source.count,
-    count=end - begin,
+    count=len(part),
     num_classes=source.num_classes,
     channels=dataset.channels,
     labels=source.labels,
   )
   if not options.training:
-    elements = tf.data.Dataset.range(begin, end).enumerate()
-    return Stream(split, elements, source.read)
+    indices = tf.data.Dataset.range(part.start, part.stop, part.step)
+    return Stream(split, indices.enumerate(), source.read)
   elements = order.shuffled_indices(
-    end - begin, seed=options.seed, start=options.start
-  ).map(lambda position, index: (position, begin + index))
+    len(part), seed=options.seed, start=options.start
+  ).map(lambda position, index: (position, part.start + part.step * index))
   return Stream(split, elements, source.read)
 
 

@@ -48,15 +48,7 @@ def write(data_dir: str | os.PathLike[str]) -> None:
       f'{data_dir}: expected records of images, received records of text. Give '
       'a folder of images, or read the text with tf.data.'
     )
-  for split, entry in found.splits.items():
-    for shard in entry.shards:
-      match = _SHARDED.fullmatch(shard.file)
-      if not match or match[1] != split:
-        raise errors.DataError(
-          f'{data_dir / shard.file}: expected {split}-00000-of-00001 and so '
-          'on, the names that tensorflow-datasets requires, received another '
-          'name. Convert the data set with --shard.'
-        )
+  _check_names(data_dir, found)
   template = tfds.core.ShardedFileTemplate(
     data_dir=data_dir,
     template='{SPLIT}-{SHARD_X_OF_Y}',
@@ -81,6 +73,18 @@ def write(data_dir: str | os.PathLike[str]) -> None:
     check_data=False,
     description=f'{found.dataset}, from {found.source}',
   )
+
+
+def _check_names(folder: pathlib.Path, found: manifest.Manifest) -> None:
+  for split, entry in found.splits.items():
+    for shard in entry.shards:
+      match = _SHARDED.fullmatch(shard.file)
+      if not match or match[1] != split:
+        raise errors.DataError(
+          f'{folder / shard.file}: expected {split}-00000-of-00001 and so on, '
+          'the names that tensorflow-datasets requires, received another name. '
+          'Convert the data set with --shard.'
+        )
 
 
 def _example(path: pathlib.Path) -> Mapping[str, tf.train.Feature]:

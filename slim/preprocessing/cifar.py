@@ -71,14 +71,22 @@ def _crop(
   image_size: int,
 ) -> tf.Tensor:
   """Crops a square at a random position per image; mirrors half of them."""
-  height, width = images.shape[1:3]
-  if height is not None and image_size > min(height, width):
-    raise ValueError(
-      f'image_size: expected at most {min(height, width)}, the stored size '
-      f'with its padding; received {image_size}. Choose a smaller size.'
-    )
-  steps = tf.range(image_size)
+  message = (
+    'image_size: expected at most {}, the stored size with its padding; '
+    f'received {image_size}. Choose a smaller size.'
+  )
   shape = tf.shape(images)
+  smallest = tf.reduce_min(shape[1:3])
+  if images.shape[1:3].is_fully_defined():
+    if image_size > min(images.shape[1:3]):
+      raise ValueError(message.format(min(images.shape[1:3])))
+  else:
+    text = tf.strings.format(message, smallest)
+    with tf.control_dependencies(
+      [tf.debugging.Assert(image_size <= smallest, [text])]
+    ):
+      images = tf.identity(images)
+  steps = tf.range(image_size)
   rows = draws.index(y, shape[1] - image_size + 1)[:, None] + steps
   columns = tf.where(mirror[:, None] < 0.5, steps[::-1], steps)
   columns += draws.index(x, shape[2] - image_size + 1)[:, None]

@@ -1,20 +1,24 @@
-"""Changes brightness, contrast, saturation and hue of a batch in one pass."""
+"""Changes brightness, contrast, saturation and hue of an image in one pass."""
 
 import tensorflow as tf
 
+# XLA's vectors have up to 16 floats, and it rounds the rest of a plane in
+# another way; which floats are the rest depends on the number of threads.
+_VECTOR = 16
 
-def distort(images: tf.Tensor, changes: tf.Tensor) -> tf.Tensor:
-  """Changes colours and clamps; each image has its own changes.
 
-  If every step were a separate op, the images would be written to memory and
-  read again about twenty times, which takes longer than decoding them.
-  Therefore XLA compiles the elementwise steps. Sums and the transposition to
-  planes run outside XLA, which does both slowly on CPUs.
+def distort(image: tf.Tensor, changes: tf.Tensor) -> tf.Tensor:
+  """Changes the colours of an image and clamps.
+
+  If every step were a separate op, the image would be written to memory and
+  read again about twenty times, which takes longer than decoding it. Therefore
+  XLA compiles the elementwise steps. Sums and the transposition to planes run
+  outside XLA, which does both slowly on CPUs.
 
   Args:
-    images: float32 [B, H, W, 3], RGB; [0, 255], or slightly outside if
-      resizing overshot.
-    changes: float32 [B, 5], in the order in which they are applied to images
+    image: float32 [H, W, 3], a static shape, RGB; [0, 255], or slightly outside
+      if resizing overshot.
+    changes: float32 [5], in the order in which they are applied to the image
       scaled to [0, 1]:
       brightness: added.
       contrast before: factor of the distance from the channel's mean.
@@ -24,31 +28,28 @@ def distort(images: tf.Tensor, changes: tf.Tensor) -> tf.Tensor:
       1.
 
   Returns:
-    float32 [B, H, W, 3] in [-1, +1].
+    float32 [H, W, 3] in [-1, +1].
   """
-  shape = tf.shape(images)
-  pixels = shape[1] * shape[2]
-  planes = tf.transpose(tf.reshape(images, [shape[0], pixels, 3]), [0, 2, 1])
-  mean = tf.reduce_mean(planes, 2, keepdims=True)
+  pixels = image.shape[0] * image.shape[1]
+  planes = tf.transpose(tf.reshape(image, [pixels, 3]))
+  mean = tf.reduce_mean(planes, 1, keepdims=True)
+  if pixels % _VECTOR:
+    planes = tf.pad(planes, [[0, 0], [0, -pixels % _VECTOR]])
   planes = _recolour(planes, mean, changes)
-  mean = tf.reduce_mean(planes, 2, keepdims=True)
-  planes = _finish(planes, mean, changes)
-  return tf.reshape(tf.transpose(planes, [0, 2, 1]), shape)
+  mean = tf.reduce_mean(planes[:, :pixels], 1, keepdims=True)
+  planes = _finish(planes, mean, changes)[:, :pixels]
+  return tf.reshape(tf.transpose(planes), image.shape)
 
 
 @tf.function(jit_compile=True, reduce_retracing=True)
 def _recolour(
   planes: tf.Tensor, mean: tf.Tensor, changes: tf.Tensor
 ) -> tf.Tensor:
-  """Applies all but the last contrast: [B, 3, P], [0, 255] to [0, 1]."""
-  brightness, before, saturation, hue, _ = tf.unstack(
-    changes[..., None], axis=1
-  )
-  before = before[..., None]
+  """Applies all but the last contrast: [3, P], [0, 255] to [0, 1]."""
+  brightness, before, saturation, hue, _ = tf.unstack(changes)
   planes = (planes - mean) * (before / 255.0)
-  planes += mean / 255.0 + brightness[..., None]
-  colours = _saturation_and_hue(tf.unstack(planes, axis=1), saturation, hue)
-  return tf.stack(colours, axis=1)
+  planes += mean / 255.0 + brightness
+  return tf.stack(_saturation_and_hue(tf.unstack(planes), saturation, hue))
 
 
 @tf.function(jit_compile=True, reduce_retracing=True)
@@ -56,8 +57,7 @@ def _finish(
   planes: tf.Tensor, mean: tf.Tensor, changes: tf.Tensor
 ) -> tf.Tensor:
   """Applies the last contrast and clamps, from [0, 1] to [-1, +1]."""
-  after = changes[:, 4, None, None]
-  clamped = tf.clip_by_value((planes - mean) * after + mean, 0.0, 1.0)
+  clamped = tf.clip_by_value((planes - mean) * changes[4] + mean, 0.0, 1.0)
   return (clamped - 0.5) * 2.0
 
 

@@ -1,17 +1,21 @@
 """The contract of a preprocessing: pure functions of images and seeds.
 
-There are two kinds. Small images of one size are preprocessed in batches.
-Photographs are cropped and resized one at a time; the remaining steps run on
-batches.
+There are two kinds. Small images of one size are preprocessed in batches,
+photographs of any size one at a time.
 """
 
 import abc
 from collections.abc import Callable
 from typing import NamedTuple
+from typing import TypeAlias
 
 import tensorflow as tf
 
 from slim.preprocessing import photographs
+
+# Takes a photograph, a seed, int64 [2], and image_size, height and width of the
+# result in pixels. Returns float32 [image_size, image_size, C].
+Step: TypeAlias = Callable[[photographs.Photograph, tf.Tensor, int], tf.Tensor]
 
 
 class Batched(abc.ABC):
@@ -39,44 +43,19 @@ class Batched(abc.ABC):
     """Preprocesses a batch for evaluation; does not use the seeds."""
 
 
-class Stages(NamedTuple):
-  """The steps for a single photograph, then those for a batch.
-
-  Attributes:
-    image_step: crops and resizes a photograph of any size. Takes it, a seed,
-      int64 [2], and image_size, height and width of the result in pixels;
-      returns (image float32 [image_size, image_size, C], numbers float32 [k]
-      for `batch_step`, including all its random numbers).
-    batch_step: processes a batch. Takes images [B, image_size, image_size, C]
-      and numbers [B, k]; returns float32 of the images' shape. Each result
-      depends only on its image and its numbers.
-  """
-
-  image_step: Callable[
-    [photographs.Photograph, tf.Tensor, int], tuple[tf.Tensor, tf.Tensor]
-  ]
-  batch_step: Callable[[tf.Tensor, tf.Tensor], tf.Tensor] = (
-    lambda images, numbers: images
-  )
-
-  def apply(
-    self, photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
-  ) -> tf.Tensor:
-    """Applies both steps; returns float32 [image_size, image_size, C]."""
-    image, numbers = self.image_step(photograph, seed, image_size)
-    return self.batch_step(image[None], numbers[None])[0]
-
-
 class Single(NamedTuple):
-  """A preprocessing of photographs of any size.
+  """A preprocessing of photographs of any size, in RGB.
+
+  One photograph at a time, because the last bits of what XLA or TensorFlow
+  computes for an image depend on the size of its batch.
 
   Attributes:
-    train: steps of training.
-    evaluate: steps of evaluation; they do not use the seed.
+    train: the step of training.
+    evaluate: the step of evaluation; it does not use the seed.
   """
 
-  train: Stages
-  evaluate: Stages
+  train: Step
+  evaluate: Step
 
 
 def single(chosen: Batched | Single) -> Single:
@@ -88,13 +67,12 @@ def single(chosen: Batched | Single) -> Single:
 
 def _wrap_batched(
   act: Callable[[tf.Tensor, tf.Tensor, int], tf.Tensor],
-) -> Stages:
+) -> Step:
   """Applies a preprocessing of batches to a whole photograph."""
 
-  def image_step(
+  def step(
     photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
-  ) -> tuple[tf.Tensor, tf.Tensor]:
-    images = act(photograph.whole()[None], seed[None], image_size)
-    return images[0], tf.zeros([0])
+  ) -> tf.Tensor:
+    return act(photograph.whole()[None], seed[None], image_size)[0]
 
-  return Stages(image_step)
+  return step

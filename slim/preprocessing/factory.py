@@ -15,6 +15,8 @@ from slim.preprocessing import scaled
 
 Preprocessing = contract.Batched | contract.Single
 
+_RGB = 3  # channels
+
 PREPROCESSINGS: dict[str, Preprocessing] = {
   'alexnet': scaled.ALEXNET,
   'caffe2': scaled.CAFFE2,
@@ -52,6 +54,30 @@ def get(text: str) -> Preprocessing:
     return spelling.make('preprocessing', text, makers)
   except ValueError as error:
     raise errors.DataError(str(error)) from error
+
+
+def choose(name: str, preferred: str, net: str, channels: int) -> Preprocessing:
+  """Returns the named preprocessing, or the default of data set and net.
+
+  Args:
+    name: a preprocessing, as `get` takes it; '' chooses `default_name`.
+    preferred: the data set's preprocessing, as `default_name` takes it.
+    net: name of a net.
+    channels: number of channels of the images.
+
+  Raises:
+    slim.errors.UnknownNameError: the name is unknown.
+    slim.errors.DataError: an option is invalid, or the preprocessing is for
+      images with another number of channels.
+  """
+  name = name or default_name(preferred, net)
+  chosen = get(name)
+  if isinstance(chosen, contract.Single) and channels != _RGB:
+    raise errors.DataError(
+      f'preprocessing: expected one for images with {channels} channel(s), as '
+      f'mnist or lenet; received {name}, which needs {_RGB}. Choose another.'
+    )
+  return chosen
 
 
 def default_name(preferred: str, net: str) -> str:

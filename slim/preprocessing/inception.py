@@ -32,12 +32,21 @@ def _train(
   photograph: photographs.Photograph,
   seed: tf.Tensor,
   image_size: int,
-) -> tuple[tf.Tensor, tf.Tensor]:
-  """Crops, resizes and mirrors; the numbers are for `colours.distort`.
+) -> tf.Tensor:
+  """Crops, resizes, mirrors and changes the colours, as `contract.Step`.
 
-  The other arguments and the result are those of `contract.Stages.each`.
   `is_fast` resizes only bilinearly, and changes neither hue nor contrast.
   """
+  return colours.distort(*_crop(is_fast, photograph, seed, image_size))
+
+
+def _crop(
+  is_fast: bool,
+  photograph: photographs.Photograph,
+  seed: tf.Tensor,
+  image_size: int,
+) -> tuple[tf.Tensor, tf.Tensor]:
+  """Crops, resizes and mirrors; returns the arguments of `colours.distort`."""
   pixels = photograph.crop(_window(photograph, seed))
   number = draws.uniform(seed, 6)
   # One draw for method and order, like the thread number of 2017.
@@ -66,14 +75,14 @@ def _train(
 
 def _evaluate(
   photograph: photographs.Photograph, seed: tf.Tensor, image_size: int
-) -> tuple[tf.Tensor, tf.Tensor]:
-  """Resizes the centre and scales it to [-1, +1], as `contract.Stages.each`."""
+) -> tf.Tensor:
+  """Resizes the centre and scales it to [-1, +1], as `contract.Step`."""
   del seed
   size = tf.cast(photograph.size, tf.float32)
   corner = tf.cast((size - size * _CENTRE) / 2.0, tf.int32)
   window = tf.concat([corner, photograph.size - 2 * corner], 0)
   resized = photographs.resize(photograph.crop(window), image_size)
-  return (resized / 255.0 - 0.5) * 2.0, tf.zeros([0])
+  return (resized / 255.0 - 0.5) * 2.0
 
 
 def _window(photograph: photographs.Photograph, seed: tf.Tensor) -> tf.Tensor:
@@ -104,13 +113,6 @@ def _resize_by(
   )
 
 
-def _preprocessing(is_fast: bool) -> contract.Single:
-  train = functools.partial(_train, is_fast)
-  return contract.Single(
-    contract.Stages(train, colours.distort), contract.Stages(_evaluate)
-  )
-
-
-INCEPTION = _preprocessing(is_fast=False)
+INCEPTION = contract.Single(functools.partial(_train, False), _evaluate)
 # slim's fast mode: bilinear only, and neither hue nor contrast.
-INCEPTION_FAST = _preprocessing(is_fast=True)
+INCEPTION_FAST = contract.Single(functools.partial(_train, True), _evaluate)

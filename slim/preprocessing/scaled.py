@@ -50,8 +50,7 @@ class Scaling(NamedTuple):
 def preprocessing(scaling: Scaling) -> contract.Single:
   """Returns the preprocessing with this scaling."""
   return contract.Single(
-    contract.Stages(functools.partial(_train, scaling)),
-    contract.Stages(functools.partial(_evaluate, scaling)),
+    functools.partial(_train, scaling), functools.partial(_evaluate, scaling)
   )
 
 
@@ -91,8 +90,8 @@ def _train(
   photograph: photographs.Photograph,
   seed: tf.Tensor,
   image_size: int,
-) -> tuple[tf.Tensor, tf.Tensor]:
-  """Crops a random square and may mirror it, as `contract.Stages.each`."""
+) -> tf.Tensor:
+  """Crops a random square and may mirror it, as `contract.Step`."""
   y, x, side, mirror = tf.unstack(draws.uniform(seed, 4))
   low, high = scaling.sides
   _check(image_size, low)
@@ -105,11 +104,11 @@ def _train(
   corner = draws.index(tf.stack([y, x]), free)
   pixels = photograph.crop(tf.concat([corner, extent], 0))
   resized = photographs.resize(pixels, image_size)
-  image, numbers = _normalised(scaling, resized, image_size)
+  image = _normalised(scaling, resized, image_size)
   if scaling.mirrors:
     # Mirror last: the window has more pixels than the result.
     image = photographs.flip(image, mirror < 0.5)
-  return image, numbers
+  return image
 
 
 def _evaluate(
@@ -117,8 +116,8 @@ def _evaluate(
   photograph: photographs.Photograph,
   seed: tf.Tensor,
   image_size: int,
-) -> tuple[tf.Tensor, tf.Tensor]:
-  """Crops the central square, as `contract.Stages.each`."""
+) -> tf.Tensor:
+  """Crops the central square, as `contract.Step`."""
   del seed
   _check(image_size, scaling.side)
   step = _source_size(scaling, photograph) / float(scaling.side)
@@ -156,8 +155,8 @@ def _source_size(
 
 def _normalised(
   scaling: Scaling, pixels: tf.Tensor, image_size: int
-) -> tuple[tf.Tensor, tf.Tensor]:
-  """Returns (normalized pixels, no numbers)."""
+) -> tf.Tensor:
+  """Subtracts the mean and divides by the standard deviation."""
   square = [image_size, image_size, _CHANNELS]
   # A mean of the image's shape: TensorFlow takes ten times as long to broadcast
   # three numbers to an image, and twice as long for a row of them.
@@ -165,7 +164,7 @@ def _normalised(
   image = tf.ensure_shape(pixels, square) - mean
   if scaling.std != 1:
     image /= scaling.std
-  return image, tf.zeros([0])
+  return image
 
 
 def _check(image_size: int, side: int) -> None:

@@ -50,12 +50,12 @@ class Trained(NamedTuple):
   @property
   def preprocessing(self) -> str:
     """The --preprocessing of the training; '' if the checkpoint has none."""
-    return str(_recorded(self.layout).get('preprocessing') or '')
+    return str(recorded_options(self.layout).get('preprocessing') or '')
 
   @property
   def labels_offset(self) -> int:
     """The --labels_offset of the training; 0 if the checkpoint has none."""
-    return int(_recorded(self.layout).get('labels_offset') or 0)
+    return int(recorded_options(self.layout).get('labels_offset') or 0)
 
 
 def data_set(checkpoint_dir: str) -> str:
@@ -66,7 +66,7 @@ def data_set(checkpoint_dir: str) -> str:
   """
   path = checkpoints.find(checkpoint_dir)
   layout = checkpoints.read_layout(path)
-  name = _recorded(layout).get('dataset_name') or layout.dataset_name
+  name = recorded_options(layout).get('dataset_name') or layout.dataset_name
   if not name:
     raise errors.CheckpointError(
       'dataset_name: expected the data set of the training run, received '
@@ -75,8 +75,8 @@ def data_set(checkpoint_dir: str) -> str:
   return str(name)
 
 
-def _recorded(layout: checkpoints.Layout) -> dict[str, Any]:
-  """Returns the options that a checkpoint records, by name."""
+def recorded_options(layout: checkpoints.Layout) -> dict[str, Any]:
+  """Returns the options that a checkpoint records; {} for older ones."""
   return {**(layout.must_keep or {}), **(layout.may_change or {})}
 
 
@@ -93,7 +93,7 @@ def load(options: LoadOptions, channels: int) -> Trained:
   # Older checkpoints do not record it.
   size = (
     options.image_size
-    or _recorded(layout).get('image_size')
+    or recorded_options(layout).get('image_size')
     or net.default_image_size
   )
   with tf.device(devices.evaluation_device(options.device)):

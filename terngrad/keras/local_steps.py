@@ -91,12 +91,10 @@ class LocalStepsCallback(keras.callbacks.Callback):
     self._recipe = recipe
     self._averages = statistics == AVERAGE
     self._resume_from = resume_from
-    self._is_started = False
-    self._last_batch = -1
+    self._is_started, self._last_batch = False, -1
     self._parameters: list[keras.Variable] = []
     self._statistics: list[keras.Variable] = []
-    # (parameters, statistics) at the end of the last epoch.
-    self._trained: list[list[np.ndarray]] = []
+    self._trained: list[list[np.ndarray]] = []  # At the last epoch's end.
 
   def set_model(self, model: keras.Model) -> None:
     """Lets the model's files contain the states."""

@@ -263,6 +263,31 @@ class ModelPass(Pass):
     ]
 
 
+def is_in_top(
+  labels: tf.Tensor, logits: tf.Tensor, count: int = 1
+) -> tf.Tensor:
+  """Checks for each label whether it is among the `count` largest logits.
+
+  The first of equal logits counts as the largest, as for argmax, so equal
+  logits predict one class only. Logits that are not finite predict none.
+
+  Args:
+    labels: int32 [b].
+    logits: float32 [b, classes].
+    count: from 1 to the number of classes.
+
+  Returns:
+    bool [b].
+  """
+  # int64, because a GPU's step compares int32 on the host.
+  if count == 1:
+    predicted = tf.argmax(logits, axis=1)[:, None]  # Faster than top_k.
+  else:
+    predicted = tf.cast(tf.math.top_k(logits, count).indices, tf.int64)
+  found = tf.equal(predicted, tf.cast(labels, tf.int64)[:, None])
+  return tf.math.in_top_k(labels, logits, count) & tf.reduce_any(found, axis=1)
+
+
 def is_correct(outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
   """Checks for each example whether its label has the largest logit.
 
@@ -277,7 +302,7 @@ def is_correct(outputs: Outputs, labels: tf.Tensor) -> tf.Tensor:
   if logits.shape.rank == 3:
     logits = tf.reshape(logits, [-1, logits.shape[-1]])
     labels = tf.reshape(labels, [-1])
-  return tf.math.in_top_k(labels, tf.cast(logits, tf.float32), 1)
+  return is_in_top(labels, tf.cast(logits, tf.float32))
 
 
 def with_seeds(

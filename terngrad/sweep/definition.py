@@ -140,13 +140,11 @@ def read(
   Raises:
     errors.ConfigError: the file cannot be read or is invalid.
   """
-  path = pathlib.Path(path)
-  if path.is_dir():
+  if (path := pathlib.Path(path)).is_dir():
     path /= FILE_NAME
   sections = _sections(path)
   settings = _settings(path, sections)
-  common_words = _arguments(path, sections.get('flags', {}))
-  common_flags = _read_files(path, common_words)
+  common_flags = _arguments(path, sections.get('flags', {}))
   extra_flags = _read_files(path, extra_flags)
   variants = _variants(path, sections)
   baselines = _baselines(path, sections, settings.get('baseline'), variants)
@@ -221,7 +219,7 @@ def _settings(path: pathlib.Path, sections: Mapping[str, _Section]) -> _Section:
   return settings
 
 
-def _arguments(path: pathlib.Path, section: _Section) -> list[str]:
+def _arguments(path: pathlib.Path, section: _Section) -> tuple[str, ...]:
   """Returns a section's flags, one `--name = value` per line, as arguments."""
   for name in section:
     if not name.startswith('--'):
@@ -229,17 +227,18 @@ def _arguments(path: pathlib.Path, section: _Section) -> list[str]:
         f'{path}: expected one flag per line, as `--name = value`, received '
         f'{name!r}.'
       )
-  return [
+  words = [
     name if value is None else f'{name}={value}'
     for name, value in section.items()
   ]
+  return _read_files(path, words)
 
 
 def _scoring(
   path: pathlib.Path, sections: Mapping[str, _Section]
 ) -> dict[str, tuple[str, ...]]:
   """Returns {score: the evaluator's arguments}; '' is the score of `[eval]`."""
-  common_flags = _read_files(path, _arguments(path, sections.get(_EVAL, {})))
+  common_flags = _arguments(path, sections.get(_EVAL, {}))
   found = {'': common_flags}
   for section, flags in sections.items():
     if not section.startswith(f'{_EVAL} '):
@@ -250,8 +249,7 @@ def _scoring(
         f'{path}: expected sections [{_EVAL} NAME] with different names of '
         f'letters, digits and _, received [{section}]. Rename it.'
       )
-    more = _read_files(path, _arguments(path, flags))
-    found[name] = (*common_flags, *more)
+    found[name] = (*common_flags, *_arguments(path, flags))
   return found
 
 

@@ -1,6 +1,7 @@
 """Scores the checkpoints of a run; every example counts once."""
 
 import contextlib
+import dataclasses
 import pathlib
 import time
 from collections.abc import Callable
@@ -30,6 +31,8 @@ from terngrad.training import metrics
 from terngrad.training import records
 
 _REPORT_BATCHES = 100  # batches
+# Options that evaluation takes from the checkpoint if they are not given.
+_AS_TRAINED = ('image_size', 'labels_offset', 'preprocessing')
 
 # (sums, images, labels) -> sums; see `predictor`.
 Predict = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
@@ -103,36 +106,49 @@ def evaluate(
 
 
 class _Scorer:
-  """Scores checkpoints with one model and one data set."""
+  """Scores checkpoints with one net and one data set."""
 
   def __init__(self, config: evaluation_options.EvalConfig) -> None:
     self._config = config
-    data = config.data
     devices.grow_memory()
-    self._batches, self._split = open_subset(
-      data, config.model.net, data.subset
-    )
-    device = devices.evaluation_device(config.run.device)
+    # Reports wrong options before there is a checkpoint.
+    self._open(config.data)
+    self.max_steps = config.run.max_steps
+
+  def _open(self, data: model_options.DataOptions) -> None:
+    """Opens the data; the net for it is built with the next checkpoint."""
+    net = self._config.model.net
+    self._data = data
+    self._batches, self._split = open_subset(data, net, data.subset)
+    self._predict: Predict | None = None
+
+  def _build(self) -> Predict:
+    """Builds the net for the opened data."""
+    device = devices.evaluation_device(self._config.run.device)
     with tf.device(device):
       self._model = nets.build(
-        config.model.net,
+        self._config.model.net,
         num_classes=self._split.num_classes,
-        image_size=data.image_size,
+        image_size=self._data.image_size,
         channels=self._split.channels,
       )
     self._predict = predictor(self._model, device)
-    self.max_steps = config.run.max_steps
+    return self._predict
 
   def score(self, path: str, report: Callable[[str], None]) -> CheckpointScore:
     """Scores a checkpoint and writes its records."""
-    data, net, run = self._config.data, self._config.model.net, self._config.run
+    net, run = self._config.model.net, self._config.run
     layout = checkpoints.read_layout(path)
+    data = _data_as_trained(self._config, layout, report)
+    if data != self._data:
+      self._open(data)
     self.max_steps = layout.max_steps
     if not options.is_default(self._config, 'max_steps'):
       self.max_steps = min(run.max_steps, layout.max_steps)
     checkpoints.check_layout(
       path, layout, {'net': net, 'num_classes': self._split.num_classes}
     )
+    predict = self._predict or self._build()
     trained.restore(self._model, path, layout, run.tower, run.restore_avg_var)
     _open_folder(run.eval_dir)
     step = checkpoints.step_of(path)
@@ -143,7 +159,7 @@ class _Scorer:
       data.data_dir, data.subset, data_errors.DataError
     ):
       values = score_examples(
-        self._predict, self._batches, total, data.batch_size, report
+        predict, self._batches, total, data.batch_size, report
       )
     if self._split.text:
       bits = self._split.text.bits_per_nat(
@@ -183,6 +199,34 @@ class _Scorer:
         zeros = float(tf.math.zero_fraction(output))
         recorder.event(score.step, f'{layer.name}/sparsity', zeros)
       recorder.sync()
+
+
+def _data_as_trained(
+  config: evaluation_options.EvalConfig,
+  layout: checkpoints.Layout,
+  report: Callable[[str], None],
+) -> evaluation_options.EvalDataOptions:
+  """Returns the data options, completed with those of the training.
+
+  An option that has its default counts as not given. Others are kept, and a
+  difference is logged.
+  """
+  recorded = trained.recorded_options(layout)
+  changes = {}
+  for name in _AS_TRAINED:
+    given = getattr(config.data, name)
+    value = recorded.get(name, given)
+    if value == given:
+      continue
+    if options.is_default(config, name):
+      changes[name] = value
+      report(f'{datetime.now()}: --{name}={value}, as in the training')
+    else:
+      report(
+        f'{datetime.now()}: warning: --{name}={given} differs from the '
+        f'--{name}={value} of the training'
+      )
+  return dataclasses.replace(config.data, **changes)
 
 
 def predictor(model: keras.Model, device: str) -> Predict:

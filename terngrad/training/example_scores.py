@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from terngrad.step import passes
+
 _Score = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]
 
 
@@ -22,7 +24,9 @@ def is_in_top(count: int, labels: tf.Tensor, logits: tf.Tensor) -> tf.Tensor:
   Returns:
     bool [b], or the fraction of the tokens, float32 [b].
   """
-  found = functools.partial(tf.math.in_top_k, k=min(count, logits.shape[-1]))
+  found = functools.partial(
+    passes.is_in_top, count=min(count, logits.shape[-1])
+  )
   return _of_examples(found, labels, logits)
 
 

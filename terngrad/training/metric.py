@@ -1,7 +1,4 @@
-"""Types of the tables of metrics, and functions that read the tables.
-
-The tables are in `metrics`.
-"""
+"""Types of the tables in `metrics`, and functions that read the tables."""
 
 from collections.abc import Callable
 from collections.abc import Collection

@@ -1,6 +1,7 @@
 """Lists that come with data sets."""
 
 import json
+import re
 
 from slim import errors
 from slim.datasets import labels as label_files
@@ -143,6 +144,7 @@ def counts():
     status = shard.stat()
     known = folder / record_counts.FILE_NAME
     content = content.replace(b'SIZE', b'%d' % status.st_size)
+    content = content.replace(b'CTIME', b'%d' % status.st_ctime_ns)
     known.write_bytes(content.replace(b'TIME', b'%d' % status.st_mtime_ns))
     record_counts.count([shard])
 
@@ -150,13 +152,14 @@ def counts():
     'train-00000-of-00001': {
       'size': 'SIZE',
       'mtime_ns': 'TIME',
+      'ctime_ns': 'CTIME',
       'num_examples': 2,
     }
   }
   text = json.dumps({'format': 1, 'files': entry})
   return Target(
     parse,
-    [text.replace('"SIZE"', 'SIZE').replace('"TIME"', 'TIME').encode()],
+    [re.sub('"(SIZE|TIME|CTIME)"', r'\1', text).encode()],
     _REFUSED,
     ['slim.datasets.records.counts'],
     (*_JSON_WORDS, b'"num_examples": ', b'"size": ', b'SIZE', b'TIME'),

@@ -228,6 +228,7 @@ def sweep():
   def parse(content, folder):
     path = folder / 'sweep.ini'
     path.write_bytes(content)
+    (folder / 'x').write_text('--batch_size=4\n', encoding='utf-8')
     definition.read(path)
 
   return Target(

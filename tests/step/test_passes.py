@@ -62,3 +62,14 @@ def test_labels_are_right_where_they_have_the_largest_logit(auxiliary):
 def test_logits_that_are_not_numbers_are_not_right():
   logits = tf.fill([2, 4], float('nan'))
   assert not passes.is_correct(logits, tf.constant([0, 1])).numpy().any()
+
+
+def test_equal_logits_predict_the_first_class_only():
+  """A net whose logits are all equal is right by chance, not always."""
+  labels, equal = tf.range(4), tf.ones([4, 4])
+  assert passes.is_correct(equal, labels).numpy().tolist() == [1, 0, 0, 0]
+  received = passes.is_in_top(labels, equal, 3)
+  assert received.numpy().tolist() == [1, 1, 1, 0]
+  two = tf.constant([[0.0, 2.0, 1.0, 2.0]] * 4)
+  assert passes.is_in_top(labels, two).numpy().tolist() == [0, 1, 0, 0]
+  assert passes.is_in_top(labels, two, 2).numpy().tolist() == [0, 1, 0, 1]

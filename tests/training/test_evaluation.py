@@ -23,28 +23,36 @@ def data_dir(tmp_path_factory):
   return folder
 
 
+def writer_of(run, tmp_path, **changes):
+  folder = str(tmp_path / 'train')
+  layout = run.layout._replace(**changes)
+  return checkpoints.Writer(folder, layout, run.replicas, run.names)
+
+
 @pytest.fixture
 def writer(tmp_path):
   """Writes checkpoints of a run that is longer than the flag's default."""
   run = test_pretrained.Started().run
-  layout = run.layout._replace(max_steps=2 * DEFAULT)
-  folder = str(tmp_path / 'train')
-  return checkpoints.Writer(folder, layout, run.replicas, run.names)
+  return writer_of(run, tmp_path, max_steps=2 * DEFAULT)
 
 
-def polled(data_dir, tmp_path, wait, **changes):
-  """Evaluates until the end; returns (steps that were scored, log)."""
-  config = options_lib.build(
+def configured(data_dir, tmp_path, **changes):
+  return options_lib.build(
     configs.EvalConfig,
     data_dir=str(data_dir),
     dataset_name='mnist',
     net='lenet',
-    image_size=test_pretrained.SIZE,
     subset='test',
     checkpoint_dir=str(tmp_path / 'train'),
     eval_dir=str(tmp_path / 'eval'),
     **changes,
   )
+
+
+def polled(data_dir, tmp_path, wait, **changes):
+  """Evaluates until the end; returns (steps that were scored, log)."""
+  changes = {'image_size': test_pretrained.SIZE} | changes
+  config = configured(data_dir, tmp_path, **changes)
   lines = []
   evaluation.evaluate(config, lines.append, wait)
   loaded = (line.rpartition(' at step ') for line in lines)
@@ -88,3 +96,41 @@ def test_a_checkpoint_that_is_deleted_before_it_is_read_is_passed_over(
   steps, lines = polled(data_dir, tmp_path, wait)
   assert steps == [1, 2 * DEFAULT]
   assert any('model.ckpt-2 was deleted, looking' in line for line in lines)
+
+
+def scored(data_dir, tmp_path, **changes):
+  """Evaluates once; returns (values, log)."""
+  config = configured(data_dir, tmp_path, run_once=True, **changes)
+  lines = []
+  return evaluation.evaluate(config, lines.append).values, '\n'.join(lines)
+
+
+def test_data_are_read_as_in_the_training_unless_flags_differ(
+  data_dir, tmp_path
+):
+  run = test_pretrained.Started(preprocessing='lenet').run
+  writer_of(run, tmp_path).save(1)
+  as_trained, log = scored(data_dir, tmp_path)
+  assert f'--image_size={test_pretrained.SIZE}, as in the training' in log
+  assert '--preprocessing=lenet, as in the training' in log
+  given = {'image_size': test_pretrained.SIZE, 'preprocessing': 'lenet'}
+  same, log = scored(data_dir, tmp_path, **given)
+  assert same == as_trained
+  assert 'training' not in log
+  other, log = scored(data_dir, tmp_path, preprocessing='mnist')
+  assert other != as_trained
+  assert '--preprocessing=mnist differs from the --preprocessing=lenet' in log
+
+
+def test_checkpoints_that_record_no_options_are_evaluated_with_the_flags(
+  data_dir, tmp_path
+):
+  run = test_pretrained.Started(preprocessing='lenet').run
+  writer_of(run, tmp_path, must_keep=None, may_change=None).save(1)
+  size = test_pretrained.SIZE
+  by_default, log = scored(data_dir, tmp_path, image_size=size)
+  assert 'the training' not in log
+  expected, _ = scored(
+    data_dir, tmp_path, image_size=size, preprocessing='mnist'
+  )
+  assert by_default == expected

@@ -244,6 +244,14 @@ def added(tmp_path_factory):
     yield folder, lines
 
 
+def test_a_net_whose_logits_are_equal_scores_as_chance():
+  labels, logits = tf.range(10), tf.zeros([10, 10])
+  first, five, _ = (
+    np.mean(entry.compute(labels, logits)) for entry in metrics.EVALUATION
+  )
+  assert (first, five) == (0.1, 0.5)
+
+
 def logged(folder, name):
   """What of a metric is in the lines of JSON of a folder."""
   return [r[name] for r in records.read(folder) if name in r]

@@ -141,8 +141,15 @@ def find(
 
 
 def files(folder: pathlib.Path) -> list[pathlib.Path]:
-  """Returns the visible files in a folder, sorted."""
-  return sorted(path for path in _visible(folder) if path.is_file())
+  """Returns the visible files in a folder, sorted.
+
+  Raises:
+    slim.errors.DataError: one is a broken link, a folder or a special file.
+  """
+  found = sorted(_visible(folder))
+  for path in found:
+    _regular_status(path)
+  return found
 
 
 def _visible(folder: pathlib.Path) -> abc.Iterator[pathlib.Path]:
@@ -160,11 +167,17 @@ def _files(folder: pathlib.Path) -> list[archives.Member]:
 
 
 def _member(path: pathlib.Path) -> archives.Member:
+  status = _regular_status(path)
+  name = f'{path.parent.name}/{path.name}'
+  return archives.Member(name, str(path), 0, status.st_size)
+
+
+def _regular_status(path: pathlib.Path) -> os.stat_result:
+  """Returns the status of a regular file; refuses everything else."""
   try:
     status = path.stat()
   except OSError as error:
     raise _not_a_file(path, received=f'"{error}"') from error
   if not stat.S_ISREG(status.st_mode):
     raise _not_a_file(path, received='a folder or a special file')
-  name = f'{path.parent.name}/{path.name}'
-  return archives.Member(name, str(path), 0, status.st_size)
+  return status

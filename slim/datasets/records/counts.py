@@ -1,4 +1,4 @@
-"""Caches the record counts of folders without `shards.json`."""
+"""Scans files once and caches their record counts in their folder."""
 
 import contextlib
 import json
@@ -21,9 +21,9 @@ def count(
 ) -> tuple[records.RecordFile, ...]:
   """Counts the records of files of one folder, or reads cached counts.
 
-  The folder caches the counts with the size and modification time of each
-  file. A file is counted again when its size or time changes. If the folder
-  is not writable, files are counted on every call.
+  The folder caches the counts with the size and the times of each file. A file
+  is counted again when one of them changes. If the folder is not writable,
+  files are counted on every call.
 
   Args:
     paths: at least one file, all in the same folder.
@@ -56,12 +56,18 @@ def count(
 
 
 def _stamp(path: str) -> dict[str, int]:
-  """Returns size and time of a file; {} if it is missing (scan reports it)."""
+  """Returns size and times of a file; {} if it is missing (scan reports it)."""
   try:
     status = os.stat(path)
   except OSError:
     return {}
-  return {'size': status.st_size, 'mtime_ns': status.st_mtime_ns}
+  return {
+    'size': status.st_size,
+    'mtime_ns': status.st_mtime_ns,
+    # Set when the file is copied to this machine, so that a cache that comes
+    # with a data set does not replace the scan.
+    'ctime_ns': status.st_ctime_ns,
+  }
 
 
 def _read_cache(path: pathlib.Path) -> dict[str, Any]:

@@ -143,6 +143,28 @@ def shuffled_indices(count: int, *, seed: int, start: int) -> tf.data.Dataset:
   return epochs.flat_map(epoch_stream).enumerate(start)
 
 
+def partition_indices(count: int, worker: int, num_workers: int) -> range:
+  """Returns every `num_workers`-th index, from `worker` on.
+
+  Sources that are read by index are often sorted by class, so consecutive
+  ranges would give the workers different classes.
+
+  Args:
+    count: number of examples, >= num_workers.
+    worker: in [0, num_workers).
+    num_workers: >= 1.
+
+  Returns:
+    The indices of this worker. Their numbers differ by at most one; workers
+    share no index and cover all.
+
+  Raises:
+    ValueError: a number is out of its range.
+  """
+  _check_worker(count, worker, num_workers)
+  return range(worker, count, num_workers)
+
+
 def partition(count: int, worker: int, num_workers: int) -> tuple[int, int]:
   """Partitions examples among workers into consecutive ranges.
 
@@ -158,15 +180,7 @@ def partition(count: int, worker: int, num_workers: int) -> tuple[int, int]:
   Raises:
     ValueError: a number is out of its range.
   """
-  if not 0 <= worker < num_workers:
-    raise ValueError(
-      f'worker: expected a number in [0, {num_workers}); received {worker}.'
-    )
-  if count < num_workers:
-    raise ValueError(
-      f'num_workers: expected at most {count}, because every worker needs an '
-      f'example; received {num_workers}. Use fewer workers.'
-    )
+  _check_worker(count, worker, num_workers)
   return (
     worker * count // num_workers,
     (worker + 1) * count // num_workers,
@@ -200,6 +214,18 @@ def partition_files(
       )
     before += file.count
   return tuple(parts)
+
+
+def _check_worker(count: int, worker: int, num_workers: int) -> None:
+  if not 0 <= worker < num_workers:
+    raise ValueError(
+      f'worker: expected a number in [0, {num_workers}); received {worker}.'
+    )
+  if count < num_workers:
+    raise ValueError(
+      f'num_workers: expected at most {count}, because every worker needs an '
+      f'example; received {num_workers}. Use fewer workers.'
+    )
 
 
 def _columns(

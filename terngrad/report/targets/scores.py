@@ -85,12 +85,10 @@ def failed_runs(
   if failures.empty:
     return []
   failed, ended = (
-    dict.fromkeys(zip(table['variant'].map(str), table['seed'], strict=True))
+    {*zip(table['variant'].map(str), table['seed'].map(int), strict=True)}
     for table in (failures, finished)
   )
-  return [
-    (name, int(seed)) for name, seed in failed if (name, seed) not in ended
-  ]
+  return sorted(failed - ended)
 
 
 def steps_until(points: Points, target: float, score: TargetScore) -> float:

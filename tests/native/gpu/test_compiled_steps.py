@@ -87,7 +87,8 @@ def test_steps_have_the_operations_outside_of_compiled_functions(codec, modes):
 # wait until the GPU has done all work that was launched before.
 COPIES = {
   gpu_steps.TRAINER: {
-    # Labels and accuracy of a pass that is not compiled.
+    # Labels and accuracy of a pass that is not compiled. TensorFlow copies the
+    # labels once for these operations.
     SmallCopy(
       TO_GPU,
       'SparseSoftmaxCrossEntropyWithLogits',
@@ -95,6 +96,7 @@ COPIES = {
       'int32',
     ),
     SmallCopy(TO_GPU, 'InTopKV2', 'targets', 'int32'),
+    SmallCopy(TO_GPU, 'Cast', 'x', 'int32'),
     SmallCopy(TO_GPU, 'InTopKV2', 'k', 'int32'),
     # The condition of the loop over workers; TensorFlow removes this identity.
     SmallCopy(TO_GPU, 'Identity', 'input', 'bool'),

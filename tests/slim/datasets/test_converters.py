@@ -127,7 +127,7 @@ def test_idx_sets_can_be_sharded(tmp_path, name):
 def test_another_layout_in_the_same_folder_is_refused(tmp_path):
   mnist_files.write_idx(tmp_path / 'idx')
   convert('mnist', tmp_path / 'out', tmp_path / 'idx')
-  with pytest.raises(errors.DataError, match='received test-mnist.tfrecord'):
+  with pytest.raises(errors.DataError, match='another source or other options'):
     convert('mnist', tmp_path / 'out', tmp_path / 'idx', train_shards=2)
   overwrite = sharding.ConversionOptions(overwrite=True)
   convert(

@@ -63,6 +63,27 @@ def test_a_split_alone_is_refused_without_labels_txt(tmp_path):
   assert labels_of(tmp_path, 'test') == [0, 2]
 
 
+@pytest.mark.parametrize('kind', ['broken link', 'folder'])
+def test_what_is_not_a_file_is_refused_and_not_left_out(tmp_path, kind):
+  image_files.write_folders(tmp_path / 'train', {'ape': 2})
+  path = tmp_path / 'train' / 'ape' / '1.jpg'
+  path.unlink()
+  if kind == 'folder':
+    path.mkdir()
+  else:
+    path.symlink_to(tmp_path / 'missing.jpg')
+  with pytest.raises(errors.DataError, match='1.jpg: expected an image file'):
+    image_folder.open_split(tmp_path, 'train', None)
+
+
+def test_links_to_files_are_read(tmp_path):
+  image_files.write_folders(tmp_path / 'train', {'ape': 1})
+  image_files.write_folders(tmp_path / 'elsewhere', {'ape': 1})
+  link = tmp_path / 'train' / 'ape' / 'link.jpg'
+  link.symlink_to(tmp_path / 'elsewhere' / 'ape' / '0.jpg')
+  assert labels_of(tmp_path, 'train') == [0, 0]
+
+
 @pytest.mark.parametrize('origin', ['train', 'labels.txt'])
 def test_a_split_with_other_classes_is_refused_with_both_lists(
   tmp_path, origin

@@ -13,6 +13,7 @@ import tensorflow as tf
 
 from slim import errors
 from slim.datasets import factory
+from tests.slim import image_files
 from tests.slim import photograph_files
 from tests.slim import record_files
 from tests.slim import shard_files
@@ -183,6 +184,14 @@ def test_an_unknown_preprocessing_is_refused(shards_of_2017):
     load(shards_of_2017, 1, preprocessing='vvg')
 
 
+def test_photographs_smaller_than_the_crop_are_refused(shards_of_2017):
+  with pytest.raises(
+    tf.errors.InvalidArgumentError,
+    match=r'image_size: expected at most \d\d, the .* received 70. Choose a',
+  ):
+    load(shards_of_2017, 4, preprocessing='cifarnet', image_size=70)
+
+
 def test_label_beyond_the_classes_is_refused(tmp_path):
   shard_files.write(
     tmp_path, 'imagenet', {'train': [[example(0, label=3)]]}, num_classes=3
@@ -240,6 +249,40 @@ def test_a_folder_s_workers_do_not_overlap(tmp_path):
     batches, _ = load(tmp_path, None, worker=worker, num_workers=2, **options)
     parts += [images.tobytes() for images, _ in batches]
   assert len(parts) == len(set(parts)) == 7
+
+
+def test_every_worker_of_a_folder_trains_on_all_classes_evenly(tmp_path):
+  # Sorted by class: consecutive parts would have one class each.
+  image_files.write_folders(tmp_path / 'train', {'ape': 4, 'bee': 4})
+  for worker in range(2):
+    batches, split = load(
+      tmp_path,
+      3,
+      'image_folder',
+      batch_size=4,
+      preprocessing='lenet',
+      worker=worker,
+      num_workers=2,
+    )
+    assert (split.count, split.num_examples) == (4, 8)
+    assert [sorted(labels) for _, labels in batches] == [[0, 0, 1, 1]] * 3
+
+
+def test_a_part_of_a_batch_has_the_bits_of_the_whole_batch(tmp_path):
+  """299 * 299 pixels are no multiple of a vector."""
+  image_folder(tmp_path)
+  options = {
+    'name': 'image_folder',
+    'preprocessing': 'inception',
+    'image_size': 299,
+    'batch_size': 7,
+  }
+  whole, _ = load(tmp_path, 1, **options)
+  parts = [
+    load(tmp_path, 1, rows=rows, **options)[0][0][0]
+    for rows in ((0, 1), (1, 4), (4, 7))
+  ]
+  np.testing.assert_array_equal(np.concatenate(parts), whole[0][0])
 
 
 def test_labels_txt_orders_the_classes_of_a_folder(tmp_path):

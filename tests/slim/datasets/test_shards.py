@@ -49,9 +49,34 @@ def test_constants_are_those_of_shards_json(flowers):
   assert (found.num_examples, found.num_classes) == (6, 3)
 
 
-def test_shards_json_spares_the_counting(flowers, monkeypatch):
-  monkeypatch.setattr(shards.counts, 'count', None)
+def test_shards_are_scanned_once(flowers, monkeypatch):
   shards.find(FLOWERS, flowers, 'train')
+  monkeypatch.setattr(shards.records, 'scan', None)  # calling it would fail
+  shards.find(FLOWERS, flowers, 'train')
+
+
+# Lengths 2**40 and 2**62, and the masked CRC-32C of each.
+@pytest.mark.parametrize(
+  'header', ['0000000000010000aa3d6be4', '00000000000000407f85f000']
+)
+def test_length_beyond_the_file_is_refused_though_shards_json_lists_the_file(
+  flowers, header
+):
+  """TensorFlow ends the process with SIGSEGV when it reads such a record."""
+  path = flowers / 'train-00001-of-00003'
+  path.write_bytes(bytes.fromhex(header) + bytes(5))
+  assert path.stat().st_size == 17
+  with pytest.raises(errors.DataError, match='record 0 .*cut short'):
+    shards.find(FLOWERS, flowers, 'train')
+
+
+def test_count_that_contradicts_shards_json_is_refused(flowers):
+  # The framing of a record is 16 bytes: one record of 33 or two.
+  path = flowers / 'train-00000-of-00003'
+  assert path.stat().st_size == 2 * 17
+  record_files.write(path, [b'x' * 18])
+  with pytest.raises(errors.DataError, match='the 2 records .* received 1'):
+    shards.find(FLOWERS, flowers, 'train')
 
 
 def test_worker_s_folder_keeps_the_counts_of_the_whole_set(flowers):

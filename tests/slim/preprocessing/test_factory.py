@@ -51,7 +51,7 @@ def test_caffe2_takes_its_numbers():
     'caffe2:mean=100,std=50,scale=40',
   )
   plain, changed = (
-    factory.get(text).evaluate.apply(photograph, seed, 30) for text in texts
+    factory.get(text).evaluate(photograph, seed, 30) for text in texts
   )
   # At its own size nothing is resized, and the centre is cut out.
   np.testing.assert_array_equal(plain, np.float32(pixels[5:35, 10:40]))
@@ -70,3 +70,16 @@ def test_caffe2_takes_its_numbers():
 def test_invalid_options_are_refused(text, said):
   with pytest.raises(errors.DataError, match=said):
     factory.get(text)
+
+
+@pytest.mark.parametrize(
+  'name', ['alexnet', 'caffe2:std=1', 'inception', 'vgg']
+)
+def test_preprocessing_of_rgb_is_refused_for_grey_images(name):
+  with pytest.raises(
+    errors.DataError,
+    match=rf'with 1 channel.* received {name}, which needs 3.* Choose another',
+  ):
+    factory.choose(name, 'mnist', 'lenet', 1)
+  factory.choose(name, 'mnist', 'lenet', 3)
+  factory.choose('', 'mnist', 'lenet', 1)

@@ -30,11 +30,11 @@ def windows(photograph, count=COUNT):
   return np.stack(list(stream.as_numpy_iterator()))
 
 
-def changes(preprocessing, count=COUNT):
+def changes(is_fast=False, count=COUNT):
   photograph = photographs.from_pixels(tf.constant(coordinates(8, 8)))
   stream = tf.data.Dataset.range(count).map(
-    lambda n: preprocessing.train.image_step(
-      photograph, tf.stack([tf.constant(9, tf.int64), n]), 4
+    lambda n: inception._crop(
+      is_fast, photograph, tf.stack([tf.constant(9, tf.int64), n]), 4
     )[1]
   )
   return np.stack(list(stream.as_numpy_iterator()))
@@ -45,7 +45,7 @@ def test_evaluation_is_the_central_part_resized():
   # (375 - 375 * 0.875) / 2 and (500 - 500 * 0.875) / 2, cut to whole pixels.
   part = image[23 : 375 - 23, 31 : 500 - 31]
   expected = tf.image.resize(part, [224, 224]) / 127.5 - 1
-  result = inception.INCEPTION.evaluate.apply(
+  result = inception.INCEPTION.evaluate(
     photographs.from_pixels(image), seed(0), 224
   )
   np.testing.assert_allclose(result, expected, atol=1e-5)
@@ -88,7 +88,7 @@ def test_windows_hold_a_part_of_a_box():
 
 
 def test_changes_stay_in_their_ranges():
-  brightness, before, saturation, hue, after = changes(inception.INCEPTION).T
+  brightness, before, saturation, hue, after = changes().T
   for values, low, high in (
     (brightness, -32 / 255, 32 / 255),
     (saturation, 0.5, 1.5),
@@ -104,15 +104,13 @@ def test_changes_stay_in_their_ranges():
 
 @pytest.mark.statistical
 def test_contrast_comes_first_or_last_half_of_the_time():
-  _, before, _, _, after = changes(inception.INCEPTION).T
+  _, before, _, _, after = changes().T
   assert np.all((before == 1) != (after == 1))
   assert abs((before != 1).sum() - COUNT / 2) < 5 * np.sqrt(COUNT) / 2
 
 
 def test_fast_mode_has_neither_hue_nor_contrast():
-  brightness, before, saturation, hue, after = changes(
-    inception.INCEPTION_FAST, 50
-  ).T
+  brightness, before, saturation, hue, after = changes(True, 50).T
   for values in (before, after):
     np.testing.assert_array_equal(values, np.ones(50))
   np.testing.assert_array_equal(hue, np.zeros(50))
@@ -134,7 +132,7 @@ def test_training_images_are_in_range_and_of_the_size():
     tf.constant(photograph_files.pixels(60, 90))
   )
   results = [
-    inception.INCEPTION.train.apply(photograph, seed(n), 32).numpy()
+    inception.INCEPTION.train(photograph, seed(n), 32).numpy()
     for n in range(12)
   ]
   for result in results:
@@ -142,7 +140,7 @@ def test_training_images_are_in_range_and_of_the_size():
     assert result.dtype == np.float32
     assert -1 <= result.min() < result.max() <= 1
   assert len({result.tobytes() for result in results}) == 12
-  again = inception.INCEPTION.train.apply(photograph, seed(3), 32)
+  again = inception.INCEPTION.train(photograph, seed(3), 32)
   np.testing.assert_array_equal(again, results[3])
 
 
@@ -150,8 +148,8 @@ def test_training_images_are_in_range_and_of_the_size():
 def test_half_of_the_images_are_mirrored():
   photograph = photographs.from_pixels(tf.constant(coordinates(64, 64)))
   stream = tf.data.Dataset.range(COUNT).map(
-    lambda n: inception.INCEPTION.train.image_step(
-      photograph, tf.stack([tf.constant(9, tf.int64), n]), 8
+    lambda n: inception._crop(
+      False, photograph, tf.stack([tf.constant(9, tf.int64), n]), 8
     )[0]
   )
   results = np.stack(list(stream.as_numpy_iterator()))

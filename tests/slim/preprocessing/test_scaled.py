@@ -29,7 +29,7 @@ def coordinates(height, width):
 
 def train(preprocessing, image, size, count=COUNT):
   stream = tf.data.Dataset.range(count).map(
-    lambda n: preprocessing.train.apply(
+    lambda n: preprocessing.train(
       of(tf.constant(image)), tf.stack([tf.constant(9, tf.int64), n]), size
     )
   )
@@ -48,7 +48,7 @@ def test_vgg_evaluation_is_the_centre_of_the_scaled_image(shape):
   height, width = (int(side * (256 / min(shape))) for side in shape)
   whole = tf.image.resize(image, [height, width]).numpy()
   y, x = (height - 224) // 2, (width - 224) // 2
-  result = scaled.VGG.evaluate.apply(of(image), seed(0), 224)
+  result = scaled.VGG.evaluate(of(image), seed(0), 224)
   expected = whole[y : y + 224, x : x + 224] - MEAN
   # One pixel's worth of the steepest slope of these images, where the length
   # is rounded otherwise.
@@ -76,7 +76,7 @@ def test_evaluation_of_an_ordinary_image_is_that_of_the_whole(shape):
     (scaled.VGG, np.float32(MEAN), 1.0),
     (scaled.CAFFE2, 128, 128.0),
   ):
-    result = preprocessing.evaluate.apply(of(image), seed(0), 224)
+    result = preprocessing.evaluate(of(image), seed(0), 224)
     expected = evaluation_of_whole_image(image, mean, std)
     np.testing.assert_array_equal(result, expected)
 
@@ -84,7 +84,7 @@ def test_evaluation_of_an_ordinary_image_is_that_of_the_whole(shape):
 @pytest.mark.parametrize('shape', [(20, 1000), (1001, 20), (8, 500)])
 def test_evaluation_of_a_strip_sees_its_middle_as_that_of_the_whole(shape):
   image = photograph_files.pixels(*shape)
-  result = scaled.VGG.evaluate.apply(of(image), seed(0), 224)
+  result = scaled.VGG.evaluate(of(image), seed(0), 224)
   expected = evaluation_of_whole_image(image, np.float32(MEAN))
   # Half a pixel of the result, where the length is rounded otherwise; in smooth
   # colours.
@@ -95,22 +95,22 @@ def test_evaluation_of_a_strip_sees_its_middle_as_that_of_the_whole(shape):
 @pytest.mark.parametrize('shape', [(60, 20000), (200000, 1)])
 def test_strips_take_no_more_memory_than_photographs(name, shape):
   image = of(np.zeros([*shape, 3], np.uint8))
-  stages = getattr(scaled, name).evaluate
-  stages.apply(of(np.zeros([300, 500, 3], np.uint8)), seed(0), 224)
+  step = getattr(scaled, name).evaluate
+  step(of(np.zeros([300, 500, 3], np.uint8)), seed(0), 224)
   with bounded.memory(100 << 20):
-    assert stages.apply(image, seed(0), 224).shape == (224, 224, 3)
+    assert step(image, seed(0), 224).shape == (224, 224, 3)
 
 
 def test_alexnet_evaluation_squeezes_the_image_to_a_square():
   image = photograph_files.pixels(300, 500)
   whole = tf.image.resize(image, [256, 256]).numpy()
-  result = scaled.ALEXNET.evaluate.apply(of(image), seed(0), 224)
+  result = scaled.ALEXNET.evaluate(of(image), seed(0), 224)
   np.testing.assert_allclose(result, whole[16:240, 16:240] - MEAN, atol=1e-3)
 
 
 def test_caffe2_evaluation_has_mean_and_std_of_128():
   image = np.full([256, 300, 3], 192, np.uint8)
-  result = scaled.CAFFE2.evaluate.apply(of(image), seed(0), 227)
+  result = scaled.CAFFE2.evaluate(of(image), seed(0), 227)
   np.testing.assert_array_equal(result, np.full([227, 227, 3], 0.5))
 
 
@@ -171,10 +171,10 @@ def test_alexnet_training_takes_the_same_share_of_both_sides():
 
 def test_small_photographs_are_enlarged():
   for preprocessing in (scaled.VGG, scaled.ALEXNET, scaled.CAFFE2):
-    for stages in (preprocessing.train, preprocessing.evaluate):
+    for step in (preprocessing.train, preprocessing.evaluate):
       for shape in ((1, 1), (3, 200)):
         image = photograph_files.pixels(*shape)
-        result = stages.apply(of(image), seed(4), 224)
+        result = step(of(image), seed(4), 224)
         assert result.shape == (224, 224, 3)
         assert np.isfinite(result).all()
 
@@ -182,7 +182,7 @@ def test_small_photographs_are_enlarged():
 def test_a_result_is_a_function_of_image_and_seed():
   image = photograph_files.pixels(300, 400)
   first, again, other = (
-    scaled.VGG.train.apply(of(image), seed(n), 224) for n in (5, 5, 6)
+    scaled.VGG.train(of(image), seed(n), 224) for n in (5, 5, 6)
   )
   np.testing.assert_array_equal(first, again)
   assert np.any(first != other)
@@ -191,6 +191,6 @@ def test_a_result_is_a_function_of_image_and_seed():
 @pytest.mark.parametrize('name', ['VGG', 'ALEXNET', 'CAFFE2'])
 def test_square_larger_than_the_scaled_image_is_refused(name):
   preprocessing = getattr(scaled, name)
-  for stages in (preprocessing.train, preprocessing.evaluate):
+  for step in (preprocessing.train, preprocessing.evaluate):
     with pytest.raises(ValueError, match='at most 256, .* received 299'):
-      stages.apply(of(coordinates(300, 300)), seed(0), 299)
+      step(of(coordinates(300, 300)), seed(0), 299)

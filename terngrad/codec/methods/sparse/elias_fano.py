@@ -55,8 +55,7 @@ def unpack(words: tf.Tensor, number: int, num_elements: int) -> tf.Tensor:
     num_elements: n.
 
   Returns:
-    int32 [k]. Words that `pack` does not make give numbers >= 0, which may be n
-    or more.
+    int32 [k]. Other words than those of `pack` give any numbers >= 0.
   """
   low_bits = _low_bits(number, num_elements)
   count = _BITS.num_words(number)

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 
 import pytest
 
@@ -39,6 +40,17 @@ def test_file_of_the_same_size_but_another_time_is_counted_again(folder):
   os.utime(folder / 'train-1', ns=(1, 1))
   assert (folder / 'train-1').stat().st_size == 5 * 17
   assert count(folder) == [3, 3]
+
+
+def test_a_cache_that_comes_with_a_copied_folder_is_not_used(folder, tmp_path):
+  count(folder)
+  path = folder / counts.FILE_NAME
+  path.write_text(
+    path.read_text().replace('"num_examples": 5', '"num_examples": 9')
+  )
+  assert count(folder) == [3, 9]
+  copied = shutil.copytree(folder, tmp_path / 'copied')  # keeps size and mtime
+  assert count(copied) == [3, 5]
 
 
 def test_splits_share_the_cache(folder, monkeypatch):

@@ -159,6 +159,18 @@ def test_parts_of_workers_are_the_set_without_overlap(files, num_workers):
   assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.parametrize('num_workers', [1, 2, 5, TOTAL])
+def test_indices_of_workers_alternate_and_cover_all(num_workers):
+  parts = [
+    order.partition_indices(TOTAL, worker, num_workers)
+    for worker in range(num_workers)
+  ]
+  assert sorted(i for part in parts for i in part) == list(range(TOTAL))
+  assert [part[0] for part in parts] == list(range(num_workers))
+  sizes = [len(part) for part in parts]
+  assert max(sizes) - min(sizes) <= 1
+
+
 def test_a_worker_s_epochs_are_permutations_of_its_part(files):
   # 7 records of the first file, 5 of the second, 9 of the third.
   part = order.partition_files(files, 1, 3)
@@ -191,6 +203,8 @@ def test_files_before_the_start_are_not_opened(files, tmp_path):
 def test_invalid_parts_are_refused(files, worker, num_workers, message):
   with pytest.raises(ValueError, match=message):
     order.partition_files(files, worker, num_workers)
+  with pytest.raises(ValueError, match=message):
+    order.partition_indices(TOTAL, worker, num_workers)
 
 
 def indices(count, length, *, seed=3, start=0):
