@@ -247,7 +247,7 @@ class Compressor:
         # The sum of finite gradients can be infinite.
         agreed = shared[index] * exchange.num_workers
         finite.append(float_gradients.finite_variables(part.codec, agreed))
-      apply_states.append(float_gradients.all_finite(finite[index]))
+      apply_states.append(float_gradients.all_flags(finite[index]))
       if others_finite is not None:
         with tracing.beside(apply_states[index]):
           apply_states[index] &= others_finite[index]

@@ -29,14 +29,10 @@ def finite_variables(
     return tf.math.unsorted_segment_sum(wrong, rows, codec.num_variables) < 1
 
 
-def all_finite(finite: tf.Tensor) -> tf.Tensor:
-  """Returns whether the gradients of all variables are finite, bool [].
-
-  Args:
-    finite: bool [variables], from `finite_variables`.
-  """
-  with tracing.beside(finite):
-    return tf.reduce_all(finite)
+def all_flags(flags: tf.Tensor) -> tf.Tensor:
+  """Returns whether all flags of variables are True, bool []."""
+  with tracing.beside(flags):
+    return tf.reduce_all(flags)
 
 
 def join_flags(flags: Sequence[tf.Tensor]) -> tf.Tensor:
@@ -58,7 +54,7 @@ def mask_not_finite(
 
   # The branch avoids copies in the usual case that all are finite.
   return tf.nest.flatten(
-    tf.cond(all_finite(finite), lambda: list(means), masked)
+    tf.cond(all_flags(finite), lambda: list(means), masked)
   )
 
 

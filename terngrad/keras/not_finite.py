@@ -83,7 +83,7 @@ class UpdateGuard:
       first = strategy.experimental_local_results
       here = FiniteCheck(first(finite)[0], found.names, first(step)[0])
       tf.cond(
-        float_gradients.all_finite(here.finite),
+        float_gradients.all_flags(here.finite),
         take,
         lambda: self._refuse(here),
       )
@@ -102,7 +102,7 @@ class UpdateGuard:
   def report(self, found: FiniteCheck) -> None:
     """Logs once per process that a gradient is not finite."""
     tf.cond(
-      float_gradients.all_finite(found.finite),
+      float_gradients.all_flags(found.finite),
       lambda: None,
       lambda: self._log(found),
     )

@@ -114,7 +114,7 @@ class OuterStep:
     # 2^29 words have more bytes than an int32 can count.
     words = tf.reduce_sum(tf.cast(reduced.sent, tf.int64))
     sent = 4 * (words + tf.cast(probe, tf.int64))
-    return reduced.means[0], float_gradients.all_finite(reduced.finite[0]), sent
+    return reduced.means[0], float_gradients.all_flags(reduced.finite[0]), sent
 
   def apply(self, gradients: list[tf.Tensor], updates: int) -> None:
     """Updates parameters and slots.

@@ -71,6 +71,9 @@ def assert_equal(first, second, prefix):
     np.testing.assert_array_equal(first[name], second[name], err_msg=name)
 
 
+# In the fast gate tests/local has two processes, and one process is here.
+@pytest.mark.cluster
+@pytest.mark.slow
 @pytest.mark.parametrize('name', [JAX])
 def test_two_processes_end_with_equal_parameters_and_statistics(tmp_path, name):
   first, second = run(
