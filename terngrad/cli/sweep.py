@@ -174,18 +174,14 @@ def _report(
   if values.bandwidth:
     steps = rows.groupby('variant')['steps'].last()
     # With several processes, the chief's flags do not give their number.
-    examples = {
-      variant: costs.examples_of(
-        config.devices, config.data.batch_size, config.num_workers
-      )
+    used = {
+      variant: config
       for variant, config in configs.items()
       if variant in steps and not found.cells[0].launch
     }
-    fewest = min(examples.values(), default=1.0)
     seconds = {
-      variant: steps[variant]
-      * _model_seconds(configs[variant], values, count / fewest)
-      for variant, count in examples.items()
+      variant: steps[variant] * _model_seconds(used[variant], values, work)
+      for variant, work in (costs.work_of(used) if used else {}).items()
     }
     rows['modelled seconds'] = rows['variant'].map(seconds)
   title = found.folder.resolve().name

@@ -93,7 +93,6 @@ def read(path: pathlib.Path) -> dict[str, list[Box]]:
   Raises:
     slim.errors.DataError: the file is unreadable, or a line is invalid.
   """
-  boxes: dict[str, list[Box]] = {}
   try:
     lines = path.read_text(encoding='utf-8-sig').splitlines()
   except (OSError, UnicodeDecodeError) as error:
@@ -101,6 +100,23 @@ def read(path: pathlib.Path) -> dict[str, list[Box]]:
       f'{path}: expected a readable list of boxes; received "{error}". Make it '
       'with process_bounding_boxes.'
     ) from error
+  return parse(lines, path)
+
+
+def parse(lines: abc.Iterable[str], path: pathlib.Path) -> dict[str, list[Box]]:
+  """Parses the lines that `process` makes.
+
+  Args:
+    lines: the lines of all images.
+    path: of the file that they come from, for messages.
+
+  Returns:
+    Boxes by image file name.
+
+  Raises:
+    slim.errors.DataError: a line is invalid.
+  """
+  boxes: dict[str, list[Box]] = {}
   for number, line in enumerate(lines, 1):
     name, *sides = line.split(',')
     try:

@@ -125,12 +125,11 @@ def classes(folder: pathlib.Path) -> imagenet_lists.Classes:
   if not has_names:
     logging.info('No %s: using the synsets as class names.', metadata)
   names = imagenet_lists.names(metadata) if has_names else {}
-  boxes: dict[str, list[imagenet_boxes.Box]] = {}
-  for line in imagenet_boxes.process(folder / BOXES, synsets).lines:
-    name, *sides = line.rsplit(',', 4)
-    xmin, ymin, xmax, ymax = map(float, sides)
-    boxes.setdefault(name, []).append((xmin, ymin, xmax, ymax))
-  return imagenet_lists.Classes(synsets, names, boxes)
+  path = folder / BOXES
+  lines = imagenet_boxes.process(path, synsets).lines
+  return imagenet_lists.Classes(
+    synsets, names, imagenet_boxes.parse(lines, path)
+  )
 
 
 def validation_labels(folder: pathlib.Path, synsets: list[str]) -> list[int]:

@@ -121,19 +121,13 @@ def act(values: ReportTargetsFlags) -> None:
       curves.setdefault(run, [])
   names = dict.fromkeys(name for name, _ in curves)
   sent = runs.groupby('variant')['bits_per_element'].mean()
-  examples = {}
-  for name in names:
-    config = configs[name]
-    examples[name] = costs.examples_of(
-      config.devices, config.data.batch_size, config.num_workers
-    )
-  fewest = min(examples.values())
+  work = costs.work_of({name: configs[name] for name in names})
   measured = costs.read_measured(values.measured) if values.measured else {}
   variants = {
     name: _costs(
       configs[name],
       float(sent.get(name, math.nan)),
-      examples[name] / fewest,
+      work[name],
       {head: steps.get(name, math.nan) for head, steps in measured.items()},
       values,
     )
@@ -180,9 +174,9 @@ def _costs(
       seconds[heading] = costs.seconds_of_step(
         config.devices, codec, shapes, setting, cost
       )
-  # One of several fragments is exchanged in a step.
-  megabytes = costs.megabytes_of_step(codec, shapes, workers, bits)
-  megabytes /= config.devices.fragments
+  megabytes = costs.megabytes_of_step(
+    config.devices, codec, shapes, workers, bits
+  )
   return targets.Variant(megabytes, seconds | measured)
 
 

@@ -1,6 +1,7 @@
 """Bytes and predicted seconds of a step of a variant."""
 
 import os
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from terngrad import errors
 from terngrad.codec import method as methods
 from terngrad.config import devices as devices_options
 from terngrad.config import model as model_options
+from terngrad.config import training as training_options
 from terngrad.exchange import algorithms
 from terngrad.measure.planning import model as models
 from terngrad.training import batches
@@ -55,6 +57,22 @@ def examples_of(
     workers: number of workers.
   """
   return batch_size / (workers * devices.steps_per_exchange)
+
+
+def work_of(
+  configs: Mapping[str, training_options.TrainConfig],
+) -> dict[str, float]:
+  """Returns a worker's examples in a step over the fewest of all, by name.
+
+  Args:
+    configs: configurations of runs, at least one.
+  """
+  examples = {
+    name: examples_of(one.devices, one.data.batch_size, one.num_workers)
+    for name, one in configs.items()
+  }
+  fewest = min(examples.values())
+  return {name: count / fewest for name, count in examples.items()}
 
 
 def read_measured(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
@@ -107,15 +125,20 @@ def bandwidth_of(ratio: float, elements: int, computing: float) -> float:
 
 
 def megabytes_of_step(
-  codec: str, shapes: Shapes, workers: int, bits: float
+  devices: devices_options.DeviceOptions,
+  codec: str,
+  shapes: Shapes,
+  workers: int,
+  bits: float,
 ) -> float:
   """Computes what a worker sends in a step of collective mode.
 
   Encoded bits are sent as often as the algorithms need that the exchange
   chooses at 1 Gbit/s: a gather sends them to each other worker. A single worker
-  sends nothing.
+  sends nothing. In a step one of several fragments is exchanged.
 
   Args:
+    devices: options of the variant's local steps.
     codec: codec of the variant, in the syntax of `--codec`.
     shapes: shapes of the variables.
     workers: number of workers.
@@ -128,7 +151,8 @@ def megabytes_of_step(
   network = models.Network(link.bandwidth, link.latency, workers)
   traffic = models.traffic_of(codec, tuple(shapes), network)
   encoded = bits * sum(methods.sizes_of(shapes)) / 8e6
-  return encoded * traffic.num_bytes / traffic.encoded
+  sent = encoded * traffic.num_bytes / traffic.encoded
+  return sent / devices.fragments
 
 
 def seconds_of_step(

@@ -18,6 +18,11 @@ def seconds(setting=SETTING, cost=FREE, **flags):
   return costs.seconds_of_step(chosen, 'identity', SHAPES, setting, cost)
 
 
+def megabytes(codec, workers, bits):
+  chosen = options.build(devices.DeviceOptions)
+  return costs.megabytes_of_step(chosen, codec, SHAPES, workers, bits)
+
+
 def test_a_ratio_is_float32_on_the_wire_over_computing():
   bandwidth = costs.bandwidth_of(2, 1_000_000, 0.5)
   assert bandwidth == 32e6
@@ -25,14 +30,13 @@ def test_a_ratio_is_float32_on_the_wire_over_computing():
 
 def test_a_gather_sends_encoded_bits_to_each_other_worker():
   sent = [
-    costs.megabytes_of_step('error_feedback+stc', SHAPES, workers, bits=0.8)
-    for workers in (1, 2, 4)
+    megabytes('error_feedback+stc', workers, bits=0.8) for workers in (1, 2, 4)
   ]
   assert sent == pytest.approx([0, 0.1, 0.3])
 
 
 def test_slices_of_float32_are_sent_once_to_add_and_once_added():
-  found = costs.megabytes_of_step('identity', SHAPES, 4, bits=32)
+  found = megabytes('identity', 4, bits=32)
   assert found == pytest.approx(4 * 2 * 3 / 4, rel=1e-4)
 
 

@@ -250,6 +250,10 @@ inline absl::Status ReadKey(OpKernelContext* context, terngrad_gpu::Key* key) {
   const Tensor* tensor;
   TF_RETURN_IF_ERROR(ReadKey(context, &tensor));
   const auto numbers = tensor->flat<uint32_t>();
+  if (numbers.size() > 3) {
+    return InvalidArgument("key: expected 2 or 3 numbers, received ",
+                           numbers.size());
+  }
   *key = {numbers(0), numbers(1), numbers.size() > 2 ? numbers(2) : 0};
   return absl::OkStatus();
 }
