@@ -174,14 +174,14 @@ def _report(
   if values.bandwidth:
     steps = rows.groupby('variant')['steps'].last()
     # With several processes, the chief's flags do not give their number.
-    used = {
-      variant: config
+    examples = {
+      variant: config.worker_examples
       for variant, config in configs.items()
       if variant in steps and not found.cells[0].launch
     }
     seconds = {
-      variant: steps[variant] * _model_seconds(used[variant], values, work)
-      for variant, work in (costs.work_of(used) if used else {}).items()
+      variant: steps[variant] * _model_seconds(configs[variant], values, work)
+      for variant, work in costs.work_of(examples).items()
     }
     rows['modelled seconds'] = rows['variant'].map(seconds)
   title = found.folder.resolve().name

@@ -48,6 +48,12 @@ class TrainConfig:
       return self.devices.num_nodes
     return self.devices.num_leading * self.cluster.num_processes
 
+  @property
+  def worker_examples(self) -> float:
+    """Examples that a worker computes in a step, or in a local step."""
+    steps = self.devices.steps_per_exchange
+    return self.data.batch_size / (self.num_workers * steps)
+
   def validate(self) -> None:
     """Raises `errors.ConfigError` for the first invalid option."""
     options.validate_parts(self)

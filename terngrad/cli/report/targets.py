@@ -121,7 +121,7 @@ def act(values: ReportTargetsFlags) -> None:
       curves.setdefault(run, [])
   names = dict.fromkeys(name for name, _ in curves)
   sent = runs.groupby('variant')['bits_per_element'].mean()
-  work = costs.work_of({name: configs[name] for name in names})
+  work = costs.work_of({name: configs[name].worker_examples for name in names})
   measured = costs.read_measured(values.measured) if values.measured else {}
   variants = {
     name: _costs(

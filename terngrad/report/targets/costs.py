@@ -12,7 +12,6 @@ from terngrad import errors
 from terngrad.codec import method as methods
 from terngrad.config import devices as devices_options
 from terngrad.config import model as model_options
-from terngrad.config import training as training_options
 from terngrad.exchange import algorithms
 from terngrad.measure.planning import model as models
 from terngrad.training import batches
@@ -46,32 +45,13 @@ def shapes_of(data: model_options.DataOptions, net: str) -> Shapes:
   return [tuple(v.shape) for v in model.trainable_variables]
 
 
-def examples_of(
-  devices: devices_options.DeviceOptions, batch_size: int, workers: int
-) -> float:
-  """Returns the examples that a worker computes in a step, or a local step.
+def work_of(examples: Mapping[str, float]) -> dict[str, float]:
+  """Returns each variant's examples over the fewest of all.
 
   Args:
-    devices: options of the variant's local steps.
-    batch_size: examples of all workers between two exchanges.
-    workers: number of workers.
+    examples: examples of a worker in a step, by variant.
   """
-  return batch_size / (workers * devices.steps_per_exchange)
-
-
-def work_of(
-  configs: Mapping[str, training_options.TrainConfig],
-) -> dict[str, float]:
-  """Returns a worker's examples in a step over the fewest of all, by name.
-
-  Args:
-    configs: configurations of runs, at least one.
-  """
-  examples = {
-    name: examples_of(one.devices, one.data.batch_size, one.num_workers)
-    for name, one in configs.items()
-  }
-  fewest = min(examples.values())
+  fewest = min(examples.values(), default=1.0)
   return {name: count / fewest for name, count in examples.items()}
 
 
