@@ -76,7 +76,11 @@ def read_exactly(
   readers = dict.fromkeys(floats, _number) | dict.fromkeys(_TEXTS, str)
   if missing := sorted({*columns} - {*names}):
     raise ValueError(f'no column {", ".join(missing)}')
-  return pd.read_csv(path, converters=readers)
+  # Of texts, pandas 3 would make NaN of '' and of 'nan'.
+  absent = {name: [''] for name in names if name not in _TEXTS}
+  return pd.read_csv(
+    path, converters=readers, keep_default_na=False, na_values=absent
+  )
 
 
 def _number(text: str) -> float:

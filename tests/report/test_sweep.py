@@ -119,11 +119,12 @@ def test_commits_and_variants_that_look_like_numbers_stay_text(
     'variant,seed,steps,accuracy,bits_per_element,seconds,commit\n'
     '08,1,100,0.5,32.0,1.0,076e364\n'
     '1e3,1,100,0.25,1.6,1.0,0012345\n'
+    'nan,1,100,0.25,1.6,1.0,\n'
   )
   runs = sweep.read(path)
-  assert list(runs['variant']) == ['08', '1e3']
-  assert list(runs['commit']) == ['076e364', '0012345']
-  assert list(sweep.summary(runs, against(runs, '08'))['to 08']) == [0, -25]
+  assert list(runs['variant']) == ['08', '1e3', 'nan']
+  assert list(runs['commit']) == ['076e364', '0012345', '']
+  assert list(sweep.summary(runs, against(runs, '08'))['to 08']) == [0, -25, -25]
 
 
 def test_further_scores_are_means_of_the_runs_that_have_them(runs):

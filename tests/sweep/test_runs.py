@@ -163,6 +163,9 @@ def test_rows_without_an_evaluation_are_those_of_older_versions(
   table = pd.read_csv(tmp_path / 'results.csv').drop(columns='evaluation')
   table.to_csv(tmp_path / 'results.csv', index=False)
   assert opened('ends').missing == []
+  # A newer row beside them adds the column.
+  table.assign(evaluation='').to_csv(tmp_path / 'results.csv', index=False)
+  assert opened('ends').missing == []
 
 
 def test_a_lost_table_of_curves_is_written_again(opened, tmp_path):
