@@ -1,6 +1,8 @@
 # shellcheck shell=bash disable=SC2034
 # Sourced by the scripts in this folder. Sets `root`, the project's folder.
 
+# With CDPATH, `cd` may go to another folder and print it.
+unset CDPATH
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
 
 # fail WHAT EXPECTED RECEIVED REMEDY

@@ -19,8 +19,10 @@ from typing import cast
 from terngrad.machine import onednn
 from terngrad.machine import xla_cache
 
-# TensorFlow's log levels: 0 writes all, 2 omits infos and warnings.
-_LEVEL, _ALL = 'TF_CPP_MIN_LOG_LEVEL', '0'
+# TensorFlow's log levels: 0 writes all, 3 only what ends the process. Level 2
+# adds errors, which are exceptions too, or none: XLA writes some for each
+# compiled function that it loads from its cache.
+_LEVEL, _ALL, _LEAST = 'TF_CPP_MIN_LOG_LEVEL', '0', '3'
 # Packages that TensorFlow and Keras import if they are installed, for wrappers
 # and plots that no program uses. They take nearly as long as TensorFlow itself.
 _OPTIONAL = ('matplotlib', 'pandas', 'sklearn')
@@ -74,7 +76,7 @@ def _hidden_messages() -> Iterator[None]:
   if os.environ.get(_LEVEL) == _ALL:
     yield
     return
-  os.environ.setdefault(_LEVEL, '2')
+  os.environ.setdefault(_LEVEL, _LEAST)
   with suppressed_stderr():
     yield
 

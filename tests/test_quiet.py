@@ -139,8 +139,8 @@ def test_a_log_level_set_by_the_user_is_not_changed(stand_in):
     + 'sys.stderr.write(os.environ["TF_CPP_MIN_LOG_LEVEL"])'
   )
   unset = 'os.environ.pop("TF_CPP_MIN_LOG_LEVEL", None)'
-  assert stderr_of(script.format(unset), folder) == '2'
-  assert stderr_of(script.format(''), folder, TF_CPP_MIN_LOG_LEVEL='3') == '3'
+  assert stderr_of(script.format(unset), folder) == '3'
+  assert stderr_of(script.format(''), folder, TF_CPP_MIN_LOG_LEVEL='2') == '2'
 
 
 @pytest.mark.parametrize(

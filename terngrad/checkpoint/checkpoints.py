@@ -28,6 +28,8 @@ from terngrad.checkpoint import listing
 from terngrad.step import replicas as replica_lib
 
 NAME = listing.NAME
+# Name of the digest of the vocabulary among what a resumed run must keep.
+TOKENIZER = 'tokenizer'
 # The value of an option, as JSON stores it.
 Value = str | int | float | list[Any] | None
 
@@ -208,13 +210,18 @@ def find(path: str) -> str:
   if os.path.isdir(path):
     found = newest(path)
   else:
-    found = path if os.path.exists(path + '.index') else None
+    found = path if is_prefix(path) else None
   if found is None:
     raise errors.CheckpointError(
       f'{path}: expected a checkpoint prefix (.../{NAME}-1000) or a folder '
-      'with checkpoints, received neither. Check the path.'
+      'with readable checkpoints, received neither. Check the path.'
     )
   return found
+
+
+def is_prefix(path: str) -> bool:
+  """Returns whether a path is the prefix of a checkpoint."""
+  return os.path.exists(path + '.index')
 
 
 def step_of(path: str) -> int:
@@ -310,6 +317,19 @@ def check_layout(
     received = getattr(layout, field)
     if received != value:
       raise mismatch(path, field, value, received)
+
+
+def check_tokenizer(path: str, layout: Layout, digest: str) -> None:
+  """Raises `errors.CheckpointError` if a net was trained with other tokens.
+
+  Args:
+    path: path of the checkpoint, for the error message.
+    layout: layout of the checkpoint. Older ones do not tell the vocabulary.
+    digest: `tokenizer_digest` of the text.
+  """
+  trained = (layout.must_keep or {}).get(TOKENIZER, digest)
+  if trained != digest:
+    raise mismatch(path, TOKENIZER, digest, trained)
 
 
 def mismatch(

@@ -12,8 +12,12 @@ from slim.datasets.records import manifest
 from slim.datasets.text import vocabulary
 from slim.nets import factory as nets
 from terngrad import errors
+from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import trained
 from terngrad.codec.stages import tracing
+
+# With a smaller one, float32 logits overflow.
+_LEAST_TEMPERATURE = 1e-6
 
 
 class Sampling(NamedTuple):
@@ -21,7 +25,8 @@ class Sampling(NamedTuple):
 
   Attributes:
     num_tokens: largest number of tokens to add, >= 0.
-    temperature: divisor of the logits; 0 takes the most probable token.
+    temperature: divisor of the logits, >= 0; below 1e-6 it takes the most
+      probable token.
     seed: equal seeds give equal tokens.
   """
 
@@ -49,6 +54,7 @@ def continue_text(
   Raises:
     errors.ConfigError: the net or the folder is not for text, or they do not
       fit.
+    errors.CheckpointError: the net was trained with another vocabulary.
     slim.errors.DataError: the folder is damaged.
   """
   known, length = _vocabulary(net, data_dir)
@@ -79,7 +85,7 @@ def generate(
   found, added = [*tokens], []
   for number in range(sampling.num_tokens):
     logits = logits_of(found[-length:])
-    if sampling.temperature > 0:
+    if sampling.temperature >= _LEAST_TEMPERATURE:
       seed = tf.constant([sampling.seed, number], tf.int64)
       drawn = tf.random.stateless_categorical(
         logits[tf.newaxis] / sampling.temperature, 1, seed
@@ -144,4 +150,6 @@ def _vocabulary(
       f'has, received {known.size} in {data_dir}. Give the --data_dir of the '
       'training.'
     )
+  tokenizer = listed.text.tokenizer_digest
+  checkpoints.check_tokenizer('checkpoint_dir', net.layout, tokenizer)
   return known, listed.text.sequence_length

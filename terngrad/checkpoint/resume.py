@@ -48,7 +48,11 @@ def continue_run(
     raise checkpoints.mismatch(path, name, value, before)
   stored = _load(run, path, layout)
   step = checkpoints.step_of(path)
-  report(f'{datetime.now()}: restored {path}, continuing after step {step}')
+  rest = f' of {now.max_steps}: nothing is left to do'
+  report(
+    f'{datetime.now()}: restored {path}, continuing after step {step}'
+    f'{rest if step >= now.max_steps else ""}'
+  )
   for name, (before, value) in _changed(layout, 'may_change', now).items():
     report(
       f'{name} was {before} before and is now {value}: the run will not end '

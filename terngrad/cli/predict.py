@@ -127,6 +127,11 @@ def _classify(values: PredictFlags) -> None:
   command.at_least(0, values, 'labels_offset')
   command.at_least(1, values, 'top')
   paths = [path for path in values.images.split(',') if path]
+  if not paths:
+    raise flags.UsageError(
+      '--images: expected paths, or a --prompt that is not empty, received '
+      'neither. Give one of the two.'
+    )
   command.require(
     dataclasses.replace(values, images=','.join(paths)),
     'images',

@@ -64,6 +64,12 @@ def from_tf_config(text: str) -> spec.Cluster:
       'as workers.'
     )
   if job in ('chief', 'master'):
+    if index != 0:
+      raise spec.ClusterError(
+        f'TF_CONFIG: expected the index 0 of the only {job}, received '
+        f'{spec.quote(str(index))}. Correct the index, or list the task as a '
+        'worker.'
+      )
     job = 'worker'
   elif job == 'worker' and type(index) is int and index >= 0:
     index += len(chiefs)

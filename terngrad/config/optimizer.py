@@ -87,7 +87,10 @@ class OptimizerOptions(options.ConfigPart):
     0.1, 'Factor of each drop of the exponential decay.', least=0
   )
   momentum: float = options.option(
-    0.9, 'Momentum of --optimizer=momentum or rmsprop.', least=0, most=1
+    0.9,
+    'Momentum of --optimizer=momentum, nesterov or rmsprop.',
+    least=0,
+    most=1,
   )
   moving_average_decay: float = options.option(
     0.9999,

@@ -80,6 +80,7 @@ class ServerClusterOptions(cluster_lib.ClusterOptions):
     'Number K of workers whose gradients a step waits for; later ones are '
     'dropped. -1: all. With fewer, a step uses K times --batch_size examples, '
     'and repeated runs are not bit-identical.',
+    shared=options.WORKERS,
     on_resume=options.LOGGED,
   )
   sync: bool = options.option(
@@ -87,18 +88,21 @@ class ServerClusterOptions(cluster_lib.ClusterOptions):
     'False: asynchronous training. Workers do not wait for each other, a step '
     'is an update by the gradient of one worker, and repeated runs are not '
     'bit-identical.',
+    shared=options.WORKERS,
     on_resume=options.LOGGED,
   )
   max_staleness: int = options.option(
     -1,
     'With --sync=False: drop a gradient if more updates than this came after '
     'its worker pulled the parameters; -1 drops none.',
+    shared=options.WORKERS,
     on_resume=options.LOGGED,
   )
   scale_learning_rate_by_staleness: bool = options.option(
     False,
     'With --sync=False: divide the learning rate of a gradient by 1 + its '
     'staleness.',
+    shared=options.WORKERS,
     on_resume=options.LOGGED,
   )
 

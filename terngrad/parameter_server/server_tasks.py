@@ -96,14 +96,18 @@ def task_fingerprint(config: servers.ServerConfig, job: str) -> dict[str, Any]:
   """Returns the values that a task must share with the chief.
 
   A ps needs no options of the run, and its threads and kernels do not change
-  the result, so only the versions of terngrad and TensorFlow count for it.
+  the result, so only the versions of terngrad and TensorFlow count for it, and
+  the numbers of tasks. Workers read parts that depend on these numbers.
   """
+  jobs = config.cluster.tasks.jobs
+  tasks = {f'{name}_tasks': len(jobs[name]) for name in sorted(jobs)}
   if job == 'ps':
-    fields = fingerprint.fingerprint()
-    return {name: fields[name] for name in ('terngrad', 'tensorflow')}
+    fields = fingerprint.fingerprint(**tasks)
+    return {name: fields[name] for name in ('terngrad', 'tensorflow', *tasks)}
   return fingerprint.fingerprint(
     codec=config.codes.methods(config.num_workers).code.name,
     num_workers=config.num_workers,
+    **tasks,
     **options.values(config, 'shared', options.WORKERS),
   )
 

@@ -5,6 +5,8 @@ import dataclasses
 from slim.datasets import catalog
 from slim.datasets import factory as datasets
 from slim.datasets.records import records as data_records
+from slim.nets import factory as nets
+from terngrad import errors
 from terngrad.checkpoint import trained
 from terngrad.cluster import devices
 from terngrad.report import run_page
@@ -29,11 +31,18 @@ def predict(
       offset of the labels unless they are given.
 
   Raises:
+    errors.ConfigError: the net is not for images.
     slim.errors.DataError: there are no such images.
     terngrad.errors.CheckpointError: there is no such checkpoint.
   """
   devices.grow_memory()
   net = trained.load(options, catalog.find(name).channels)
+  if nets.find_net(net.layout.net).takes_tokens:
+    raise errors.ConfigError(
+      'data_dir: expected the checkpoint of a net for images, received one of '
+      f'the language model {net.layout.net}. Leave --data_dir out for a page '
+      'without images.'
+    )
   stream, split = datasets.load(
     name,
     data_dir,

@@ -48,7 +48,7 @@ def start(
   """
   # TensorFlow reads these variables when it is imported, which happens in the
   # fork server.
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
   onednn.prefer()
   process = _context.Process(
     target=_Target(

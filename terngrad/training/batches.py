@@ -35,6 +35,7 @@ class Data(NamedTuple):
       completed steps, and the examples of each worker of all processes; None
       for equal shares.
     digest: equal for equal data; None if unknown.
+    tokenizer: equal for equal vocabularies of text; '' if unknown.
   """
 
   num_examples: int
@@ -42,6 +43,7 @@ class Data(NamedTuple):
   channels: int
   batches: Callable[..., Iterator[Batch]]
   digest: str | None = None
+  tokenizer: str = ''
 
 
 def open_data(
@@ -80,6 +82,7 @@ def open_data(
     split.channels,
     lambda step, shares=None: iter(load(step, shares)[0]),
     split.digest,
+    split.text.tokenizer_digest if split.text else '',
   )
 
 

@@ -81,7 +81,9 @@ def evaluate(
   for name in ('checkpoint_dir', 'eval_dir'):
     options.folder(name, getattr(run, name))
   scorer = _Scorer(config)
-  find = checkpoints.find if run.run_once else checkpoints.newest
+  # No newer checkpoint follows one that is named.
+  once = run.run_once or checkpoints.is_prefix(run.checkpoint_dir)
+  find = checkpoints.find if once else checkpoints.newest
   score = None
   while True:
     path = find(run.checkpoint_dir)
@@ -94,13 +96,13 @@ def evaluate(
         else:
           score = scorer.score(path, report)
       except (errors.CheckpointError, tf.errors.OpError):
-        if checkpoints.newest(run.checkpoint_dir) == path:
+        if find(run.checkpoint_dir) == path:
           raise
         # The trainer keeps few checkpoints and deleted this one meanwhile.
         report(f'{datetime.now()}: {path} was deleted, looking for a newer one')
         continue
     end = min(scorer.max_steps, folder.early_end(run.checkpoint_dir))
-    if score and (run.run_once or score.step >= end):
+    if score and (once or score.step >= end):
       return score
     wait(run.eval_interval_secs)
 
@@ -148,6 +150,9 @@ class _Scorer:
     checkpoints.check_layout(
       path, layout, {'net': net, 'num_classes': self._split.num_classes}
     )
+    if self._split.text:
+      tokenizer = self._split.text.tokenizer_digest
+      checkpoints.check_tokenizer(path, layout, tokenizer)
     predict = self._predict or self._build()
     trained.restore(self._model, path, layout, run.tower, run.restore_avg_var)
     _open_folder(run.eval_dir)

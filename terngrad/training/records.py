@@ -21,6 +21,8 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 from google.protobuf import message
+from tensorflow.core.util import event_pb2
+from tensorflow.python.ops import summary_ops_v2
 
 from slim.datasets.records import disk
 from terngrad import errors
@@ -82,6 +84,8 @@ class Recorder:
       self._events = tf.summary.create_file_writer(os.fspath(directory))
     else:
       self._events = tf.summary.create_noop_writer()
+    if self._has_events and step is not None:
+      self._drop_events_after(step)
     self._trackers = background.start(log_to, directory, options or {})
 
   def scalars(
@@ -126,6 +130,16 @@ class Recorder:
       'run, so the run stops. Rename the folder back, or set the flag to its '
       'new name; the same command then continues from its last checkpoint.'
     )
+
+  def _drop_events_after(self, step: int) -> None:
+    """Makes readers of the events drop later steps that were written before."""
+    start = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+    # Of this step and later ones nothing counts.
+    event = event_pb2.Event(step=step + 1, session_log=start)
+    with self._writing(step):
+      # Readers take the first one that they find for the start of a run.
+      for _ in range(2):
+        summary_ops_v2.import_event(event.SerializeToString())
 
   def event(self, step: int, tag: str, value: float) -> None:
     """Writes a number to TensorBoard only."""

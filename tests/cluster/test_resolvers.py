@@ -32,6 +32,8 @@ def test_the_chief_of_a_tf_config_is_worker_0_and_workers_follow():
     tf_config({'worker': ['a:1']}, 'worker', 1.0),
     tf_config({'worker': ['a:1']}, ['worker'], 0),
     tf_config({'chief': ['a:1', 'b:1']}, 'chief', 0),
+    tf_config({'chief': ['a:1'], 'worker': ['b:1']}, 'chief', 1),
+    tf_config({'master': ['a:1'], 'worker': ['b:1']}, 'master', -1),
     tf_config({'worker': ['a:1']}, 'evaluator', 0),
     tf_config({'work\ner': ['a:1']}, 'worker', 0),
   ],

@@ -9,6 +9,7 @@ import pytest
 
 from slim import errors as data_errors
 from terngrad import errors
+from terngrad.cluster import fingerprint
 from terngrad.config import options
 from terngrad.config import servers
 from terngrad.parameter_server import server_tasks
@@ -31,6 +32,50 @@ def test_a_second_process_of_a_task_is_refused_because_its_port_is_in_use(job):
   message = str(caught.value)
   assert f'({address}): expected to listen on its port, received: ' in message
   assert 'received: Address already in use. Stop the process that' in message
+
+
+HOSTS = {
+  'ps_hosts': 'localhost:1',
+  'worker_hosts': 'localhost:2,localhost:3',
+}
+
+
+@pytest.mark.parametrize('job', ['ps', 'worker'])
+@pytest.mark.parametrize(
+  ('changed', 'name'),
+  [
+    ({'worker_hosts': 'localhost:2,localhost:3,localhost:4'}, 'worker_tasks'),
+    ({'ps_hosts': 'localhost:1,localhost:5'}, 'ps_tasks'),
+  ],
+)
+def test_tasks_of_another_list_of_hosts_are_refused(job, changed, name):
+  def fields(**changed):
+    hosts = HOSTS | changed
+    config = options.build(servers.ServerConfig, job_name=job, **hosts)
+    return server_tasks.task_fingerprint(config, job)
+
+  fingerprint.check_equal(fields(), fields(), job)
+  with pytest.raises(fingerprint.MismatchError, match=name):
+    fingerprint.check_equal(fields(), fields(**changed), job)
+
+
+@pytest.mark.parametrize(
+  'changed',
+  [
+    {'sync': False},
+    {'num_replicas_to_aggregate': 1},
+    {'sync': False, 'max_staleness': 1},
+  ],
+)
+def test_workers_that_do_not_wait_as_the_chief_does_are_refused(changed):
+  def fields(**changed):
+    config = options.build(
+      servers.ServerConfig, job_name='worker', **HOSTS, **changed
+    )
+    return server_tasks.task_fingerprint(config, 'worker')
+
+  with pytest.raises(fingerprint.MismatchError, match=[*changed][0]):
+    fingerprint.check_equal(fields(), fields(**changed), 'worker 1')
 
 
 class Service:

@@ -124,7 +124,11 @@ def test_commits_and_variants_that_look_like_numbers_stay_text(
   runs = sweep.read(path)
   assert list(runs['variant']) == ['08', '1e3', 'nan']
   assert list(runs['commit']) == ['076e364', '0012345', '']
-  assert list(sweep.summary(runs, against(runs, '08'))['to 08']) == [0, -25, -25]
+  assert list(sweep.summary(runs, against(runs, '08'))['to 08']) == [
+    0,
+    -25,
+    -25,
+  ]
 
 
 def test_further_scores_are_means_of_the_runs_that_have_them(runs):

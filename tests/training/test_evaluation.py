@@ -4,6 +4,7 @@ import pytest
 
 from slim.datasets.small_images import convert_mnist
 from slim.datasets.small_images import mnist_source
+from terngrad import errors
 from terngrad.checkpoint import checkpoints
 from terngrad.config import options as options_lib
 from terngrad.config import training as configs
@@ -37,16 +38,15 @@ def writer(tmp_path):
 
 
 def configured(data_dir, tmp_path, **changes):
-  return options_lib.build(
-    configs.EvalConfig,
-    data_dir=str(data_dir),
-    dataset_name='mnist',
-    net='lenet',
-    subset='test',
-    checkpoint_dir=str(tmp_path / 'train'),
-    eval_dir=str(tmp_path / 'eval'),
-    **changes,
-  )
+  values = {
+    'data_dir': str(data_dir),
+    'dataset_name': 'mnist',
+    'net': 'lenet',
+    'subset': 'test',
+    'checkpoint_dir': str(tmp_path / 'train'),
+    'eval_dir': str(tmp_path / 'eval'),
+  }
+  return options_lib.build(configs.EvalConfig, **values | changes)
 
 
 def polled(data_dir, tmp_path, wait, **changes):
@@ -71,6 +71,25 @@ def test_polling_ends_at_the_step_that_is_asked_for(writer, data_dir, tmp_path):
   writer.save(5)
   steps, _ = polled(data_dir, tmp_path, None, max_steps=5)
   assert steps == [5]
+
+
+def test_a_checkpoint_that_is_named_is_scored_once(writer, data_dir, tmp_path):
+  writer.save(1)
+  prefix = checkpoints.newest(str(tmp_path / 'train'))
+  writer.save(2)
+  steps, _ = polled(data_dir, tmp_path, None, checkpoint_dir=prefix)
+  assert steps == [1]
+
+
+def test_a_named_checkpoint_that_does_not_fit_ends_the_evaluation(
+  writer, data_dir, tmp_path
+):
+  writer.save(1)
+  prefix = checkpoints.newest(str(tmp_path / 'train'))
+  with pytest.raises(errors.CheckpointError, match='with net'):
+    polled(
+      data_dir, tmp_path, None, checkpoint_dir=prefix, net='cifar10_alexnet'
+    )
 
 
 def test_a_checkpoint_that_is_deleted_before_it_is_read_is_passed_over(

@@ -34,6 +34,13 @@ def test_a_resumed_run_records_no_step_twice(tmp_path):
   assert steps_in(tmp_path) == [10, 20, 25, 35]
 
 
+def test_readers_of_events_drop_the_steps_that_a_resumed_run_repeats(tmp_path):
+  write(tmp_path, [10, 20, 30])
+  write(tmp_path, [20, 25], step=10)
+  found = event_files.read(tmp_path)['.'].tags['scalars']['loss']
+  assert [value.step for value in found] == [10, 20, 25]
+
+
 def test_an_incomplete_last_line_is_dropped(tmp_path):
   write(tmp_path, [10, 20])
   path = tmp_path / records.FILE_NAME

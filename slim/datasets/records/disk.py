@@ -103,7 +103,14 @@ def make_folder(path: pathlib.Path) -> None:
 
 
 def put(made: pathlib.Path, path: pathlib.Path) -> None:
-  """Syncs a finished file and renames it to a path on the same disk."""
+  """Syncs a finished file and renames it to a path on the same disk.
+
+  Raises:
+    OSError: it cannot be written, or the path is a device or a pipe, which must
+      not be replaced.
+  """
+  if path.exists() and not path.is_file() and not path.is_dir():
+    raise OSError(errno.EINVAL, 'it is a device, a pipe or a socket', str(path))
   sync(made)
   os.replace(made, path)
   sync(path.parent)

@@ -1,5 +1,6 @@
 """What a manifest says about a data set of text."""
 
+import hashlib
 import math
 from collections import abc
 from typing import NamedTuple
@@ -19,6 +20,13 @@ class TextFacts(NamedTuple):
   sequence_length: int
   num_bytes: abc.Mapping[str, int]
   tokenizer: str = ''
+
+  @property
+  def tokenizer_digest(self) -> str:
+    """16 hex digits, equal for equal vocabularies; 'bytes' for bytes."""
+    if not self.tokenizer:
+      return 'bytes'
+    return hashlib.sha256(self.tokenizer.encode()).hexdigest()[:16]
 
   def bits_per_nat(self, split: str, num_examples: int) -> float:
     """Returns the bits a byte that a mean loss of 1 nat a token means.

@@ -37,7 +37,9 @@ class Corpus(NamedTuple):
 
 
 def read(
-  paths: abc.Sequence[str], suffixes: abc.Collection[str] = ()
+  paths: abc.Sequence[str],
+  suffixes: abc.Collection[str] = (),
+  output: str = '',
 ) -> Corpus:
   """Reads files and all files of folders.
 
@@ -49,17 +51,26 @@ def read(
     paths: files and folders.
     suffixes: ends of the names of files to read in folders, such as '.md'; ()
       for all.
+    output: folder of the conversion, which is left out of other folders: it
+      has no documents.
 
   Raises:
-    slim.errors.DataError: a path does not exist or cannot be read, or there is
-      no text.
+    slim.errors.DataError: a path does not exist or cannot be read, or is the
+      output, or there is no text.
   """
   contents, left_out = [], 0
   for path in paths:
     if not os.path.isdir(path):
       contents.append(_read_file(path))
       continue
-    for name in _files(path):
+    if _is_same(path, output):
+      raise errors.refusal(
+        path,
+        'another folder than that of the result',
+        'the same one',
+        'Convert to another folder.',
+      )
+    for name in _files(path, output=output):
       if suffixes and not name.endswith(tuple(suffixes)):
         continue
       content = _read_file(name)
@@ -123,13 +134,14 @@ def split(documents: abc.Sequence[bytes]) -> dict[str, list[bytes]]:
 
 
 def _files(
-  folder: str, left_out: abc.Collection[str] = ()
+  folder: str, left_out: abc.Collection[str] = (), output: str = ''
 ) -> abc.Iterator[str]:
   """Lists the regular files below a folder, and follows no link to a folder.
 
   Args:
     folder: the folder.
     left_out: names of folders whose files are left out.
+    output: path of another such folder, which may be missing.
   """
 
   def refuse(error: OSError) -> None:
@@ -137,12 +149,20 @@ def _files(
 
   for parent, folders, names in os.walk(folder, onerror=refuse):
     folders[:] = sorted(
-      n for n in folders if not n.startswith('.') and n not in left_out
+      name
+      for name in folders
+      if not name.startswith('.')
+      and name not in left_out
+      and not _is_same(os.path.join(parent, name), output)
     )
     for name in sorted(names):
       path = os.path.join(parent, name)
       if not name.startswith('.') and os.path.isfile(path):
         yield path
+
+
+def _is_same(path: str, output: str) -> bool:
+  return os.path.exists(output) and os.path.samefile(path, output)
 
 
 def _read_file(path: str) -> bytes:

@@ -168,6 +168,6 @@ def _as_utf8(text: bytes) -> str:
     around = text[max(error.start - 20, 0) : error.start + 20]
     raise errors.DataError(
       f'tokenizer: expected UTF-8 text for {BPE}; received byte '
-      f'0x{text[error.start]:02x} near {around!r}. Repair or remove the file, '
-      f'or use --tokenizer={BYTES}, which takes every file as it is.'
+      f'0x{text[error.start]:02x} near {around!r}. Repair or remove that '
+      f'text, or use --tokenizer={BYTES}, which takes any bytes.'
     ) from error

@@ -58,7 +58,9 @@ def act(values: ConvertTextFlags) -> None:
     slim.errors.DataError: the text cannot be used.
   """
   if values.source:
-    corpus = documents.read(values.source, values.suffixes)
+    corpus = documents.read(
+      values.source, values.suffixes, values.output_directory
+    )
   else:
     corpus = documents.read_standard_library()
   if corpus.left_out:

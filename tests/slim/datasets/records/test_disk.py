@@ -82,6 +82,19 @@ def test_a_write_that_fails_changes_nothing(tmp_path, is_there):
   assert not is_there or path.read_text() == 'old'
 
 
+@pytest.mark.parametrize('is_linked', [False, True])
+def test_a_pipe_or_device_is_not_replaced(tmp_path, is_linked):
+  pipe = path = tmp_path / 'pipe'
+  os.mkfifo(pipe)
+  if is_linked:
+    path = tmp_path / 'link'
+    path.symlink_to(pipe)
+  with pytest.raises(OSError, match='it is a device, a pipe or a socket'):
+    disk.write_text(path, 'text')
+  assert pipe.is_fifo()
+  assert path.is_symlink() == is_linked
+
+
 def test_a_file_has_the_rights_of_any_new_file(tmp_path):
   disk.write_text(tmp_path / 'file', 'text')
   (tmp_path / 'plain').touch()

@@ -43,6 +43,14 @@ def test_suffixes_select_files_of_folders_only(tmp_path):
   assert sorted(found.documents) == [b'one', b'three']
 
 
+def test_the_folder_of_the_result_has_no_documents(tmp_path):
+  paths = written(tmp_path, {'a.txt': b'one', 'in/shards/labels.txt': b'two'})
+  output = str(tmp_path / 'in' / '..' / 'in' / 'shards')
+  assert documents.read(paths, output=output).documents == (b'one',)
+  with pytest.raises(errors.DataError, match='another folder than that of'):
+    documents.read(paths, output=str(tmp_path))
+
+
 def test_a_file_given_by_name_is_read_as_it_is(tmp_path):
   written(tmp_path, {'a.bin': b'\0\xff\x80'})
   found = documents.read([str(tmp_path / 'a.bin')])
