@@ -57,13 +57,19 @@ def compress(
 
   Raises:
     ValueError: the codec is unknown, or has state and is not a `Compressor`; a
-      dtype or a strategy is not supported; a shape is not known; or a
-      `Compressor` with state gets the gradients of another model.
+      dtype or a strategy is not supported; a gradient is None, or its shape not
+      known; or a `Compressor` with state gets the gradients of another model.
   """
   if not isinstance(codec, compressor.Compressor):
     rules = tuple(variable_codes.rules(codec))
     codec = _cached_compressor(tf.distribute.get_strategy(), rules, seed)
   numbered = [f'gradient {index}' for index in range(len(gradients))]
+  for name, gradient in zip(names or numbered, gradients, strict=True):
+    if gradient is None:
+      raise ValueError(
+        f'{name}: expected a gradient, received None: the loss does not depend '
+        'on the variable. Leave it out, or pass zeros.'
+      )
   shapes = [g.shape for g in gradients] if shapes is None else shapes
   specs = tuple(
     _spec(*each)

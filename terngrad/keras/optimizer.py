@@ -153,6 +153,19 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       return self._wrapped.optimizer
     return getattr(self._wrapped.optimizer, name)
 
+  def __setattr__(self, name: str, value: Any) -> None:
+    """Sets an attribute that only the wrapped optimizer has, on that one."""
+    wrapped = getattr(self.__dict__.get('_wrapped'), 'optimizer', None)
+    if (
+      name.startswith('_')
+      or name in self.__dict__
+      or hasattr(type(self), name)
+      or not hasattr(wrapped, name)
+    ):
+      super().__setattr__(name, value)
+    else:
+      setattr(wrapped, name, value)
+
   @property
   def compressor(self) -> compressors.Compressor:
     """The `Compressor` that encodes and sums the gradients."""

@@ -29,6 +29,10 @@ _WORKER_OPTIONS = (
   'global_clipnorm',
   'loss_scale_factor',
 )
+_COMPILED_LATER = (
+  'model: expected one returned by virtual_workers, received one that was '
+  'loaded or compiled later. Call terngrad.keras.virtual_workers again.'
+)
 # A gradient passed to `apply`, and its variable.
 _Applied = tuple[optimizers.Gradient | None, keras.Variable]
 
@@ -141,11 +145,7 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
       ValueError: the model was loaded or compiled after `virtual_workers`.
     """
     if self._record is None:
-      raise ValueError(
-        'model: expected one returned by virtual_workers, received one that '
-        'was loaded or compiled later. Call terngrad.keras.virtual_workers '
-        'again.'
-      )
+      raise ValueError(_COMPILED_LATER)
     self._warn_dense(grads, trainable_variables)
     self._record(zip(grads, trainable_variables or (), strict=True))
 
@@ -202,6 +202,8 @@ class _Step:
   def __call__(self, data: Any) -> dict[str, Any]:
     """Trains on a batch and returns the metrics by name."""
     optimizer = self._optimizer
+    if self._model.optimizer is not optimizer:
+      raise ValueError(_COMPILED_LATER)
     trained, is_masked = self._trace_gradients(data)
     if not self._model.trainable_variables:
       # Keras warns of it, and only computes the loss and the metrics.
@@ -296,7 +298,7 @@ class _Step:
       found[:], masked[:] = self._gradients(data)
 
     trial.get_concrete_function(data)
-    _refuse_float64([variable for _, variable in found])
+    _refuse_types([variable for _, variable in found])
     if not self._optimizer.built:
       self._optimizer.build(self._model.trainable_variables)
     trained = [(v, isinstance(g, tf.IndexedSlices)) for g, v in found]
@@ -312,9 +314,15 @@ class _Step:
       )
 
 
-def _refuse_float64(variables: Sequence[keras.Variable]) -> None:
-  """Raises ValueError for float64 variables, as `CompressedOptimizer` does."""
+def _refuse_types(variables: Sequence[keras.Variable]) -> None:
+  """Raises ValueError for variables that virtual workers cannot train."""
   for variable in variables:
+    if getattr(variable, 'overwrite_with_gradient', False):
+      raise ValueError(
+        f'{variable.path}: expected a variable that is trained, received a '
+        'scale of float8, which every worker would compute for itself. Train '
+        'the model without virtual_workers, or do not quantize it.'
+      )
     if tf.as_dtype(variable.dtype) == tf.float64:
       raise ValueError(
         f'{variable.path}: expected a variable of float32, float16 or '
@@ -328,7 +336,7 @@ def _check_variables(
 ) -> None:
   """Refuses the variables that a step would refuse, before it is traced."""
   variables = model.trainable_variables
-  _refuse_float64(variables)
+  _refuse_types(variables)
   specs = tuple(policy.VariableSpec(v.path, tuple(v.shape)) for v in variables)
   # Their gradients are sparse and need no codec.
   plain = frozenset(

@@ -52,7 +52,9 @@ class RecomputedPass(passes.ModelPass):
     parameters: list[tf.Tensor],
     state: list[tf.Tensor],
     images: tf.Tensor,
-    losses: Callable[[passes.Outputs], tuple[tf.Tensor, tf.Tensor]],
+    losses: Callable[
+      [passes.Outputs, list[tf.Tensor]], tuple[tf.Tensor, tf.Tensor]
+    ],
   ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
     """Differentiates segment by segment; see `ModelPass.differentiate`."""
     chain = self._segments
@@ -72,7 +74,8 @@ class RecomputedPass(passes.ModelPass):
       computed, new_state = last(parameters, state, cuts[-1])
       known = {**heads, **dict(zip(last.outputs, computed, strict=True))}
       ordered = [known[index] for index in sorted(known)]
-      target, scores = losses(ordered if len(ordered) > 1 else ordered[0])
+      # Segments refuse layers that add losses.
+      target, scores = losses(ordered if len(ordered) > 1 else ordered[0], [])
     _put(state_after, last.non_trainable, new_state)
     sources = [variables, cuts[-1] if begin < len(first) else [], heads]
     gradients, upstream, head_gradients = _gradient(tape, target, sources)

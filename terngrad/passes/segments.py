@@ -15,6 +15,7 @@ import keras
 import tensorflow as tf
 
 from terngrad import errors
+from terngrad.step import passes
 
 # A call of a layer. Keras has no public name for it.
 _Node: TypeAlias = Any
@@ -56,13 +57,23 @@ class Segment(NamedTuple):
 
     Returns:
       (outputs of `model`, new values of the variables `non_trainable`).
+
+    Raises:
+      errors.ConfigError: layers add losses of their own.
     """
-    results, new_values = self.model.stateless_call(
+    results, new_values, losses = self.model.stateless_call(
       [parameters[i] for i in self.trainable],
       [state[i] for i in self.non_trainable],
       inputs,
       training=True,
+      return_losses=True,
     )
+    if passes.added_losses(self.model, losses):
+      raise errors.ConfigError(
+        'optimize_gradient_memory: expected layers that add no losses, '
+        f'received an activity regularizer or add_loss in {self.model.name}. '
+        'Leave optimize_gradient_memory out.'
+      )
     return results if isinstance(results, list) else [results], new_values
 
 

@@ -15,7 +15,7 @@ class ModelVariables(NamedTuple):
     trainable: the parameters that are trained.
     statistics: float32 moving statistics, such as those of batch normalization.
     frozen: the parameters that are not trained, including those of layers that
-      are not trainable.
+      are not trainable, and integers, such as the counts of layers.
     order: all names, layer by layer, in the order of the model.
     indices: for each of `model.non_trainable_variables` its index in
       (*statistics, *frozen); None for the seed of a dropout layer.
@@ -56,8 +56,14 @@ def variables_of(
   # from moving statistics.
   layers = model._flatten_layers()
   parameters = {v.path for one in layers for v in one._trainable_variables}
-  frozen = [v for v in others if v.path in parameters]
-  statistics = [v for v in others if v.path not in parameters]
+  kept = {
+    v.path
+    for v in others
+    # A counter of a layer, for example, is no statistic.
+    if v.path in parameters or not keras.backend.is_float_dtype(v.dtype)
+  }
+  frozen = [v for v in others if v.path in kept]
+  statistics = [v for v in others if v.path not in kept]
   indices = {v.path: i for i, v in enumerate([*statistics, *frozen])}
   return ModelVariables(
     names=tuple(name(v) for v in (*trainable, *statistics, *frozen)),

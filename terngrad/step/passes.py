@@ -208,8 +208,10 @@ class ModelPass(Pass):
     """Computes the gradients of the loss; see `Pass.gradients`."""
     plan = self._plan
 
-    def losses(outputs: Outputs) -> tuple[tf.Tensor, tf.Tensor]:
-      scores = self._scores(outputs, labels)
+    def losses(
+      outputs: Outputs, added: list[tf.Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor]:
+      scores = self._scores(outputs, labels, added)
       return scores[0] if scale is None else scores[0] * scale, tf.stack(scores)
 
     result, scores, state = self.differentiate(
@@ -225,7 +227,7 @@ class ModelPass(Pass):
     parameters: list[tf.Tensor],
     state: list[tf.Tensor],
     images: tf.Tensor,
-    losses: Callable[[Outputs], tuple[tf.Tensor, tf.Tensor]],
+    losses: Callable[[Outputs, list[tf.Tensor]], tuple[tf.Tensor, tf.Tensor]],
   ) -> tuple[list[tf.Tensor], tf.Tensor, list[tf.Tensor]]:
     """Runs the model and differentiates a loss by the parameters.
 
@@ -233,26 +235,30 @@ class ModelPass(Pass):
       parameters: float32, the values of the trainable variables.
       state: values of `model.non_trainable_variables`.
       images: [b, ...], of the worker.
-      losses: takes the model's outputs; returns the loss to differentiate,
-        float32 [], and the scores.
+      losses: takes the model's outputs and the losses that its layers add;
+        returns the loss to differentiate, float32 [], and the scores.
 
     Returns:
       (gradients, scores, new values of `model.non_trainable_variables`).
     """
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(parameters)
-      outputs, state = self.model.stateless_call(
-        parameters, state, images, training=True
+      outputs, state, found = self.model.stateless_call(
+        parameters, state, images, training=True, return_losses=True
       )
-      target, scores = losses(outputs)
+      target, scores = losses(outputs, added_losses(self.model, found))
     # The gradient of a parameter that does not affect the loss is zero.
     result = tape.gradient(
       target, parameters, unconnected_gradients=tf.UnconnectedGradients.ZERO
     )
     return result, scores, state
 
-  def _scores(self, outputs: Outputs, labels: tf.Tensor) -> list[tf.Tensor]:
+  def _scores(
+    self, outputs: Outputs, labels: tf.Tensor, added: list[tf.Tensor]
+  ) -> list[tf.Tensor]:
     entropy = self._loss(outputs, labels)
+    for each in added:
+      entropy += tf.cast(each, tf.float32)
     correct = tf.cast(is_correct(outputs, labels), tf.float32)
     scores = [entropy, tf.reduce_mean(correct)]
     if self._mean_share is None:
@@ -261,6 +267,24 @@ class ModelPass(Pass):
       score * (tf.cast(tf.shape(labels)[0], tf.float32) / self._mean_share)
       for score in scores
     ]
+
+
+def added_losses(
+  model: keras.Model, losses: list[tf.Tensor]
+) -> list[tf.Tensor]:
+  """Returns the losses of a call that regularizers of variables do not add.
+
+  These are activity regularizers' and those of `Layer.add_loss`. The terms of
+  variables come last in `Model.losses`; `WeightDecay` has them.
+
+  Args:
+    model: the model that was called.
+    losses: of `stateless_call` with `return_losses`.
+  """
+  of_variables = sum(
+    variable.regularizer is not None for variable in model.trainable_variables
+  )
+  return losses[: len(losses) - of_variables]
 
 
 def is_in_top(

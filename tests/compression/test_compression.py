@@ -249,3 +249,9 @@ def test_a_worker_whose_vector_is_lost_gets_the_mean_of_all(caplog):
   found = alone.get_states()
   np.testing.assert_array_equal(found['ef21_worker:0'], whole['ef21_common:0'])
   np.testing.assert_array_equal(found['ef21_common:0'], whole['ef21_common:0'])
+
+
+def test_a_gradient_that_is_none_is_refused_by_name():
+  gradients = [tf.ones([2]), None]
+  with pytest.raises(ValueError, match='^head: expected a gradient, received'):
+    terngrad.compress(gradients, 'ternary', step=0, names=['body', 'head'])

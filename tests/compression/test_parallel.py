@@ -113,6 +113,35 @@ def one_layer():
   )
 
 
+def test_layers_that_add_losses_are_not_recomputed():
+  def build():
+    image = keras.layers.Input([8, 8, 1])
+    features = keras.layers.Flatten()(image)
+    for _ in range(4):
+      dense = keras.layers.Dense(16, activity_regularizer='l2')
+      features = dense(features)
+    return keras.Model(image, keras.layers.Dense(4)(features))
+
+  with pytest.raises(errors.ConfigError, match='layers that add no losses'):
+    made(build, optimize_gradient_memory=True).run(1)
+
+
+def test_a_layer_may_have_integers_that_are_not_trained():
+  """`Normalization` counts its examples."""
+
+  def build():
+    scaled = keras.layers.Normalization()
+    scaled.adapt(np.arange(6.0).reshape(6, 1))
+    dense = small.dense_net()
+    image = keras.layers.Input(dense.inputs[0].shape[1:])
+    return keras.Model(image, dense(scaled(image)))
+
+  for devices in (ONE, TWO):
+    parallel = made(build, devices)
+    parallel.run(1)
+    parallel.check_equal()
+
+
 def test_one_device_is_bit_identical_to_one_worker():
   parallel = made(devices=[0], codec='ternary')
   parallel.run(2)

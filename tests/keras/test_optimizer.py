@@ -212,6 +212,8 @@ def test_attributes_that_callbacks_read_are_the_wrapped_optimizers():
   inner = optimizer.inner_optimizer
   assert float(inner.learning_rate) == float(optimizer.learning_rate) == 0.25
   assert (optimizer.momentum, optimizer.clipnorm) == (0.5, 2.0)
+  optimizer.momentum = 0.25
+  assert optimizer.inner_optimizer.momentum == 0.25
   optimizer.clipnorm = 3.0
   assert inner.clipnorm == 3.0
   applied(optimizer, GRADIENTS)

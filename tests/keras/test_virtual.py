@@ -464,3 +464,23 @@ def test_a_model_without_trainable_variables_only_computes_its_loss():
     found = made.fit(features, targets, verbose=0).history['loss']
   np.testing.assert_allclose(found, [expected], rtol=1e-5)
   small.assert_equal(small.weights(made), before)
+
+
+@pytest.mark.parametrize('wraps', [False, True])
+def test_a_model_that_is_compiled_later_asks_for_virtual_workers(wraps):
+  made = virtual('ternary', 2)
+  optimizer = keras.optimizers.SGD(0.1)
+  if wraps:
+    optimizer = terngrad.keras.CompressedOptimizer(optimizer, 'ternary')
+  made.compile(optimizer, 'mse')
+  with pytest.raises(ValueError, match='compiled later'):
+    small.fit(made)
+
+
+def test_scales_of_float8_are_refused():
+  made = small.compiled(None)
+  for layer in made.layers:
+    if isinstance(layer, keras.layers.Dense):
+      layer.quantize('float8')
+  with pytest.raises(ValueError, match='received a scale of float8'):
+    terngrad.keras.virtual_workers(made, 'ternary', 2)

@@ -1,8 +1,11 @@
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from slim.nets import factory as nets
+from terngrad.codec.stages import random_bits
+from terngrad.step import model_variables
 from terngrad.step import passes
 
 LOGITS = tf.constant([[2.0, 0.0, -1.0, 0.5], [0.0, 1.0, 0.0, 3.0]])
@@ -73,3 +76,37 @@ def test_equal_logits_predict_the_first_class_only():
   two = tf.constant([[0.0, 2.0, 1.0, 2.0]] * 4)
   assert passes.is_in_top(labels, two).numpy().tolist() == [0, 1, 0, 0]
   assert passes.is_in_top(labels, two, 2).numpy().tolist() == [0, 1, 0, 1]
+
+
+class Adding(keras.layers.Layer):
+  """Adds the mean square of its inputs to the losses."""
+
+  def call(self, inputs):
+    self.add_loss(0.3 * keras.ops.mean(keras.ops.square(inputs)))
+    return inputs
+
+
+def test_losses_that_layers_add_are_trained_beside_l2_terms():
+  regular = keras.layers.Dense(
+    4, kernel_regularizer='l2', activity_regularizer=keras.regularizers.L2(0.2)
+  )
+  model = keras.Sequential([keras.layers.Input([3]), Adding(), regular])
+  plan = model_variables.variables_of(model)
+  images = tf.random.stateless_normal([2, 3], [1, 2])
+  gradients, scores, _ = passes.ModelPass(model, plan).gradients(
+    [tf.convert_to_tensor(v.value) for v in plan.trainable],
+    [],
+    images,
+    LABELS,
+    random_bits.worker_key(1, tf.constant(0, tf.int64), 0),
+  )
+  with tf.GradientTape() as tape:
+    loss = passes.PLAIN(model(images, training=True), LABELS)
+    added, activity, _ = model.losses
+    loss += added + activity
+  variables = [v.value for v in plan.trainable]
+  np.testing.assert_allclose(scores[0], loss, rtol=1e-6)
+  for ours, theirs in zip(
+    gradients, tape.gradient(loss, variables), strict=True
+  ):
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-7)
