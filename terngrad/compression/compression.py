@@ -64,13 +64,8 @@ def compress(
     rules = tuple(variable_codes.rules(codec))
     codec = _cached_compressor(tf.distribute.get_strategy(), rules, seed)
   numbered = [f'gradient {index}' for index in range(len(gradients))]
-  for name, gradient in zip(names or numbered, gradients, strict=True):
-    if gradient is None:
-      raise ValueError(
-        f'{name}: expected a gradient, received None: the loss does not depend '
-        'on the variable. Leave it out, or pass zeros.'
-      )
-  shapes = [g.shape for g in gradients] if shapes is None else shapes
+  if shapes is None:
+    shapes = [getattr(gradient, 'shape', None) for gradient in gradients]
   specs = tuple(
     _spec(*each)
     for each in zip(names or numbered, gradients, shapes, strict=True)
@@ -82,14 +77,20 @@ def compress(
 
 def _spec(
   name: str,
-  gradient: compressor.Gradient,
-  shape: Sequence[int] | tf.TensorShape,
+  gradient: compressor.Gradient | None,
+  shape: Sequence[int] | tf.TensorShape | None,
 ) -> policy.VariableSpec:
   """Returns the name and the shape of a gradient's variable.
 
   Raises:
-    ValueError: a dense gradient has an unknown shape, or not the given one.
+    ValueError: a gradient is None; or a dense one has an unknown shape, or not
+      the given one.
   """
+  if gradient is None:
+    raise ValueError(
+      f'{name}: expected a gradient, received None: the loss does not depend on '
+      'the variable. Leave it out, or pass zeros.'
+    )
   shape = tf.TensorShape(shape)
   if not shape.is_compatible_with(gradient.shape):
     raise ValueError(

@@ -1,7 +1,4 @@
-"""The scores of runs after every epoch, and the steps until they are reached.
-
-The rows come from `curves.csv` of a sweep.
-"""
+"""Scores of runs after every epoch, and the steps until they are reached."""
 
 import math
 from collections.abc import Sequence
