@@ -64,8 +64,7 @@ def compress(
     rules = tuple(variable_codes.rules(codec))
     codec = _cached_compressor(tf.distribute.get_strategy(), rules, seed)
   numbered = [f'gradient {index}' for index in range(len(gradients))]
-  if shapes is None:
-    shapes = [getattr(gradient, 'shape', None) for gradient in gradients]
+  shapes = shapes or [getattr(g, 'shape', None) for g in gradients]
   specs = tuple(
     _spec(*each)
     for each in zip(names or numbered, gradients, shapes, strict=True)
