@@ -64,10 +64,10 @@ def compress(
     rules = tuple(variable_codes.rules(codec))
     codec = _cached_compressor(tf.distribute.get_strategy(), rules, seed)
   numbered = [f'gradient {index}' for index in range(len(gradients))]
-  shapes = shapes or [getattr(g, 'shape', None) for g in gradients]
+  given = shapes or [None] * len(gradients)
   specs = tuple(
     _spec(*each)
-    for each in zip(names or numbered, gradients, shapes, strict=True)
+    for each in zip(names or numbered, gradients, given, strict=True)
   )
   model = specs if names else tuple(spec._replace(name='') for spec in specs)
   variables = policy.Variables(tuple(range(len(specs))), specs, model=model)
@@ -77,9 +77,14 @@ def compress(
 def _spec(
   name: str,
   gradient: compressor.Gradient | None,
-  shape: Sequence[int] | tf.TensorShape | None,
+  given: Sequence[int] | tf.TensorShape | None,
 ) -> policy.VariableSpec:
   """Returns the name and the shape of a gradient's variable.
+
+  Args:
+    name: of the variable.
+    gradient: its gradient.
+    given: its shape; None for that of the gradient.
 
   Raises:
     ValueError: a gradient is None; or a dense one has an unknown shape, or not
@@ -87,10 +92,10 @@ def _spec(
   """
   if gradient is None:
     raise ValueError(
-      f'{name}: expected a gradient, received None: the loss does not depend on '
-      'the variable. Leave it out, or pass zeros.'
+      f'{name}: expected a gradient, received None: the loss does not depend '
+      'on the variable. Leave it out, or pass zeros.'
     )
-  shape = tf.TensorShape(shape)
+  shape = tf.TensorShape(gradient.shape if given is None else given)
   if not shape.is_compatible_with(gradient.shape):
     raise ValueError(
       f'{name}: expected a gradient of shape {shape}, received one of '
