@@ -282,13 +282,20 @@ def method(
 
   Raises:
     ValueError: a name, option or value is invalid (the message lists the valid
-      ones), or a wrapper does not support the method.
+      ones), a wrapper does not support the method, or there are more workers
+      than the text says.
   """
   check_names(text, extra)
   *wrappers, text = _expand_alias(text).split('+')
   name, _ = spelling.split(text)
   makers = CODECS | METHODS | _external_codecs(name) | dict(extra or {})
   made = coded.as_method(_make(text, makers, workers))
+  if made.strata and made.strata < workers:
+    raise ValueError(
+      f'codec: expected workers={workers} or more, received {text}: further '
+      'workers would have the draws of others. Correct the option, or leave it '
+      'out.'
+    )
   for wrapper in reversed(wrappers):
     made = _wrap(wrapper, made, workers)
   return made

@@ -160,6 +160,13 @@ def test_number_of_workers_is_required(workers):
     registry.ternary(dither='stratified', workers=workers)
 
 
+def test_more_workers_than_strata_are_refused():
+  text = 'error_feedback+ternary:dither=stratified,workers=2'
+  assert registry.method(text, 2).strata == 2
+  with pytest.raises(ValueError, match='expected workers=3 or more, received'):
+    registry.method(text, 3)
+
+
 def test_unknown_dither_is_refused():
   with pytest.raises(ValueError, match='expected one of private, stratified'):
     registry.ternary(dither='shared')

@@ -27,6 +27,8 @@ FORMAT = small_floats.Format(bits=4, mantissa=0, bias=7, largest=7)
 class E3m0(small_floats.SmallFloats):
   """Signed powers of two and zero, in 4 bits."""
 
+  traits = small_floats.SmallFloats.traits._replace(dense=True)
+
   def __init__(self, group_size: int = 512) -> None:
     """Creates the code.
 

@@ -22,6 +22,7 @@ class Statistical(grouped.Grouped):
   Use it with error feedback. Elements below 2**-126 (1.2e-38) count as zeros.
   """
 
+  traits = grouped.Grouped.traits._replace(dense=True)
   num_scales = four_levels.LEVELS
   signed = True
 

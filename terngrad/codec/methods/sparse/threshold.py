@@ -8,7 +8,6 @@ Departure: a payload has a capacity. If more elements reach the threshold, the
 largest are sent; the others stay in the residual of error feedback.
 """
 
-import math
 from collections.abc import Sequence
 from typing import cast
 
@@ -44,7 +43,8 @@ class Threshold(few_elements.FewElements):
       ValueError: an option is out of its range.
     """
     topk.check_ratio('threshold', capacity, 'capacity')
-    if not 0 <= above < math.inf:
+    # As a float32 it is finite, too.
+    if not 0 <= above < 2.0**128:
       raise ValueError(
         f'threshold: expected above to be finite and >= 0, received {above}. '
         "It is in the gradient's units. Use threshold:above=0.001."

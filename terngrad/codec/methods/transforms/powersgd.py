@@ -56,11 +56,13 @@ class PowerSGD(method.Method):
       ValueError: an option is out of its range.
     """
     is_finite = 1e-30 <= epsilon < float('inf')
+    is_finite = is_finite and 0 <= min_compression < float('inf')
     if rank < 1 or not is_finite or warm_start not in (0, 1):
       raise ValueError(
-        'powersgd: expected rank >= 1, epsilon >= 1e-30 and warm_start 0 or 1, '
-        f'received rank={rank}, epsilon={epsilon} and warm_start={warm_start}. '
-        'Use powersgd:rank=2.'
+        'powersgd: expected rank >= 1, epsilon >= 1e-30, warm_start 0 or 1 and '
+        f'min_compression >= 0, received rank={rank}, epsilon={epsilon}, '
+        f'warm_start={warm_start} and min_compression={min_compression}. Use '
+        'powersgd:rank=2.'
       )
     self.name = f'powersgd({rank}{"" if warm_start else ", cold"})'
     self.traits = contract.Traits(

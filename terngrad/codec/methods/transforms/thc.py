@@ -116,11 +116,12 @@ class Thc(method.Method):
         square, which is its agreed norm. Larger magnitudes are clipped.
 
     Raises:
-      ValueError: `span` is not positive.
+      ValueError: `span` is not above 0 and at most 64. No element of a block of
+        4,096 is larger than 64 root means.
     """
-    if not 0 < span < float('inf'):
+    if not 0 < span <= 64:
       raise ValueError(
-        f'thc: expected a finite span above 0, received {span}. Use 3.'
+        f'thc: expected a span above 0 and at most 64, received {span}. Use 3.'
       )
     self.name, self.span = f'thc({span:g})', span
 

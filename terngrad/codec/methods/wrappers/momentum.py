@@ -47,11 +47,12 @@ def momentum_correction(
       masking is 1 and the method has no estimate of what a worker sent, or
       sends nearly every element, so that no velocity would last.
   """
-  if not 0 <= momentum < 1 or masking not in (0, 1) or not clip_norm >= 0:
+  is_finite = 0 <= clip_norm < float('inf')
+  if not 0 <= momentum < 1 or masking not in (0, 1) or not is_finite:
     raise ValueError(
-      'momentum: expected a momentum from 0 to below 1, masking 0 or 1 and '
-      f'clip_norm >= 0, received momentum={momentum}, masking={masking} and '
-      f'clip_norm={clip_norm}. Use momentum:momentum=0.9.'
+      'momentum: expected a momentum from 0 to below 1, masking 0 or 1 and a '
+      f'finite clip_norm >= 0, received momentum={momentum}, '
+      f'masking={masking} and clip_norm={clip_norm}. Use momentum:momentum=0.9.'
     )
   corrected = error_feedback.ErrorFeedback(method)
   if masking and not method.estimates:
