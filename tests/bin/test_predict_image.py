@@ -101,7 +101,7 @@ def test_without_names_it_says_labels(worker, knowing, image):
 @pytest.mark.parametrize(
   ('values', 'message'),
   [
-    ({}, 'images: expected a value'),
+    ({}, 'images: expected paths, or a --prompt'),
     ({'images': '/none.png'}, '/none.png: '),
     ({'images': '/none.png', 'checkpoint_dir': '/none'}, 'checkpoint prefix'),
     ({'images': 'a', 'dataset_name': 'mnits'}, "did you mean 'mnist'"),
