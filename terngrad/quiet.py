@@ -76,9 +76,14 @@ def _hidden_messages() -> Iterator[None]:
   if os.environ.get(_LEVEL) == _ALL:
     yield
     return
-  os.environ.setdefault(_LEVEL, _LEAST)
+  prefer_silence()
   with suppressed_stderr():
     yield
+
+
+def prefer_silence() -> None:
+  """Makes TensorFlow write no messages, unless the environment decides."""
+  os.environ.setdefault(_LEVEL, _LEAST)
 
 
 def show_messages() -> None:

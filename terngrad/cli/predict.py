@@ -132,11 +132,7 @@ def _classify(values: PredictFlags) -> None:
       '--images: expected paths, or a --prompt that is not empty, received '
       'neither. Give one of the two.'
     )
-  command.require(
-    dataclasses.replace(values, images=','.join(paths)),
-    'images',
-    'checkpoint_dir',
-  )
+  command.require(values, 'checkpoint_dir')
   data_set = values.dataset_name or trained.data_set(values.checkpoint_dir)
   dataset = catalog.find(data_set)
   devices.grow_memory()

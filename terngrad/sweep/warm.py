@@ -18,6 +18,7 @@ from multiprocessing import reduction
 from typing import IO
 from typing import Any
 
+from terngrad import quiet
 from terngrad.machine import onednn
 
 _context = multiprocessing.get_context('forkserver')
@@ -48,7 +49,7 @@ def start(
   """
   # TensorFlow reads these variables when it is imported, which happens in the
   # fork server.
-  os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+  quiet.prefer_silence()
   onednn.prefer()
   process = _context.Process(
     target=_Target(
