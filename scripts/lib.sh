@@ -21,6 +21,15 @@ bad_argument() {
   exit 2
 }
 
+# keep_bytecode: lets Python keep the modules that it compiles, in .venv. Containers
+# often forbid it (PYTHONDONTWRITEBYTECODE); then each process would compile
+# TensorFlow's modules again, for ten seconds. Nothing is written beside the sources.
+keep_bytecode() {
+  [[ -n ${PYTHONDONTWRITEBYTECODE:-} ]] || return 0
+  unset PYTHONDONTWRITEBYTECODE
+  export PYTHONPYCACHEPREFIX=${PYTHONPYCACHEPREFIX:-$root/.venv/bytecode}
+}
+
 # find_python: sets `python`, the interpreter of the tasks.
 find_python() {
   python=${PYTHON:-$root/.venv/bin/python}

@@ -35,6 +35,7 @@ experiment=$root/experiments/lenet
 started=$SECONDS
 
 "$root/scripts/setup.sh"
+keep_bytecode
 python=$root/.venv/bin/python
 
 title() {

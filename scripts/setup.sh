@@ -153,7 +153,7 @@ install() {
   # The pip of Python 3.10 and 3.11 once took 18 minutes to resolve what a pip of
   # 2025 resolves in half a minute.
   # Python compiles a module when it first imports it, which few of them ever are:
-  # pip would take half a minute for all 15,000.
+  # pip would take half a minute for all 15,000. See keep_bytecode too.
   pip=("$venv/bin/python" -m pip --disable-pip-version-check install --no-compile
     ${quiet[@]+"${quiet[@]}"})
   "${pip[@]}" 'pip>=25' "${build_system[@]}" >&2

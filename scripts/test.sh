@@ -43,6 +43,7 @@ done
 
 started=$SECONDS
 "$root/scripts/setup.sh"
+keep_bytecode
 bin=$root/.venv/bin
 
 # Otherwise TensorFlow's runtime adds messages about the CPU and the devices to the

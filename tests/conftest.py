@@ -9,23 +9,29 @@ import os
 import zlib
 
 import pytest
-import tensorflow as tf
-
-from tests.bin import programs
 
 DEVICES = 4
 # Programs that tests start leave the user's cache of compiled code alone.
 os.environ.setdefault('TERNGRAD_XLA_CACHE', '0')
 
-tf.config.set_logical_device_configuration(
-  tf.config.list_physical_devices('CPU')[0],
-  [tf.config.LogicalDeviceConfiguration()] * DEVICES,
-)
+
+def pytest_configure(config):
+  """Divides the CPU, except in the process that only hands out the tests."""
+  if config.getoption('numprocesses', None):
+    return
+  import tensorflow as tf
+
+  tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices('CPU')[0],
+    [tf.config.LogicalDeviceConfiguration()] * DEVICES,
+  )
 
 
 @pytest.fixture(scope='session')
 def worker(tmp_path_factory):
   """A process that runs programs one after the other; see programs.Worker."""
+  from tests.bin import programs
+
   with programs.Worker(tmp_path_factory.mktemp('worker')) as process:
     yield process
 

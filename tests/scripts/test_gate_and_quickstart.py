@@ -52,6 +52,16 @@ def test_gate_runs_every_section_and_all_tests_last(project, tools):
   ]
 
 
+@pytest.mark.parametrize('script', ['test.sh', 'quickstart.sh'])
+def test_compiled_modules_are_kept_in_the_environment(project, tools, script):
+  tools(
+    python='record "${PYTHONDONTWRITEBYTECODE-none}" "$PYTHONPYCACHEPREFIX"'
+  )
+  project.run(script, PYTHONDONTWRITEBYTECODE='1')
+  assert ['none', f'{project.root}/.venv/bytecode'] in project.calls()
+  assert ['1', ''] not in project.calls()
+
+
 def test_gate_exits_with_first_failure_and_runs_the_rest(project, tools):
   tools(python='exit 4', ruff='exit 3')
   status, out, _ = project.run('test.sh')

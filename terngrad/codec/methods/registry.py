@@ -251,9 +251,8 @@ def parse(text: str, workers: int = 0) -> 'coded_lib.Code':
   """
   wrappers, plus, text = _expand_alias(text).rpartition('+')
   name, _ = spelling.split(text)
-  remark = ', a method and not a codec' if name in METHODS else ''
-  makers = CODECS | _external_codecs(name)
-  spelling.check_name('codec', name, {*makers, *ALIASES}, remark)
+  makers = CODECS | METHODS | _external_codecs(name)
+  spelling.check_name('codec', name, makers)
   made = _make(text, makers, workers)
   if wrappers or not isinstance(made, coded.Code):
     raise ValueError(

@@ -208,7 +208,8 @@ class VariablePacking(InPlanes):
     if num_elements > MAX_VARIABLE_ELEMENTS:
       raise ValueError(
         f'{self.name}: expected a bucket of at most {MAX_VARIABLE_ELEMENTS} '
-        f'elements, received {num_elements}. Use packing=base3.'
+        f'elements, received {num_elements}. Give some of its variables '
+        'another code with codec_rules; a ternary code may have packing=base3.'
       )
     return self.capacity(self.width(num_elements))
 

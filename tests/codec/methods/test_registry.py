@@ -121,7 +121,9 @@ def test_text_names_a_codec(text, name):
     ('sign:decide=vote', "decide: expected one of majority, mean, .* 'vote'"),
     ('sign:decide=majority', "a single message .* received 'sign:decide=maj"),
     ('error_feedback+topk', "received 'error_feedback.topk'. Choose another"),
-    ('powersgd', "topk, received 'powersgd', a method and not a codec"),
+    ('powersgd', "keeps no state, received 'powersgd'. Choose another"),
+    ('thc', "a single message .* received 'thc'. Choose another"),
+    ('thd', r"expected one of asymmetric, bf16, .* received 'thd'"),
   ],
 )
 def test_invalid_codec_text_is_an_error_with_a_reason(text, message):

@@ -103,3 +103,9 @@ def test_damaged_payload_is_refused():
     spoilt[index] = word
     with pytest.raises(ValueError, match='zero_runs: expected'):
       validation.validate(codec, spoilt, 400)
+
+
+@pytest.mark.parametrize('code', ['threshold', 'three_lc'])
+def test_remedy_for_too_many_elements_is_one_that_the_code_can_take(code):
+  with pytest.raises(ValueError, match='at most 268435456 .* codec_rules'):
+    registry.parse(code).words_of([wire.MAX_VARIABLE_ELEMENTS + 1])
