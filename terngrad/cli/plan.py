@@ -250,15 +250,17 @@ def act(values: PlanFlags) -> None:
     f'{parameters.computing:.4g} s of computing in a step:'
   )
   command.say(answer.describe_table(shown, values.local_steps))
-  if values.output:
-    path = tables.write(values.output, 'plan', shown, chart.draw(*arguments))
-    parameters_path = parameters_lib.default_path(values.output)
-    parameters_lib.write(parameters_path, parameters)
-    command.say(f'plot: {path}; parameters: {parameters_path}')
-  text = recipe.codec if recipe else ranking.recommend(table)
-  if waits := answer.describe_waiting(table, text):
-    command.say(waits)
-  command.say(ranking.describe(table))
+  try:
+    if values.output:
+      path = tables.write(values.output, 'plan', shown, chart.draw(*arguments))
+      parameters_path = parameters_lib.default_path(values.output)
+      parameters_lib.write(parameters_path, parameters)
+      command.say(f'plot: {path}; parameters: {parameters_path}')
+  finally:  # The answer does not depend on files.
+    text = recipe.codec if recipe else ranking.recommend(table)
+    if waits := answer.describe_waiting(table, text):
+      command.say(waits)
+    command.say(ranking.describe(table))
 
 
 def _describe_recipe(values: PlanFlags) -> recipes.Recipe | None:

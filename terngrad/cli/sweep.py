@@ -101,7 +101,7 @@ class SweepFlags:
 def act(values: SweepFlags) -> int:
   """Runs the missing runs, then reports; returns the exit code."""
   command.at_least(1, values, 'jobs')
-  command.at_least(0, values, 'steps', 'bandwidth', 'computing')
+  command.at_least(0, values, 'steps', 'bandwidth', 'computing', 'latency')
   if bool(values.bandwidth) != bool(values.computing):
     raise flags.UsageError(
       '--computing: expected seconds and --bandwidth, or neither, received '
@@ -119,7 +119,8 @@ def act(values: SweepFlags) -> int:
   configs = configurations(found)
   changed = extra_flags or seeds or values.only
   output = values.output or (values.work_dir if changed else found.folder)
-  os.makedirs(output, exist_ok=True)
+  with errors.explain_write_errors(os.fspath(output)):
+    os.makedirs(output, exist_ok=True)
   sweep = runs.Sweep(found, values.data_dir, values.work_dir, output)
   sweep.write()
   if sweep.missing and not values.report:
@@ -219,7 +220,7 @@ def page(folder: pathlib.Path) -> str:
   rows, baselines = _read_results(folder / TABLE, definitions.read(folder))
   failures = report.read_failures(folder)
   table = report.summary(rows, baselines, failures)
-  by_step = report.read_curves(folder)
+  by_step = report.read_curves(folder, rows)
   return sweep_page.page(folder.resolve().name, table, rows, by_step, failures)
 
 
@@ -251,14 +252,8 @@ def configurations(
   Returns:
     Configurations by variant.
   """
-  try:
-    trainer = commands.command_at(('train', found.program))
-    scorer = commands.command_at(('eval', found.program))
-  except KeyError as error:
-    raise errors.ConfigError(
-      f'program: expected a data set of `terngrad train`, received '
-      f'{found.program!r}. Correct it in sweep.ini.'
-    ) from error
+  trainer = _command('train', found.program)
+  scorer = _command('eval', found.program)
   for name, words in found.scoring.items():
     _parse(scorer, words, f'eval {name}'.strip())
   configs: dict[str, training.TrainConfig] = {}
@@ -277,6 +272,16 @@ def configurations(
   return configs
 
 
+def _command(group: str, data_set: str) -> command.Command:
+  try:
+    return commands.command_at((group, data_set))
+  except KeyError as error:
+    raise errors.ConfigError(
+      f'program: expected a data set of `terngrad {group}`, received '
+      f'{data_set!r}. Correct it in sweep.ini.'
+    ) from error
+
+
 def _chief(
   cell: definitions.Cell, data_set: str, words: Sequence[str]
 ) -> tuple[command.Command, list[str]]:
@@ -285,7 +290,7 @@ def _chief(
   command_line = 'train', data_set, *words
   *_, task = launch.tasks(dataclasses.replace(values, command=command_line))
   chief = task.words[len(launch.TRAINER) :]
-  return commands.command_at(chief[:2]), [*chief[2:]]
+  return _command(*chief[:2]), [*chief[2:]]
 
 
 def _parse(program: command.Command, words: Sequence[str], name: str) -> Any:

@@ -182,6 +182,7 @@ def annotate(
       xytext=((label.x - x) / unit, (label.y - y) / unit),
       textcoords='offset points',
       fontsize=_FONT,
+      parse_math=False,
       ha='left' if label.right else 'right',
       va='center',
       color=colors[i] if colors else None,

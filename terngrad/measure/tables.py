@@ -3,6 +3,9 @@
 import os
 from typing import TYPE_CHECKING
 
+from slim.datasets.records import disk
+from terngrad import errors
+
 if TYPE_CHECKING:
   import pandas as pd
   from matplotlib import figure
@@ -26,10 +29,16 @@ def write(
 
   Returns:
     Path of the PNG file, whether or not it is written.
+
+  Raises:
+    errors.TrainingError: a file cannot be written; an old one stays.
   """
-  os.makedirs(folder, exist_ok=True)
   path = os.path.join(folder, name)
-  table.to_csv(f'{path}.csv', index=index)
-  if chart is not None:
-    chart.savefig(f'{path}.png')
+  with errors.explain_write_errors(os.fspath(folder)):
+    os.makedirs(folder, exist_ok=True)
+    with disk.replace_file(f'{path}.csv') as hidden:
+      table.to_csv(hidden, index=index)
+    if chart is not None:
+      with disk.replace_file(f'{path}.png') as hidden:
+        chart.savefig(hidden, format='png')
   return f'{path}.png'

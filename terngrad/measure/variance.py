@@ -77,6 +77,19 @@ def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   return arrays
 
 
+def _check(name: str, arrays: Iterable[np.ndarray]) -> None:
+  """Refuses gradients to which errors cannot be relative."""
+  with np.errstate(invalid='ignore'):
+    means = [values.mean(axis=0, dtype=np.float64) for values in arrays]
+  norm = np.sqrt(sum(np.square(mean).sum() for mean in means))
+  if not 0 < norm < np.inf:
+    raise refusals.ConfigError(
+      f'gradients: expected a mean gradient with a finite norm above 0, '
+      f'received {name} with {norm:g}. Write gradients of another step with '
+      '`terngrad report gradients`.'
+    )
+
+
 def errors(text: str, workers: list[np.ndarray], draws: int) -> Errors:
   """Measures a method on the gradients of one step, taken as its first step.
 
@@ -189,8 +202,8 @@ def table(
   """Measures codecs on files of gradients.
 
   Args:
-    files: pairs (name, arrays from `read`).
-    texts: codecs, as for `errors`.
+    files: pairs (name, arrays from `read`); the names differ.
+    texts: codecs, as for `errors`; a repeated one is measured once.
     draws: number of draws, as for `errors`.
 
   Returns:
@@ -198,9 +211,13 @@ def table(
     mean with `BASE` divided by the codec's.
 
   Raises:
-    terngrad.errors.ConfigError: a text names no method.
+    terngrad.errors.ConfigError: a text names no method, or the mean gradient of
+      a file is 0 or not finite.
   """
-  pairs = [(file, text) for file in files for text in texts]
+  files = [*files]
+  for name, arrays in files:
+    _check(name, arrays)
+  pairs = [(file, text) for file in files for text in dict.fromkeys(texts)]
   made = pd.DataFrame(
     {'gradients': name, 'codec': text, **errors(text, arrays, draws)._asdict()}
     for (name, arrays), text in tqdm.tqdm(pairs, unit='code', disable=None)

@@ -117,13 +117,17 @@ def _row(
   return values
 
 
+def _label(name: str, run: RunRecords) -> str:
+  """Returns a run's name with its bits per element, if it recorded them."""
+  sent = metrics.SENT.name
+  if sent not in run.losses:
+    return name
+  return f'{name}, {run.losses[sent].iloc[-1]:.1f} bits/element'
+
+
 def chart(runs: Mapping[str, RunRecords]) -> figure.Figure:
   """Plots the runs' curves; evaluation only if a run has several scores."""
-  sent = metrics.SENT.name
-  trained = {
-    f'{name}, {run.losses[sent].iloc[-1]:.1f} bits/element': run.losses
-    for name, run in runs.items()
-  }
+  trained = {_label(*item): item[1].losses for item in runs.items()}
   scored = {name: run.scores for name, run in runs.items()}
   compared = [
     (*pair, trained, '-')
@@ -149,5 +153,6 @@ def chart(runs: Mapping[str, RunRecords]) -> figure.Figure:
       axes.set_yscale('log')
     axes.set(xlabel='step', ylabel=drawn.axes.title)
     axes.grid(alpha=0.3)
-    axes.legend()
+    for text in axes.legend().get_texts():
+      text.set_parse_math(False)
   return page

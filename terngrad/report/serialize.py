@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import uuid
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -54,20 +55,29 @@ def write(
 def replace(
   runs: Mapping[str, event_files.EventRun], target: str | os.PathLike[str]
 ) -> int:
-  """Writes runs into a directory atomically.
+  """Writes runs into a directory, which is complete when it appears.
+
+  An existing one is first renamed, so a process that is killed then leaves the
+  old and the new one under hidden names.
 
   Args:
     runs: from `event_files.read`.
-    target: path of the directory; an existing one is replaced.
+    target: path of the directory, or of a link to it; an existing one is
+      replaced.
 
   Returns:
     Number of files.
   """
-  target = pathlib.Path(target)
-  with disk.create_folder(target) as made:
+  target = pathlib.Path(target).resolve()
+  name = f'.{target.name}.{uuid.uuid4().hex[:8]}'
+  new, old = target.with_name(f'{name}.new'), target.with_name(f'{name}.old')
+  with disk.create_folder(new) as made:
     count = write(runs, made)
-    if target.exists():
-      shutil.rmtree(target)
+  if target.exists():
+    target.rename(old)
+  disk.put(new, target)
+  if old.exists():
+    shutil.rmtree(old)
   return count
 
 

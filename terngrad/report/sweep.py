@@ -42,6 +42,7 @@ _FLOATS = (
   'loss',
   'seconds',
 )
+_WHOLE_NUMBERS = ('seed', 'step', 'steps')
 # Text columns: a value may look like a number, as the commit 076e364 does.
 _TEXTS = ('variant', 'commit', 'error', 'evaluation')
 # Prefix of additional scores, as in `terngrad.sweep.definition`.
@@ -69,11 +70,13 @@ def read_exactly(
     columns: names of required columns.
 
   Raises:
-    OSError, ValueError: the file cannot be read, or columns are missing.
+    OSError, ValueError: the file cannot be read, columns are missing, or a seed
+      or a number of steps is no number.
   """
   names = pd.read_csv(path, nrows=0).columns
   floats = [n for n in names if n in _FLOATS or n.startswith(_SCORE)]
   readers = dict.fromkeys(floats, _number) | dict.fromkeys(_TEXTS, str)
+  readers |= dict.fromkeys(_WHOLE_NUMBERS, _whole_number)
   if missing := sorted({*columns} - {*names}):
     raise ValueError(f'no column {", ".join(missing)}')
   # Of texts, pandas 3 would make NaN of '' and of 'nan'.
@@ -88,6 +91,16 @@ def _number(text: str) -> float:
   return float(text or math.nan)
 
 
+def _whole_number(text: str) -> int:
+  """Parses a seed or a number of steps, which no run lacks."""
+  try:
+    return int(text)
+  except ValueError as error:
+    raise ValueError(
+      f'{text!r} instead of a seed or a number of steps'
+    ) from error
+
+
 def read(path: str | os.PathLike[str]) -> pd.DataFrame:
   """Reads the runs of a results.csv that `terngrad sweep` wrote.
 
@@ -99,7 +112,7 @@ def read(path: str | os.PathLike[str]) -> pd.DataFrame:
   except (OSError, ValueError) as error:
     raise errors.ConfigError(
       f'results: expected a readable results.csv, received "{error}". Run '
-      '`terngrad sweep` first.'
+      '`terngrad sweep` first, or repair the file.'
     ) from error
   missing = sorted(_COLUMNS - {*runs.columns})
   if missing or not len(runs):
@@ -112,11 +125,14 @@ def read(path: str | os.PathLike[str]) -> pd.DataFrame:
   return runs
 
 
-def read_curves(folder: str | os.PathLike[str]) -> pd.DataFrame:
+def read_curves(
+  folder: str | os.PathLike[str], runs: pd.DataFrame
+) -> pd.DataFrame:
   """Reads the accuracy curves of a sweep.
 
   Args:
     folder: directory of the sweep's results.
+    runs: from `read`; their flags give the local steps, which count as steps.
 
   Returns:
     Rows by step, one column per variant: accuracy in % after an epoch, mean
@@ -129,6 +145,7 @@ def read_curves(folder: str | os.PathLike[str]) -> pd.DataFrame:
   rows = read_all_curves(folder)
   if rows.empty:
     return rows
+  rows = rankings.curves_per_step(rows, runs)
   rows['accuracy'] *= 100
   return rows.pivot_table(index='step', columns='variant', values='accuracy')
 
@@ -147,7 +164,7 @@ def read_all_curves(folder: str | os.PathLike[str]) -> pd.DataFrame:
   Raises:
     errors.ConfigError: `CURVES` exists but is not such a table.
   """
-  return _read_optional(folder, CURVES, {'variant', 'step', 'accuracy'})
+  return _read_optional(folder, CURVES, {'variant', 'seed', 'step', 'accuracy'})
 
 
 def read_failures(folder: str | os.PathLike[str]) -> pd.DataFrame:
@@ -162,7 +179,7 @@ def read_failures(folder: str | os.PathLike[str]) -> pd.DataFrame:
   Raises:
     errors.ConfigError: `FAILURES` exists but is not such a table.
   """
-  return _read_optional(folder, FAILURES, {'variant', 'error'})
+  return _read_optional(folder, FAILURES, {'variant', 'seed', 'error'})
 
 
 def _read_optional(
@@ -218,9 +235,10 @@ def summary(
       f'baseline: expected one of {", ".join(known)}, received {unknown[0]!r}. '
       'Choose a variant that has finished runs.'
     )
+  # pandas leaves out a variant without any accuracy.
   accuracy = runs.pivot_table(
     index='seed', columns='variant', values='accuracy', aggfunc='last'
-  )
+  ).reindex(columns=known)
   used = {v: baselines[v] for v in known if v in baselines}
   compared = paired.compare(100 * accuracy, used)
   runs = rankings.per_step(runs)
@@ -299,15 +317,21 @@ def write(
   Returns:
     The table and the path of the page, as text. Equal runs give byte-identical
     files.
+
+  Raises:
+    errors.ConfigError: the tables in `source` or the baselines are invalid.
+    errors.TrainingError: the files cannot be written.
   """
   source = source or folder
   failures = read_failures(source)
   found = summary(runs, baselines, failures)
-  by_step = read_curves(source)
+  by_step = read_curves(source, runs)
   tables.write(folder, 'sweep', found, _chart(found, by_step))
   page_path = os.path.join(folder, 'sweep.html')
-  disk.write_text(os.path.join(folder, 'sweep.md'), sweep_markdown.text(found))
   text = sweep_page.page(title, found, runs, by_step, failures)
-  disk.write_text(page_path, text)
+  with errors.explain_write_errors(os.fspath(folder)):
+    markdown = sweep_markdown.text(found)
+    disk.write_text(os.path.join(folder, 'sweep.md'), markdown)
+    disk.write_text(page_path, text)
   shown = found.to_string(index=False, float_format='{:.4g}'.format)
   return f'{shown}\npage: {page_path}'

@@ -139,7 +139,8 @@ def _scatter(
       color=f'C{numbers[row["variant"]]}',
       fillstyle='none' if is_empty else 'full',
     )
-  axes.set(xlabel=panel.column, ylabel='accuracy, %', title=panel.ranking)
+  axes.set(xlabel=panel.column, ylabel='accuracy, %')
+  axes.set_title(panel.ranking, parse_math=False)
   if OVER[panel.column]:
     axes.set_xscale('log')
     axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
@@ -168,8 +169,10 @@ def _by_variant(axes: axes_lib.Axes, table: pd.DataFrame) -> None:
   ends = [len(part) for part in rankings.split(table).values()]
   for end in list(itertools.accumulate(ends))[:-1]:
     axes.axhline(end - 0.5, color='0.5', linewidth=0.8)
-  axes.set_yticks(range(len(table)), names(table), fontsize='small')
-  axes.set(xlabel='accuracy, %', ylim=(len(table) - 0.5, -0.5))
+  axes.set_yticks(
+    range(len(table)), names(table), fontsize='small', parse_math=False
+  )
+  axes.set(xlabel='accuracy, %', ylim=(max(len(table), 1) - 0.5, -0.5))
   axes.grid(alpha=0.3)
 
 

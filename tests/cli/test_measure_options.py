@@ -51,3 +51,9 @@ def test_invalid_flags_of_an_exchange_are_refused(argument, message):
   values = flags.parse(exchange.MeasureExchangeFlags, {}, arguments).values
   with pytest.raises(errors.ConfigError, match=message):
     exchange.act(values)
+
+
+def test_two_files_of_gradients_of_one_name_are_refused():
+  values = variance.MeasureVarianceFlags(gradients=('a=1.npz', 'a=2.npz'))
+  with pytest.raises(flags.UsageError, match='received a twice'):
+    variance.act(values)

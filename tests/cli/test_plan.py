@@ -110,6 +110,14 @@ def test_the_table_has_units_sources_and_no_inf_or_nan(tmp_path, capsys):
   assert 'experiments/lenet_codecs' in out and 'stored as JPEG' in out
 
 
+def test_the_answer_is_printed_even_if_no_file_can_be_written(tmp_path, capsys):
+  (tmp_path / 'file').touch()
+  with pytest.raises(errors.TrainingError, match='file/out: expected to write'):
+    plan.act(flags(tmp_path, bandwidth=1e7, output=str(tmp_path / 'file/out')))
+  last = capsys.readouterr().out.splitlines()[-1]
+  assert last.startswith('recommended: ternary, ')
+
+
 def test_equal_codes_are_marked_and_named_in_the_last_line(tmp_path, capsys):
   # With so much computing all codes are as fast within 15 %.
   slow = KNOWN._replace(computing=100.0)

@@ -70,3 +70,18 @@ def test_a_page_reads_labels_with_the_offset_of_the_training(shown):
   code, text, error = shown(labels_offset=1)
   assert (code, text) == (command.REFUSED, '')
   assert 'labels_offset: expected no label below 1' in error
+
+
+def test_a_run_without_bits_is_compared_too(tmp_path, capsys):
+  for name in ('é$x^$', 'b'):
+    (tmp_path / name).mkdir()
+    recorder = records.Recorder(tmp_path / name)
+    sent = {'bits_per_element': 1.6} if name == 'b' else {}
+    losses = dict.fromkeys(('total_loss', 'entropy_loss_smoothed'), 1.0)
+    recorder.scalars(10, {**losses, 'seconds': 2.0, **sent})
+    recorder.close()
+  runs = ','.join(f'{n}={tmp_path / n}' for n in ('é$x^$', 'b'))
+  words = [f'--runs={runs}', f'--output={tmp_path}']
+  assert command.run(compare.COMMAND, 'report', words) == command.DONE
+  assert 'not recorded' in capsys.readouterr().out
+  assert (tmp_path / 'comparison.png').stat().st_size

@@ -1,5 +1,7 @@
 """`terngrad report targets` on a finished sweep of two runs."""
 
+import math
+
 import pandas as pd
 import pytest
 
@@ -170,3 +172,39 @@ def test_an_unknown_score_and_one_that_was_not_recorded_are_refused(folder):
     report(folder, metric='speed')
   with pytest.raises(errors.ConfigError, match='--eval_subsets'):
     report(folder, metric='loss')
+
+
+def test_variants_without_scored_epochs_are_refused(folder):
+  curves = pd.read_csv(folder / 'curves.csv')
+  curves[curves['variant'] == 'float32'].to_csv(
+    folder / 'curves.csv', index=False
+  )
+  with pytest.raises(errors.ConfigError, match='only: .* received ternary'):
+    report(folder, only=('ternary',), output=str(folder / 'out'))
+
+
+def test_runs_with_servers_are_refused(folder):
+  launch = 'launch = --num_ps=1 --num_workers=4'
+  text = TEXT.replace('program = text', f'program = mnist\n{launch}')
+  text = text.replace('gpt_nano', 'lenet').replace('--num_nodes = 2\n', '')
+  (folder / 'sweep.ini').write_text(text, encoding='utf-8')
+  with pytest.raises(errors.ConfigError, match='mode, received float32 with'):
+    report(folder)
+
+
+def test_launched_workers_without_servers_are_counted(folder):
+  text = TEXT.replace('baseline', 'launch = --num_workers=4\nbaseline')
+  text = text.replace('--num_nodes = 2\n', '')
+  (folder / 'sweep.ini').write_text(text, encoding='utf-8')
+  report(folder, output=str(folder))
+  sent = pd.read_csv(folder / 'targets.csv').set_index('variant').iloc[1]
+  # Slices of float32: once to add, and once added.
+  assert sent['MB sent by a worker'] == pytest.approx(
+    15 * 4 * ELEMENTS * 2 * 3 / 4 / 1e6, rel=1e-3
+  )
+
+
+@pytest.mark.parametrize('latency', [-1.0, math.nan])
+def test_a_latency_below_0_is_refused(folder, latency):
+  with pytest.raises(errors.ConfigError, match='latency: expected a number'):
+    report(folder, latency=latency)

@@ -1,8 +1,11 @@
 """`terngrad sweep --report` of what is finished: no run, no data."""
 
+import math
+
 import pandas as pd
 import pytest
 
+from terngrad import errors
 from terngrad.cli import flags
 from terngrad.cli import sweep
 from terngrad.measure.planning import coding
@@ -82,3 +85,27 @@ def test_a_network_has_a_bandwidth_and_workers_that_compute(finished, name):
 
 def test_without_a_network_no_seconds_are_modelled(finished):
   assert 'modelled seconds' not in report(finished)
+
+
+@pytest.mark.parametrize('latency', [-1.0, math.nan])
+def test_a_latency_below_0_is_refused(finished, latency):
+  with pytest.raises(errors.ConfigError, match='latency: expected a number'):
+    report(finished, latency=latency)
+
+
+def test_a_data_set_without_servers_is_refused(finished):
+  text = TEXT.replace(
+    'baseline', 'program = text\nlaunch = --num_ps=1\nbaseline'
+  )
+  (finished / 'sweep.ini').write_text(text, encoding='utf-8')
+  with pytest.raises(
+    errors.ConfigError, match="data set of .* received 'text'"
+  ):
+    report(finished)
+
+
+def test_an_output_that_is_no_folder_is_one_error(finished):
+  with pytest.raises(
+    errors.TrainingError, match='sweep.ini: expected to write'
+  ):
+    report(finished, output=str(finished / 'sweep.ini'))

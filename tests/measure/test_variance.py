@@ -105,3 +105,17 @@ def test_bias_is_separated_from_variance():
   assert abs(natural.bias) < 0.1 * natural.mean
   assert 0 < natural.mean_sem < 0.1 * natural.mean
   assert np.isnan(variance.errors('sign', values, 1).bias)
+
+
+def test_a_codec_that_is_given_twice_is_measured_once():
+  table = variance.table([('g', gradients_of(2))], ['ternary', 'ternary'], 1)
+  assert list(table['codec']) == ['ternary'] and table['gain'][0] == 1
+
+
+@pytest.mark.parametrize(
+  'values', [[[0.0], [0.0]], [[1.0], [-1.0]], [[np.inf], [-np.inf]], [[np.nan]]]
+)
+def test_gradients_without_a_direction_are_refused(values):
+  files = [('good', gradients_of(2)), ('bad', [np.float32(values)])]
+  with pytest.raises(ValueError, match='norm above 0, received bad with'):
+    variance.table(files, ['ternary'], 1)

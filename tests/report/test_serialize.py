@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from slim.datasets.records import disk
 from terngrad.report import event_files
 from terngrad.report import serialize
 
@@ -82,3 +83,37 @@ def test_file_names_stay_in_the_folder_and_do_not_collide():
   assert len(set(names)) == len(tags)
   assert all(0 < len(name) < 120 for name in names)
   assert not any('/' in name or name.startswith('.') for name in names)
+
+
+ONE = {
+  'run': event_files.EventRun(
+    {'scalars': {'loss': [event_files.EventValue(0.0, 1, 0.5)]}}, None
+  )
+}
+
+
+def test_the_folder_that_a_link_names_is_replaced(tmp_path):
+  folder, link = tmp_path / 'folder', tmp_path / 'link'
+  serialize.replace(ONE, folder)
+  (folder / 'old').touch()
+  link.symlink_to(folder)
+  assert serialize.replace(ONE, link) == 3
+  assert link.is_symlink()
+  assert {path.name for path in folder.iterdir()} == {'data', 'runs.json'}
+  assert {path.name for path in tmp_path.iterdir()} == {'folder', 'link'}
+
+
+def test_an_old_folder_stays_until_the_new_one_is_complete(
+  tmp_path, monkeypatch
+):
+  folder = tmp_path / 'folder'
+  serialize.replace(ONE, folder)
+  (folder / 'old').touch()
+
+  def fail(path):
+    raise OSError(f'the disk is full: {path}')
+
+  monkeypatch.setattr(disk, 'sync', fail)
+  with pytest.raises(OSError, match='disk is full'):
+    serialize.replace(ONE, folder)
+  assert (folder / 'old').exists() and (folder / 'runs.json').exists()

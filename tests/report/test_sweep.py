@@ -162,7 +162,7 @@ def test_curves_are_means_over_the_seeds_at_each_variants_steps(tmp_path, runs):
     'float32,2,50,0.25\nfloat32,2,100,0.5\n'
     'ternary,1,75,0.125\n'
   )
-  by_step = sweep.read_curves(tmp_path)
+  by_step = sweep.read_curves(tmp_path, runs)
   assert list(by_step.index) == [50, 75, 100]
   assert dict(by_step['float32'].dropna()) == {50: 37.5, 100: 62.5}
   assert dict(by_step['ternary'].dropna()) == {75: 12.5}
@@ -174,8 +174,22 @@ def test_curves_are_means_over_the_seeds_at_each_variants_steps(tmp_path, runs):
   assert [line.get_color() for line in axes.lines] == ['C0', 'C1']
 
 
+def test_local_steps_count_as_steps_in_curves(tmp_path, runs):
+  (tmp_path / 'curves.csv').write_text(
+    'variant,seed,step,accuracy\n'
+    'float32,1,80,0.5\nternary,1,8,0.25\nfailed,1,8,0.125\n'
+  )
+  local = runs['variant'] == 'ternary'
+  flags = '--local_steps=20 --fragments=2'
+  runs['flags'] = [flags if is_local else '' for is_local in local]
+  by_step = sweep.read_curves(tmp_path, runs)
+  assert dict(by_step['float32'].dropna()) == {80: 50}
+  assert dict(by_step['ternary'].dropna()) == {80: 25}
+  assert dict(by_step['failed'].dropna()) == {8: 12.5}
+
+
 def test_without_scored_epochs_there_are_no_curves(tmp_path, runs):
-  assert not len(sweep.read_curves(tmp_path))
+  assert not len(sweep.read_curves(tmp_path, runs))
   axes = sweep_plot.chart(sweep.summary(runs), NO_CURVES).axes
   assert [a.get_xlabel() for a in axes[1:]] == ['bits/element', 'seconds']
 
@@ -514,3 +528,69 @@ def test_there_are_no_seconds_unless_machines_are_equal(runs, column, value):
   page = sweep_page.page('', table, runs, NO_CURVES, NO_FAILURES)
   assert 'runs are of several machines' in page
   assert ', over seconds' not in page
+
+
+@pytest.mark.parametrize('known', [['float32'], ['ternary'], []])
+def test_variants_without_any_accuracy_are_last_of_the_report(
+  runs, tmp_path, known
+):
+  runs['accuracy'] = runs['accuracy'].where(runs['variant'].isin(known))
+  table = sweep.summary(runs, against(runs, 'float32'))
+  assert list(table['variant'][: len(known)]) == known
+  left = table.iloc[len(known) :]
+  assert len(table) == 3 and left['accuracy %'].isna().all()
+  assert set(left['seeds']) == {0}
+  sweep.write(tmp_path, 'all', runs, against(runs, 'float32'))
+  assert (tmp_path / 'sweep.html').stat().st_size
+
+
+@pytest.mark.parametrize(
+  ('name', 'text'),
+  [
+    ('results.csv', 'a,,10,0.9,32,5'),
+    ('results.csv', 'a,1,many,0.9,32,5'),
+    ('results.csv', 'a,1,,0.9,32,5'),
+    (sweep.CURVES, 'a,1,one,0.9'),
+    (sweep.CURVES, 'a,,1,0.9'),
+    (sweep.FAILURES, 'a,,gone'),
+  ],
+)
+def test_seeds_and_steps_that_are_no_numbers_are_refused(
+  runs, tmp_path, name, text
+):
+  columns = {
+    'results.csv': 'variant,seed,steps,accuracy,bits_per_element,seconds',
+    sweep.CURVES: 'variant,seed,step,accuracy',
+    sweep.FAILURES: 'variant,seed,error',
+  }
+  (tmp_path / name).write_text(f'{columns[name]}\n{text}\n')
+  with pytest.raises(errors.ConfigError, match='instead of a seed or a number'):
+    sweep.write(tmp_path, 'all', sweep.read(tmp_path / 'results.csv'))
+
+
+@pytest.mark.parametrize('name', [sweep.CURVES, sweep.FAILURES])
+def test_tables_of_runs_without_seeds_are_refused(runs, tmp_path, name):
+  (tmp_path / name).write_text('variant,step,accuracy,error\na,1,0.5,x\n')
+  with pytest.raises(errors.ConfigError, match='no column seed'):
+    sweep.write(tmp_path, 'all', runs)
+
+
+def test_names_with_dollars_are_no_formulas(runs):
+  name = 'é$x^$'
+  runs['variant'] = runs['variant'].replace('ternary', name)
+  runs['flags'] = [f'--learning_rate={seed}' for seed in runs['variant']]
+  by_step = pd.DataFrame({name: [50.0, 75.0]}, index=[1, 2])
+  table = sweep.summary(runs, {'float32': name, name: name})
+  for drawn in (
+    sweep_plot.chart(table, by_step),
+    sweep_plot.chart(sweep.summary(runs.drop(columns='flags')), by_step),
+  ):
+    drawn.draw_without_rendering()
+    labels = drawn.axes[0].get_yticklabels()
+    assert name in [label.get_text() for label in labels]
+
+
+def test_a_report_that_cannot_be_written_is_one_error(runs, tmp_path):
+  (tmp_path / 'file').touch()
+  with pytest.raises(errors.TrainingError, match='file: expected to write'):
+    sweep.write(tmp_path / 'file', 'all', runs)

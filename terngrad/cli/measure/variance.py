@@ -73,11 +73,12 @@ class MeasureVarianceFlags:
 def act(values: MeasureVarianceFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
   command.at_least(1, values, 'draws')
-  pairs = [
-    command.named_path('gradients', item, 'FILE', 'lenet=gradients.npz')
-    for item in values.gradients
+  paths = command.named_paths(
+    'gradients', values.gradients, 'FILE', 'lenet=gradients.npz'
+  )
+  files = [
+    (name, [*variance.read(path).values()]) for name, path in paths.items()
   ]
-  files = [(name, [*variance.read(path).values()]) for name, path in pairs]
   codecs = registry.list_kinds() if ALL in values.codecs else values.codecs
   with quiet.suppressed_retracing_warnings():
     table = variance.table(files, codecs, values.draws)

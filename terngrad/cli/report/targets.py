@@ -2,13 +2,16 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from terngrad import errors
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli import flags
 from terngrad.cli import sweep as sweeps
 from terngrad.config import options
+from terngrad.config import servers
 from terngrad.sweep import definition as definitions
 
 if TYPE_CHECKING:
@@ -102,12 +105,13 @@ class ReportTargetsFlags:
 
 def act(values: ReportTargetsFlags) -> None:
   """Prints both tables, and writes the files if --output is given."""
-  command.at_least(0, values, 'computing')
+  command.at_least(0, values, 'computing', 'latency')
   options.choice('metric', values.metric, scores.SCORES)
   score = scores.SCORES[values.metric]
   wanted = [_number('targets', text) for text in values.targets]
   found = definitions.read(values.definition, only=values.only)
   configs = sweeps.configurations(found)
+  _check_collective(configs)
   runs = sweep.read(found.folder / sweeps.TABLE)
   rows = sweep.read_all_curves(found.folder)
   curves = {
@@ -120,6 +124,11 @@ def act(values: ReportTargetsFlags) -> None:
     if run[0] in configs:
       curves.setdefault(run, [])
   names = dict.fromkeys(name for name, _ in curves)
+  if not names:
+    raise errors.ConfigError(
+      'only: expected a variant with scored epochs or failed runs, received '
+      f'{" and ".join(configs)} without. Change --only, or run them first.'
+    )
   sent = runs.groupby('variant')['bits_per_element'].mean()
   work = costs.work_of({name: configs[name].worker_examples for name in names})
   measured = costs.read_measured(values.measured) if values.measured else {}
@@ -142,6 +151,17 @@ def act(values: ReportTargetsFlags) -> None:
     chart = plot.chart(curves, variants, score)
     tables.write(values.output, 'targets', reached, chart)
     tables.write(values.output, 'last', last)
+
+
+def _check_collective(configs: 'Mapping[str, training.TrainConfig]') -> None:
+  """Refuses runs with servers: their flags do not give the workers' number."""
+  for name, config in configs.items():
+    if isinstance(config, servers.ServerConfig):
+      raise errors.ConfigError(
+        f'definition: expected runs in collective mode, received {name} with '
+        'parameter servers (launch = --num_ps in sweep.ini). Choose a sweep '
+        'without servers.'
+      )
 
 
 def _costs(

@@ -66,6 +66,19 @@ def read(file: pathlib.Path) -> dict[str, model.Coding]:
     raise ValueError(f'{type(error).__name__}: {error}') from error
 
 
+def add(file: pathlib.Path, costs: Mapping[str, model.Coding]) -> None:
+  """Adds costs to those of the file, which other plans may have changed.
+
+  Raises:
+    OSError: it cannot be written.
+  """
+  try:
+    stored = read(file)
+  except ValueError:
+    stored = {}  # A damaged file is replaced.
+  write(file, {**stored, **costs})
+
+
 def write(file: pathlib.Path, costs: Mapping[str, model.Coding]) -> None:
   """Replaces the file atomically.
 

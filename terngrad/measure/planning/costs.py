@@ -56,10 +56,10 @@ def find(
   if options.reads or options.writes:
     try:
       file = cache.path()
-      found = cache.read(file)
+      found = cache.read(file) if options.reads else {}
     except (OSError, ValueError) as error:
       say(f'warning: the stored coding times are ignored: {file}: {error}')
-  stored = {t: found[t] for t in texts if t in found and options.reads}
+  stored = {t: found[t] for t in texts if t in found}
   known = {t: cost for t, cost in stored.items() if not _varies(cost)}
   missing = [text for text in texts if text not in known]
   if known:
@@ -75,7 +75,7 @@ def find(
   new = {text: cost for text, cost in timed.items() if _is_built_in(text)}
   if options.writes and file and new:
     try:
-      cache.write(file, found | new)
+      cache.add(file, new)
     except OSError as error:
       say(f'warning: the coding times are not stored: {error}')
   return known | timed

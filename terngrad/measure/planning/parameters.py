@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.codec import method as methods
 from terngrad.measure.planning import model
@@ -106,11 +107,16 @@ class MeasuredSeconds(NamedTuple):
 
 
 def write(path: str | os.PathLike[str], parameters: Parameters) -> None:
-  """Writes parameters to a JSON file."""
+  """Writes parameters to a JSON file.
+
+  Raises:
+    errors.TrainingError: it cannot be written; an old one stays.
+  """
   codes = {text: cost._asdict() for text, cost in parameters.codes.items()}
   fields = parameters._asdict() | {'codes': codes}
   text = json.dumps(fields, indent=1)
-  pathlib.Path(path).write_text(f'{text}\n', encoding='utf-8')
+  with errors.explain_write_errors(os.fspath(path)):
+    disk.write_text(path, f'{text}\n')
 
 
 def read(path: str | os.PathLike[str]) -> Parameters:
@@ -170,7 +176,8 @@ def read_measured(
     (the steps; the excluded cases: other programs, and explicit algorithms).
 
   Raises:
-    errors.ConfigError: there is no such table, or it is of another net.
+    errors.ConfigError: there is no such table, it is of another net, or a step
+      has no time or no process.
   """
   path, _, bits = text.rpartition('@')
   try:
@@ -197,6 +204,13 @@ def read_measured(
     MeasuredSeconds(row.case, row.processes, bandwidth, row.milliseconds / 1e3)
     for row in table[~table['case'].isin(excluded)].itertuples()
   ]
+  for step in found:
+    if step.workers < 1 or not 0 < step.seconds < math.inf:
+      raise errors.ConfigError(
+        'measured steps: expected at least 1 process and milliseconds above 0, '
+        f'received {step.text} in {path} with {step.workers} processes and '
+        f'{1e3 * step.seconds:g} ms. Remove the row, or measure it again.'
+      )
   return found, excluded
 
 

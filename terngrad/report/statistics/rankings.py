@@ -25,14 +25,31 @@ def per_step(runs: pd.DataFrame) -> pd.DataFrame:
   Returns:
     The same rows; those of runs without local steps are unchanged.
   """
-  if 'flags' not in runs:
-    return runs
-  counts = [sweep_flags.local_steps(str(flags)) for flags in runs['flags']]
-  local = pd.DataFrame(counts, index=runs.index, columns=['steps', 'parts'])
+  local = _local_steps(runs)
   return runs.assign(
     steps=runs['steps'] * local['steps'] // local['parts'],
     bits_per_element=runs['bits_per_element'] / local['steps'],
   )
+
+
+def curves_per_step(curves: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+  """Counts local steps as steps in the rows of curves.csv.
+
+  Args:
+    curves: from `sweep.read_all_curves`; not empty.
+    runs: from `sweep.read`. Other variants are taken to have no local steps.
+  """
+  first = runs.drop_duplicates('variant')
+  local = _local_steps(first).set_index(first['variant'])
+  local = local.reindex(curves['variant'], fill_value=1).set_index(curves.index)
+  return curves.assign(step=curves['step'] * local['steps'] // local['parts'])
+
+
+def _local_steps(runs: pd.DataFrame) -> pd.DataFrame:
+  """Returns what `sweep_flags.local_steps` finds: `steps` and `parts`."""
+  flags = runs['flags'] if 'flags' in runs else [''] * len(runs)
+  counts = [sweep_flags.local_steps(str(text)) for text in flags]
+  return pd.DataFrame(counts, index=runs.index, columns=['steps', 'parts'])
 
 
 def labels(runs: pd.DataFrame, baselines: Mapping[str, str]) -> dict[str, str]:

@@ -1,10 +1,14 @@
 """What the flags of a sweep's runs say: nodes, local steps, learning rates."""
 
+import re
 import shlex
 from collections.abc import Sequence
 
+from terngrad.recipes import catalog
+
 _SCHEDULE = ('--decay_adam', '--num_epochs_per_decay')
 _FLAG_FILE = '--flagfile'
+_DASHES = re.compile('--?(?=[A-Za-z_])')
 
 
 def is_virtual(flags: str) -> bool:
@@ -60,11 +64,17 @@ def rates(flags: str) -> str:
 
 
 def _values(words: Sequence[str]) -> dict[str, str]:
-  """Returns the values of flags by name; the last of several counts."""
+  """Returns the values of flags by name; the last of several counts.
+
+  Flags of --recipe that the words do not have are among them.
+  """
   flags = [word for word in words if word.startswith('--')]
-  return {
+  given = {
     name: value for name, _, value in (word.partition('=') for word in flags)
   }
+  recipe = catalog.RECIPES.get(given.get('--recipe', ''))
+  expanded = recipe.flags() if recipe else {}
+  return {f'--{name}': str(value) for name, value in expanded.items()} | given
 
 
 def divide(flags: Sequence[str]) -> tuple[str, list[str]]:
@@ -81,8 +91,22 @@ def divide(flags: Sequence[str]) -> tuple[str, list[str]]:
 
 
 def _words(flags: str) -> list[str]:
-  """Splits flags; text that is no command line is one word."""
+  """Splits flags, and writes `-name value` or `--name value` as `--name=value`.
+
+  Text that is no command line is one word.
+  """
   try:
-    return shlex.split(flags)
+    words = shlex.split(flags)
   except ValueError:
     return [flags]
+  found: list[str] = []
+  lacks_value = False
+  for word in words:
+    if dashes := _DASHES.match(word):
+      found.append(f'--{word[dashes.end() :]}')
+    elif lacks_value and word != '--':
+      found[-1] += f'={word}'
+    else:
+      found.append(word)
+    lacks_value = bool(dashes) and '=' not in word
+  return found

@@ -48,7 +48,9 @@ def chart(
     axes.xaxis.set_major_formatter('{x:g}')
     axes.xaxis.set_minor_formatter('')
     axes.grid(alpha=0.3)
-  drawn.axes[0].legend(fontsize='small', ncols=2)
+  legend = drawn.axes[0].legend(fontsize='small', ncols=2)
+  for text in legend.get_texts():
+    text.set_parse_math(False)
   return drawn
 
 

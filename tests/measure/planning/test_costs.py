@@ -60,6 +60,17 @@ def test_refresh_times_again_and_replaces_only_these_codes(machine):
   assert len(machine.calls) == 2
 
 
+def test_times_that_another_plan_stores_meanwhile_stay(machine, monkeypatch):
+  def measure_all(texts, rounds, most_seconds):
+    cache.write(cache.path(), {'fp16': NOISY})
+    return dict.fromkeys(texts, QUIET)
+
+  machine.find('sign')
+  monkeypatch.setattr(coding, 'measure_all', measure_all)
+  machine.find('ternary')
+  assert cache.read(cache.path()) == {'fp16': NOISY, 'ternary': QUIET}
+
+
 def test_without_the_cache_nothing_is_read_or_stored(machine):
   off = {'reads': False, 'writes': False}
   machine.find('ternary', **off)

@@ -129,3 +129,17 @@ def test_measured_steps_of_another_net_or_file_are_refused(tmp_path):
   path.write_text('case,step\nternary,1\n')
   with pytest.raises(errors.ConfigError, match='exchange.csv'):
     parameters_lib.read_measured(f'{path}@1e8', SHAPES)
+
+
+@pytest.mark.parametrize(
+  'numbers', ['3,1000000,0', '3,1000000,', '3,1000000,inf', '0,1000000,9']
+)
+def test_steps_without_a_time_or_processes_are_refused(tmp_path, numbers):
+  path = table_of(tmp_path, 'identity,3,1000000,250.0', f'ternary,{numbers}')
+  with pytest.raises(errors.ConfigError, match='above 0, received ternary in'):
+    parameters_lib.read_measured(f'{path}@1e8', SHAPES)
+
+
+def test_parameters_that_cannot_be_written_are_one_error(tmp_path):
+  with pytest.raises(errors.TrainingError, match='expected to write'):
+    parameters_lib.write(tmp_path / 'none/known.json', TRUE)

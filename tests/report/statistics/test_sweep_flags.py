@@ -36,3 +36,28 @@ def test_common_flags_are_divided_from_the_others():
   )
   assert sweep_flags.divide([]) == ('', [])
   assert sweep_flags.divide(['--a="']) == ("'--a=\"'", [''])
+
+
+def test_a_recipe_sets_the_flags_that_the_line_does_not_have():
+  # The values of `terngrad.recipes.diloco`.
+  assert sweep_flags.local_steps('--recipe=diloco --seed=1') == (500, 1)
+  assert sweep_flags.local_steps('--local_steps=20 --recipe=diloco') == (20, 1)
+  rate = '--initial_learning_rate=0.0004'
+  assert sweep_flags.rates('--recipe=diloco') == rate
+  assert sweep_flags.rates(f'{rate}5 --recipe=diloco') == f'{rate}5'
+  assert sweep_flags.local_steps('--recipe=unknown') == (1, 1)
+
+
+@pytest.mark.parametrize(
+  'flags',
+  ['--local_steps 20 --fragments 4', '-local_steps=20 -fragments 4 --x']
+  + ['launch --verbose -- --local_steps 20 --fragments=4'],
+)
+def test_every_spelling_of_a_flag_is_read(flags):
+  assert sweep_flags.local_steps(flags) == (20, 4)
+
+
+def test_a_value_stays_with_its_flag_where_flags_are_divided():
+  flags = ['--a x -b -1 -- --c 2', '--a x -b -1 -- --c 3']
+  common = '--a=x --b=-1 --'
+  assert sweep_flags.divide(flags) == (common, ['--c=2', '--c=3'])

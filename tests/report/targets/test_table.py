@@ -88,3 +88,9 @@ def test_epochs_that_a_seed_lacks_are_not_drawn_as_a_mean():
   pd.testing.assert_series_equal(
     pd.Series(ternary), pd.Series([4.0, math.nan]), check_dtype=False
   )
+
+
+def test_names_with_dollars_are_no_formulas_in_the_legend():
+  points = [(10, 4.0), (20, 2.0)]
+  variants = {'é$x^$': table.Variant(2.0, {})}
+  plot.chart({('é$x^$', 1): points}, variants, LOSS).draw_without_rendering()
