@@ -4,6 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
+from slim import errors
 from slim.preprocessing import contract
 from slim.preprocessing import draws
 
@@ -79,7 +80,7 @@ def _crop(
   smallest = tf.reduce_min(shape[1:3])
   if images.shape[1:3].is_fully_defined():
     if image_size > min(images.shape[1:3]):
-      raise ValueError(message.format(min(images.shape[1:3])))
+      raise errors.DataError(message.format(min(images.shape[1:3])))
   else:
     text = tf.strings.format(message, smallest)
     with tf.control_dependencies(

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from slim import errors
 from slim.preprocessing import contract
 from slim.preprocessing import draws
 from slim.preprocessing import photographs
@@ -169,7 +170,7 @@ def _normalised(
 
 def _check(image_size: int, side: int) -> None:
   if image_size > side:
-    raise ValueError(
+    raise errors.DataError(
       f'image_size: expected at most {side}, the length of the scaled shorter '
       f'side; received {image_size}. Choose a smaller size.'
     )

@@ -37,6 +37,7 @@ from terngrad.cli import flags
 from terngrad.codec.methods import registry
 from terngrad.config import options
 from terngrad.launching import exit_codes
+from terngrad.launching import output
 
 DONE, FAILED, REFUSED = 0, 1, 2
 # Options whose values are codecs, and values of them that name none.
@@ -216,8 +217,7 @@ def line_of(*words: str) -> list[str]:
 
 def say(line: object) -> None:
   """Prints a line and flushes, so that a log can be followed."""
-  sys.stdout.write(f'{line}\n')
-  sys.stdout.flush()
+  output.say(str(line))
 
 
 def report_error(label: str, error: object, code: int) -> int:

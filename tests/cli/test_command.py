@@ -1,6 +1,7 @@
 """How a command is run: what is refused, and when."""
 
 import dataclasses
+import io
 import os
 import subprocess
 import sys
@@ -69,6 +70,15 @@ def test_a_command_runs_with_the_given_values():
   acted = []
   assert command.run(made(acted), 'x', ['--folder=y']) == command.DONE
   assert acted == ['y']
+
+
+def test_what_the_output_cannot_encode_is_escaped(monkeypatch):
+  written = io.BytesIO()
+  strict = io.TextIOWrapper(written, encoding='utf-8', errors='strict')
+  monkeypatch.setattr(sys, 'stdout', strict)
+  # As Python decodes the byte 0xe9 of a file name.
+  command.say('Left out caf\udce9')
+  assert written.getvalue() == b'Left out caf\\udce9\n'
 
 
 def test_errors_name_the_flags_of_the_command_line(capsys):

@@ -35,25 +35,38 @@ def turned_jpeg(orientation):
 
 def bomb(side=20_000):
   """A PNG of a few hundred kilobytes that has side x side pixels."""
-
-  def chunk(kind, content):
-    body = kind + content
-    return (
-      struct.pack('>I', len(content))
-      + body
-      + struct.pack('>I', zlib.crc32(body))
-    )
-
-  header = struct.pack('>IIBBBBB', side, side, 8, 2, 0, 0, 0)
   compressor = zlib.compressobj(9)
   row = bytes(1 + 3 * side)
   pixels = b''.join(compressor.compress(row) for _ in range(50))
   pixels += compressor.flush()
-  return (
-    b'\x89PNG\r\n\x1a\n'
-    + chunk(b'IHDR', header)
-    + chunk(b'IDAT', pixels)
-    + chunk(b'IEND', b'')
+  return _png((side, side, 8, 2), {b'IDAT': pixels})
+
+
+def png_of_16_bits(values, clear):
+  """A PNG of uint16 [height, width, 1 or 3] with a transparent colour."""
+  height, width, channels = values.shape
+  kind = {1: 0, 3: 2}[channels]
+  rows = b''.join(b'\0' + row.astype('>u2').tobytes() for row in values)
+  content = {
+    b'tRNS': np.asarray(clear, '>u2').tobytes(),
+    b'IDAT': zlib.compress(rows),
+  }
+  return _png((width, height, 16, kind), content)
+
+
+def _png(header, chunks):
+  """A PNG of (width, height, bits, kind of colours) and further chunks."""
+  named = {
+    b'IHDR': struct.pack('>IIBBBBB', *header, 0, 0, 0),
+    **chunks,
+    b'IEND': b'',
+  }
+  return b'\x89PNG\r\n\x1a\n' + b''.join(
+    struct.pack('>I', len(content))
+    + kind
+    + content
+    + struct.pack('>I', zlib.crc32(kind + content))
+    for kind, content in named.items()
   )
 
 

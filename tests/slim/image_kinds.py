@@ -66,6 +66,21 @@ def _transparent(image_format, **options):
   return make
 
 
+def _clear_colour(mode, clear):
+  """A PNG of 16 bits whose upper left corner has the transparent colour."""
+
+  def make():
+    picture = np.asarray(image_files.picture().convert(mode)).astype(int)
+    picture = picture.reshape(20, 30, -1)
+    values = 256 * picture
+    values[:16, :16] = clear
+    shown = np.array(np.broadcast_to(picture, (20, 30, 3)))
+    shown[:16, :16] = 255
+    return image_files.png_of_16_bits(values, clear), shown, 0
+
+  return make
+
+
 def _animated():
   first, second = image_files.picture(), image_files.picture(seed=9)
   content = image_files.saved(
@@ -86,6 +101,8 @@ RESOLVED = {
   'photo on its right': _turned(8),
   'png with alpha': _transparent('PNG'),
   'webp with alpha': _transparent('WEBP', lossless=True),
+  'png of 16 bits with a clear grey': _clear_colour('L', [1000]),
+  'png of 16 bits with a clear colour': _clear_colour('RGB', [1000, 9000, 70]),
   'animated webp': _animated,
   'cmyk': _cmyk,
 }

@@ -136,7 +136,14 @@ def parse(lines: abc.Iterable[str], path: pathlib.Path) -> dict[str, list[Box]]:
 def _annotations(source: pathlib.Path) -> abc.Iterator[tuple[str, bytes]]:
   if source.is_dir():
     for path in sorted(source.glob(f'*/*{_SUFFIX}')):
-      yield f'{path.parent.name}/{path.name}', path.read_bytes()
+      try:
+        content = path.read_bytes()
+      except OSError as error:
+        raise errors.DataError(
+          f'{path}: expected an annotation that can be read; received '
+          f'"{error.strerror}". Repair it, or move it away.'
+        ) from error
+      yield f'{path.parent.name}/{path.name}', content
   else:
     yield from archives.files(
       source, _LIMIT, lambda name: name.endswith(_SUFFIX)
@@ -174,7 +181,12 @@ def _parse(origin: str, content: bytes) -> abc.Iterator[tuple[str, Box | None]]:
       (xmin, xmax), (ymin, ymax) = map(_clamped, (x, y))
       is_empty = xmin >= xmax or ymin >= ymax
       yield label, None if is_empty else (xmin, ymin, xmax, ymax)
-  except (ElementTree.ParseError, ValueError, ZeroDivisionError) as error:
+  except (
+    ElementTree.ParseError,
+    ValueError,
+    ArithmeticError,
+    LookupError,  # an unknown encoding
+  ) as error:
     raise errors.DataError(
       f'{origin}: expected an annotation with a size and boxes; received '
       f'"{error}". Repair or remove it, or download it again.'

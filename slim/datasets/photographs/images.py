@@ -13,6 +13,7 @@ import numpy as np
 import PIL
 import tensorflow as tf
 from PIL import Image
+from PIL import ImageFile
 from PIL import ImageOps
 
 # ImageNet's largest photo has 61 million pixels. At 89 million, Pillow begins
@@ -177,7 +178,7 @@ def to_pixels(content: bytes, side: int = 0, upright: bool = True) -> Encoded:
   return Encoded(pixels.tobytes(), pixels.height, pixels.width)
 
 
-def _open(content: bytes) -> Image.Image:
+def _open(content: bytes) -> ImageFile.ImageFile:
   """Reads the header of an image and checks its size."""
   if not content:
     raise ImageError('expected an image; received an empty file')
@@ -200,7 +201,18 @@ def _open(content: bytes) -> Image.Image:
       f'expected a whole JPEG; received {len(content)} bytes for '
       f'{image.width} x {image.height} pixels'
     )
+  _reduce_colour_key(image)
   return image
+
+
+def _reduce_colour_key(image: ImageFile.ImageFile) -> None:
+  """Reduces the transparent colour of 16-bit RGB to the bits of the pixels.
+
+  Pillow keeps only the high bytes of pixels, and the whole transparent colour.
+  """
+  key = image.info.get('transparency')
+  if key and image.tile and image.tile[0][3] == 'RGB;16B':
+    image.info['transparency'] = tuple(value >> 8 for value in key)
 
 
 def _has_room(content: bytes, width: int, height: int) -> bool:
@@ -276,7 +288,7 @@ def _rgb(image: Image.Image, upright: bool) -> Image.Image:
     if upright and _orientation(image) != _UPRIGHT:
       image = ImageOps.exif_transpose(image)
     if image.mode.startswith('I'):  # 16 bits, which `convert` would cut off
-      return Image.fromarray(_eight_bits(image)).convert('RGB')
+      image = _eight_bits(image)
     if image.has_transparency_data:
       image = image.convert('RGBA')
       canvas = Image.new('RGB', image.size, _BACKGROUND)
@@ -287,9 +299,14 @@ def _rgb(image: Image.Image, upright: bool) -> Image.Image:
     raise _damaged(error) from error
 
 
-def _eight_bits(image: Image.Image) -> np.ndarray:
-  """Returns the high bytes of 16-bit grey."""
-  return (np.asarray(image).astype(np.int64) >> 8).clip(0, 255).astype(np.uint8)
+def _eight_bits(image: Image.Image) -> Image.Image:
+  """Returns the high bytes of 16-bit grey; its transparent colour as alpha."""
+  values = np.asarray(image).astype(np.int64)
+  grey = Image.fromarray((values >> 8).clip(0, 255).astype(np.uint8))
+  key = image.info.get('transparency')
+  if key is not None:
+    grey.putalpha(Image.fromarray(values != key).convert('L'))
+  return grey
 
 
 def _too_large(received: str) -> ImageError:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
+from slim import errors
 from slim.datasets.records import records
 
 # Replaces the window number in the seed of the file permutation.
@@ -159,7 +160,7 @@ def partition_indices(count: int, worker: int, num_workers: int) -> range:
     share no index and cover all.
 
   Raises:
-    ValueError: a number is out of its range.
+    slim.errors.DataError: a number is out of its range.
   """
   _check_worker(count, worker, num_workers)
   return range(worker, count, num_workers)
@@ -178,7 +179,7 @@ def partition(count: int, worker: int, num_workers: int) -> tuple[int, int]:
     differ by at most one; ranges do not overlap and cover all examples.
 
   Raises:
-    ValueError: a number is out of its range.
+    slim.errors.DataError: a number is out of its range.
   """
   _check_worker(count, worker, num_workers)
   return (
@@ -201,7 +202,7 @@ def partition_files(
     At least one; `first` and `count` select the records of a file.
 
   Raises:
-    ValueError: a number is out of its range.
+    slim.errors.DataError: a number is out of its range.
   """
   begin, end = partition(sum(f.count for f in files), worker, num_workers)
   parts, before = [], 0
@@ -218,11 +219,11 @@ def partition_files(
 
 def _check_worker(count: int, worker: int, num_workers: int) -> None:
   if not 0 <= worker < num_workers:
-    raise ValueError(
+    raise errors.DataError(
       f'worker: expected a number in [0, {num_workers}); received {worker}.'
     )
   if count < num_workers:
-    raise ValueError(
+    raise errors.DataError(
       f'num_workers: expected at most {count}, because every worker needs an '
       f'example; received {num_workers}. Use fewer workers.'
     )

@@ -97,7 +97,8 @@ class ConversionOptions(NamedTuple):
 
   Attributes:
     num_threads: number of encoding threads; 0 uses one per core.
-    skip_unreadable: skips unreadable examples instead of failing.
+    skip_unreadable: skips unreadable examples instead of failing, and reuses
+      files without them.
     overwrite: replaces the shards of another conversion, and files with the
       names of the new ones.
   """
@@ -230,7 +231,7 @@ def _find_complete(
         folder, received='the result of another source or other options'
       )
     complete = shard_manifest.intact(folder, names)
-    if complete:
+    if complete and _accepts(options, complete.skipped):
       return complete
   may_replace = (
     options.overwrite or found or _is_claimed(staging_folder, fingerprint)
@@ -250,6 +251,11 @@ def _find_complete(
   return None
 
 
+def _accepts(options: ConversionOptions, skipped: tuple[str, ...]) -> bool:
+  """Returns whether files that lack the `skipped` examples are finished."""
+  return options.skip_unreadable or not skipped
+
+
 def _listed_names(folder: pathlib.Path) -> list[str]:
   """Returns the names of the shards of an earlier conversion."""
   found = shard_manifest.earlier(folder)
@@ -264,7 +270,12 @@ def _write(
 ) -> Report:
   shards = _items_of_shards(plan)
   _claim(staging_folder, _fingerprint(plan))
-  notes = shard_writer.find_finished(staging_folder, folder, shards)
+  found = shard_writer.find_finished(staging_folder, folder, shards)
+  notes = {
+    name: note
+    for name, note in found.items()
+    if _accepts(options, note.skipped)
+  }
   missing = {name: shards[name] for name in shards if name not in notes}
   encoder = shard_writer.Encoder(
     plan.encode,
@@ -276,9 +287,9 @@ def _write(
   if unreadable and not options.skip_unreadable:
     raise shard_writer.refusal(plan.source, unreadable)
   notes.update(written)
-  found = _manifest(plan, notes, staging_folder, folder)
-  _publish(folder, staging_folder, found)
-  return Report(True, found.counts, plan.source, found.skipped)
+  content = _manifest(plan, notes, staging_folder, folder)
+  _publish(folder, staging_folder, content)
+  return Report(True, content.counts, plan.source, content.skipped)
 
 
 def _claim(staging_folder: pathlib.Path, fingerprint: str) -> None:
@@ -327,11 +338,18 @@ def _manifest(
     labels=dict(enumerate(plan.class_names)),
     splits=splits,
     features=shard_manifest.features_of(shard_folder / first),
-    source=plan.source,
+    source=_escape(plan.source),
     fingerprint=_fingerprint(plan),
-    skipped=tuple(line for note in notes.values() for line in note.skipped),
+    skipped=tuple(
+      _escape(line) for note in notes.values() for line in note.skipped
+    ),
     text=plan.text,
   )
+
+
+def _escape(text: str) -> str:
+  """Escapes bytes of file names that are not UTF-8: readers refuse them."""
+  return text.encode(errors='backslashreplace').decode()
 
 
 def _publish(

@@ -37,12 +37,14 @@ class TiedEmbedding(keras.layers.Layer):
       shape=(self._vocabulary, self._width),
       initializer=self._initializer,
       name='embeddings',
+      autocast=False,  # logits need all its bits under any precision policy
     )
 
   def call(self, x: Any, reverse: bool = False) -> Any:
     """Embeds tokens, or computes logits if `reverse`."""
     if not reverse:
-      return keras.ops.take(self.embeddings, x, axis=0)
+      rows = keras.ops.take(self.embeddings, x, axis=0)
+      return keras.ops.cast(rows, self.compute_dtype)
     matrix = keras.ops.cast(self.embeddings, 'float32')
     return keras.ops.matmul(
       keras.ops.cast(x, 'float32'), keras.ops.transpose(matrix)

@@ -38,7 +38,7 @@ with any trainer by --dataset_name=image_db --data_dir=O --subset=train.
 _SOURCES = {
   name: dataset
   for name, dataset in catalog.DATASETS.items()
-  if dataset.storage != 'database'
+  if dataset.storage in ('records', 'folder')
 }
 
 option = options.option

@@ -8,6 +8,7 @@ from slim.datasets.photographs import imagenet_boxes
 from slim.datasets.photographs import imagenet_lists
 from terngrad.cli import command
 from terngrad.config import options
+from terngrad.launching import output
 
 USAGE = """\
 {program}: lists the bounding boxes of ImageNet's annotations.
@@ -42,8 +43,7 @@ def act(values: ConvertImagenetBoxesFlags) -> None:
   if values.synsets_file:
     synsets = imagenet_lists.synsets(pathlib.Path(values.synsets_file))
   found = imagenet_boxes.process(pathlib.Path(values.annotations), synsets)
-  for line in found.lines:
-    sys.stdout.write(f'{line}\n')
+  output.say(*found.lines)
   sys.stderr.write(
     f'Read {found.files} annotations: {len(found.lines)} boxes; left out '
     f'{found.skipped_files} annotations and {found.skipped_boxes} boxes.\n'

@@ -54,6 +54,7 @@ def test_makes_a_database_with_labels_beside_it(start, tmp_path, arguments):
   ('changes', 'message'),
   [
     (['--dataset_name=image_db'], "received 'image_db'"),
+    (['--dataset_name=text'], "received 'text'"),
     (['x'], "flags only, received the word 'x'"),
     (['--db_type=lmbd'], "Did you mean 'lmdb'"),
     (['--seed=-1'], 'seed: expected a number >= 0'),

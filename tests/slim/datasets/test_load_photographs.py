@@ -381,6 +381,21 @@ def test_labels_offset_of_one_removes_the_background(shards_of_2017):
   np.testing.assert_array_equal(batches[0][1], [0, 1, 2, 0, 1, 2, 0])
 
 
+@pytest.mark.parametrize('training', [True, False])
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    ({'preprocessing': 'vgg', 'image_size': 300}, 'image_size: expected at mo'),
+    ({'num_workers': 10}, 'num_workers: expected at most 7'),
+  ],
+)
+def test_options_that_the_images_do_not_allow_are_refused(
+  shards_of_2017, training, options, message
+):
+  with pytest.raises(errors.DataError, match=message):
+    load(shards_of_2017, 9, training=training, **options)
+
+
 @pytest.mark.parametrize(
   ('offset', 'error', 'message'),
   [

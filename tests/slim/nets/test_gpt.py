@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from slim import errors
 from slim.nets import factory
+from slim.nets.blocks import tokens
 from terngrad.codec.stages import tracing
 from tests.slim.nets import outlines
 
@@ -207,6 +208,29 @@ def test_logits_are_float32_under_a_16_bit_policy():
     assert model.get_layer('block1_attention').compute_dtype == 'bfloat16'
   finally:
     keras.config.set_dtype_policy(before)
+
+
+def test_the_matrix_keeps_all_its_bits_under_a_16_bit_policy():
+  layer = tokens.TiedEmbedding(VOCABULARY, 8, dtype='mixed_float16')
+  embedded = layer(TOKENS)
+  matrix = layer.embeddings.numpy()
+  rows = matrix[TOKENS].astype(np.float16)
+  assert embedded.dtype == tf.float16
+  np.testing.assert_array_equal(embedded, rows)
+  with tf.GradientTape() as tape:
+    logits = layer(embedded, reverse=True)
+    # In float16, a gradient of this size would be 0.
+    loss = 1e-9 * tf.reduce_sum(logits)
+  # Sums of 8 products of numbers below 0.05, in float32; in float16 the matrix
+  # alone would be off by up to 1.5e-5.
+  np.testing.assert_allclose(
+    logits, rows.astype(np.float32) @ matrix.T, rtol=0, atol=1e-8
+  )
+  gradient = tape.gradient(loss, layer.embeddings.value)
+  expected = 1e-9 * rows.astype(np.float32).sum((0, 1))
+  np.testing.assert_allclose(
+    gradient, np.tile(expected, (VOCABULARY, 1)), rtol=1e-4
+  )
 
 
 def test_a_net_made_from_its_configuration_has_equal_logits(net):

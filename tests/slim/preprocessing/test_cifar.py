@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from slim import errors
 from slim.preprocessing import cifar
 
 RANDOM = np.random.default_rng(0)
@@ -114,6 +115,6 @@ def test_crop_larger_than_the_image_is_refused():
   assert cifar.CIFARNET.train(IMAGES, seeds(6), 40).shape == (6, 40, 40, 3)
   for kind, size in ((cifar.CIFAR10, 33), (cifar.CIFARNET, 41)):
     with pytest.raises(
-      ValueError, match=f'at most {size - 1}.*received {size}'
+      errors.DataError, match=f'at most {size - 1}.*received {size}'
     ):
       kind.train(tf.constant(IMAGES), seeds(6), size)

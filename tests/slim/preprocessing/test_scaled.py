@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from slim import errors
 from slim.preprocessing import photographs
 from slim.preprocessing import scaled
 from tests import bounded
@@ -192,5 +193,5 @@ def test_a_result_is_a_function_of_image_and_seed():
 def test_square_larger_than_the_scaled_image_is_refused(name):
   preprocessing = getattr(scaled, name)
   for step in (preprocessing.train, preprocessing.evaluate):
-    with pytest.raises(ValueError, match='at most 256, .* received 299'):
+    with pytest.raises(errors.DataError, match='at most 256, .* received 299'):
       step(of(coordinates(300, 300)), seed(0), 299)

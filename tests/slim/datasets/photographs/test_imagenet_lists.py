@@ -146,12 +146,20 @@ OUTSIDE = b"""<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]>
     (b'<annotation/>', 'no size/width'),
     (imagenet_made.annotation('a', size=(0, 300)), 'division by zero'),
     (imagenet_made.annotation('a', box=('x', 1, 2, 3)), 'invalid literal'),
+    (imagenet_made.annotation('a', box=('9' * 400, 1, 2, 3)), 'too large'),
+    (b'<?xml version="1.0" encoding="klingon"?><a/>', 'encoding'),
   ],
 )
 def test_hostile_and_broken_annotations_are_refused(tmp_path, content, message):
   folder = annotations(tmp_path, {'n00000001/bad': content})
   with pytest.raises(errors.DataError, match=f'bad.xml: expected .*{message}'):
     imagenet_boxes.process(folder)
+
+
+def test_an_annotation_that_is_a_folder_is_refused(tmp_path):
+  (tmp_path / 'n00000001' / 'bad.xml').mkdir(parents=True)
+  with pytest.raises(errors.DataError, match='bad.xml: .*"Is a directory"'):
+    imagenet_boxes.process(tmp_path)
 
 
 def test_an_archive_with_a_link_is_refused(tmp_path):

@@ -91,6 +91,12 @@ def test_sixteen_bits_are_scaled_and_not_cut_off():
   check(images.to_jpeg(content), expected, tolerance=4)
 
 
+def test_a_grey_near_the_clear_one_stays_visible_in_16_bits():
+  values = np.full([16, 16, 1], 1001)
+  content = image_files.png_of_16_bits(values, [1000])
+  assert set(images.to_pixels(content).content) == {1001 >> 8}
+
+
 # What a viewer does with the picture for each value of the tag.
 TURNS = {
   2: lambda a: a[:, ::-1],

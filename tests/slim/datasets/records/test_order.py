@@ -3,6 +3,7 @@ import itertools
 import pytest
 import tensorflow as tf
 
+from slim import errors
 from slim.datasets.records import order
 from slim.datasets.records import records
 from tests.slim import record_files
@@ -201,9 +202,9 @@ def test_files_before_the_start_are_not_opened(files, tmp_path):
   ],
 )
 def test_invalid_parts_are_refused(files, worker, num_workers, message):
-  with pytest.raises(ValueError, match=message):
+  with pytest.raises(errors.DataError, match=message):
     order.partition_files(files, worker, num_workers)
-  with pytest.raises(ValueError, match=message):
+  with pytest.raises(errors.DataError, match=message):
     order.partition_indices(TOTAL, worker, num_workers)
 
 

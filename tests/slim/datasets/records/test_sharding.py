@@ -288,7 +288,52 @@ def test_unreadable_items_are_skipped_on_request(tmp_path):
   assert report.skipped == ('file 3: it is bad', 'file 17: it is bad')
   assert report.counts == {'train': 18, 'test': 4}
   assert items_of(tmp_path) == [i for i in range(20) if i not in (3, 17)]
-  again = sharding.write(tmp_path, plan(unreadable=(3, 17)))
+  again = sharding.write(
+    tmp_path,
+    plan(unreadable=(3, 17)),
+    sharding.ConversionOptions(skip_unreadable=True),
+  )
+  assert (again.written, again.skipped) == (False, report.skipped)
+
+
+def test_files_without_the_skipped_items_are_reused_only_on_request(tmp_path):
+  skipping = sharding.ConversionOptions(skip_unreadable=True)
+  sharding.write(tmp_path, plan(unreadable=(3,)), skipping)
+  with pytest.raises(errors.DataError, match='file 3: it is bad'):
+    sharding.write(tmp_path, plan(unreadable=(3,)))
+  assert shard_manifest.verify(tmp_path).counts['train'] == 19
+  report = sharding.write(tmp_path, plan())  # file 3 was repaired
+  assert (report.written, report.skipped) == (True, ())
+  assert items_of(tmp_path) == list(range(20))
+
+
+def test_shards_without_the_skipped_items_are_finished_only_on_request(
+  tmp_path,
+):
+  with pytest.raises(errors.DataError, match='expected at least one readable'):
+    sharding.write(
+      tmp_path,
+      plan(unreadable=(3, *range(16, 20))),
+      sharding.ConversionOptions(skip_unreadable=True, num_threads=1),
+    )
+  assert list((tmp_path / staging.FOLDER).glob('train-00000*.json'))
+  assert sharding.write(tmp_path, plan()).skipped == ()
+  assert items_of(tmp_path) == list(range(20))
+
+
+def test_names_that_are_not_utf_8_are_escaped_in_the_manifest(tmp_path):
+  def encode(items):
+    for item in items:
+      name = 'caf\udce9'  # as Python decodes the byte 0xe9 of a file name
+      yield payload(item) if item else shard_writer.Unreadable(name, 'bad')
+
+  named = plan()._replace(encode=encode, source='t\udce9xt')
+  options = sharding.ConversionOptions(skip_unreadable=True)
+  report = sharding.write(tmp_path, named, options)
+  found = shard_manifest.verify(tmp_path)
+  assert found.skipped == report.skipped == (r'caf\udce9: bad',)
+  assert found.source == r't\udce9xt'
+  again = sharding.write(tmp_path, named, options)
   assert (again.written, again.skipped) == (False, report.skipped)
 
 
