@@ -332,6 +332,29 @@ def check_tokenizer(path: str, layout: Layout, digest: str) -> None:
     raise mismatch(path, TOKENIZER, digest, trained)
 
 
+def check_float_steps(
+  path: str, step: int, float_steps: int, lacking: Sequence[str]
+) -> None:
+  """Refuses to begin after the float32 steps that compute a method's states.
+
+  Args:
+    path: path of the checkpoint, for the error message.
+    step: step to begin at.
+    float_steps: number of first steps that compute the states; 0 for none.
+    lacking: names of shared states of methods that the checkpoint lacks.
+
+  Raises:
+    errors.CheckpointError: later steps would need such a state.
+  """
+  if lacking and 0 < float_steps <= step:
+    raise errors.CheckpointError(
+      f'{path}: expected {lacking[0]}, which the first {float_steps} steps of '
+      f'--codec compute, received a checkpoint of step {step} without it. '
+      f'Raise warm_up in --codec, to {step + float_steps} for example, or '
+      'start again at step 0.'
+    )
+
+
 def mismatch(
   path: str, name: str, expected: Value, received: Value
 ) -> errors.CheckpointError:

@@ -10,6 +10,7 @@ import numpy as np
 import tensorflow as tf
 
 from terngrad import errors
+from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import keras_weights
 from terngrad.checkpoint import matching_weights
 from terngrad.checkpoint import protocol
@@ -58,6 +59,11 @@ def start(
   _check(options, source, found)
   continues = not (options.fine_tune or options.restart_step)
   state = _read_state(source, variables, net, excluded) if continues else {}
+  if continues:
+    lacking = [name for name in run.method_states if name not in state]
+    checkpoints.check_float_steps(
+      source.path, source.step, run.float_steps, lacking
+    )
   for name, value in found.values.items():
     variables[name].assign(value)
   for name, average in zip(net, first.averages, strict=True):

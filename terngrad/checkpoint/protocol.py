@@ -37,6 +37,10 @@ class RestorableRun(Protocol):
     """Names of the methods' shared states: the last of `names`."""
 
   @property
+  def float_steps(self) -> int:
+    """Number of first steps that compute `method_states`; 0 for none."""
+
+  @property
   def store(self) -> stored_states.Store:
     """The states of gradient methods and gradient passes."""
 

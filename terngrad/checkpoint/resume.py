@@ -37,7 +37,8 @@ def continue_run(
 
   Raises:
     errors.CheckpointError: the checkpoint is damaged, or its run has other
-      variables or another value of a `must_keep` option.
+      variables or another value of a `must_keep` option, or ended the float32
+      steps of a method without its states.
   """
   path = checkpoints.newest(train_dir)
   if path is None:
@@ -104,6 +105,8 @@ def _load(
   # The loss scale starts again if the checkpoint has none. So do the methods'
   # shared states if the checkpoint's run used another method.
   left_out = set(run.method_states) - stored
+  step = checkpoints.step_of(path)
+  checkpoints.check_float_steps(path, step, run.float_steps, sorted(left_out))
   if layout.dtype != 'float16':
     left_out.update(loss_scaling.NAMES)
   restored = set(run.names) - left_out

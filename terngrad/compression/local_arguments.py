@@ -18,11 +18,13 @@ class LocalChoices(NamedTuple):
     steps: number of local steps between two exchanges; 1 for none.
     inner: optimizer of the local steps, as for `--inner_optimizer`.
     outer_learning_rate: of the optimizer that applies the mean change.
+    recipe: name of the recipe that set options; '' for none.
   """
 
   steps: int = 1
   inner: str = 'momentum'
   outer_learning_rate: float = 1.0
+  recipe: str = ''
 
 
 class LocalArguments(TypedDict, total=False):
@@ -119,5 +121,5 @@ def choose(
       *(found.describe(values), ', '.join(replaced) or 'none'),
     )
   count, codec, optimizer, outer_rate, inner, rate = values.values()
-  local = LocalChoices(count, inner, float(outer_rate))
+  local = LocalChoices(count, inner, float(outer_rate), recipe)
   return Chosen(rate, {'codec': codec, 'optimizer': optimizer, 'local': local})

@@ -44,15 +44,17 @@ def build(
   """Builds the local steps.
 
   Raises:
-    errors.ConfigError: an option is out of its range.
+    errors.ConfigError: an option is out of its range, or has no effect.
   """
   devices = devices_options.DeviceOptions(local_steps=choices.steps)
   optimizer = optimizer_options.OptimizerOptions(
     inner_optimizer=choices.inner,
     outer_learning_rate=choices.outer_learning_rate,
+    recipe=choices.recipe,
   )
   devices.validate()
   optimizer.validate()
+  optimizer.check_local_steps(choices.steps)
   if choices.steps == 1:
     return LocalPart(None, node_pass)
   specs = run_codecs.variable_specs(plan)

@@ -26,6 +26,7 @@ class OptimizerOptions(options.ConfigPart):
     'them; the log lists the values (docs/local_steps.md).',
     on_resume=options.IGNORED,
   )
+  # As for `optimizer` below, another name is refused on resume.
   inner_optimizer: str = options.option(
     'momentum',
     'Optimizer of --local_steps: momentum:momentum=0.9, whose velocity is '
@@ -126,6 +127,31 @@ class OptimizerOptions(options.ConfigPart):
     """
     with errors.as_config_error():
       return inner_optimizers.parse(self.inner_optimizer, self.local_momentum)
+
+  def check_local_steps(self, count: int) -> None:
+    """Refuses options that have no effect without local steps.
+
+    Args:
+      count: number of local steps between two exchanges; 1 for none.
+
+    Raises:
+      errors.ConfigError: names the option.
+    """
+    if count > 1:
+      return
+    if self.recipe:
+      raise errors.ConfigError(
+        f'recipe: expected local_steps={catalog.find(self.recipe).every} or '
+        f'another number above 1 beside recipe={self.recipe}, received {count}.'
+        ' Leave local_steps out, or give another number. A configuration in '
+        'Python needs all values of Recipe.flags.'
+      )
+    for name in ('inner_optimizer', 'local_momentum', 'outer_learning_rate'):
+      options.refuse(
+        not options.is_default(self, name),
+        f'{name}: expected it to be left out without local steps, received '
+        f'{getattr(self, name)}. Give local_steps=20, or leave it out.',
+      )
 
   def validate(self) -> None:
     """Raises `errors.ConfigError` for the first invalid option."""

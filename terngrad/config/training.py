@@ -70,18 +70,10 @@ class TrainConfig:
     self._check_synchronized()
 
   def check_recipe(self, num_workers: int) -> None:
-    """Refuses a recipe without its options, or with too many workers."""
-    if not self.optimizer.recipe:
-      return
-    found = catalog.find(self.optimizer.recipe)
-    options.refuse(
-      self.devices.local_steps == 1,
-      f'recipe: expected --local_steps={found.every} or another number above 1 '
-      f'beside --recipe={found.name}, received 1. In Python pass the values of '
-      'Recipe.flags too; the command line sets them.',
-    )
-    with errors.as_config_error():
-      found.check_workers(num_workers)
+    """Refuses a recipe with too many workers."""
+    if self.optimizer.recipe:
+      with errors.as_config_error():
+        catalog.find(self.optimizer.recipe).check_workers(num_workers)
 
   def _check_local_steps(self) -> None:
     steps, optimizer = self.devices.local_steps, self.optimizer
@@ -91,12 +83,7 @@ class TrainConfig:
       f'--local_steps={steps}, received True: local steps apply the L2 terms. '
       'Leave one of the two out.',
     )
-    for name in ('inner_optimizer', 'local_momentum', 'outer_learning_rate'):
-      options.refuse(
-        steps == 1 and not options.is_default(optimizer, name),
-        f'{name}: expected it to be left out without local steps, received '
-        f'{getattr(optimizer, name)}. Give --local_steps=20, or leave it out.',
-      )
+    optimizer.check_local_steps(steps)
     inner, devices = optimizer.inner_rule(), self.devices
     has_state = bool(inner.stays and inner.slots)
     options.refuse(

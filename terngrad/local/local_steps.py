@@ -60,8 +60,9 @@ class LocalSteps:
     lost_after: float = 60.0,
     seed: int = 0,
   ) -> None:
-    """Checks the options; starts nothing. See `options.LocalOptions`.
+    """Checks numbers and choices; see `options.LocalOptions`.
 
+    `start` starts the helper process, which checks `codec` and `outer`.
     `recipe` is a name of `terngrad.recipes`. It sets `every`, `codec`, `outer`
     and `outer_learning_rate`, unless they are given; the log lists the values.
     The inner optimizer stays that of the caller.
@@ -123,9 +124,15 @@ class LocalSteps:
       `arrays` and `statistics`, with the correction that the states may hold.
 
     Raises:
-      errors.ConfigError: an option is refused, or processes differ.
-      ValueError: an array is not float32.
+      errors.ConfigError: an option or a loaded state is refused, or processes
+        differ.
+      ValueError: an array is not float32, or there are no parameters.
     """
+    if len(arrays) == 0:
+      raise ValueError(
+        'arrays: expected one or more parameters, received none. Pass the '
+        'trained parameters of the model.'
+      )
     values = [*map(_as_float32, (*arrays, *statistics))]
     count = len(arrays)
     shapes = [list(value.shape) for value in values]

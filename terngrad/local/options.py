@@ -51,10 +51,10 @@ class LocalOptions:
     Raises:
       ValueError: names the option, what was expected and what was received.
     """
-    if self.every < 1:
+    if type(self.every) is not int or self.every < 1:
       raise ValueError(
-        f'every: expected 1 or more local steps, received {self.every}. Use '
-        'every=30.'
+        'every: expected a whole number of local steps, 1 or more, received '
+        f'{self.every!r}. Use every=30.'
       )
     choices = {'overlap': OVERLAPS, 'on_lost_worker': LOSS_POLICIES}
     for name, known in choices.items():

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from slim import spelling
 from terngrad.codec import policy
 from terngrad.codec.stages import tracing
 from terngrad.compression import codec_states
@@ -24,6 +25,7 @@ from terngrad.step import updates
 
 # Without slashes, which are groups in files of Keras.
 _CODEC, _PARAMETER, _SLOT = 'codec.', 'parameter', 'slot'
+_OPTIMIZER = 'optimizer'
 
 
 class MeanChange(NamedTuple):
@@ -61,6 +63,7 @@ class OuterStep:
     """
     device = exchange.devices[0]
     optimizer = optimizers.parse(options.outer, 0.9)
+    self._optimizer = spelling.split(options.outer)[0]
     self._rate = tf.constant(options.outer_learning_rate)
     self._variables = policy.Variables(tuple(range(len(specs))), tuple(specs))
     self._compressor = compressors.Compressor(
@@ -131,13 +134,21 @@ class OuterStep:
     return self._compressor.declare(self._variables)
 
   def states(self) -> dict[str, np.ndarray]:
-    """Returns all variables by name, for `load`."""
+    """Returns all variables and the optimizer's name, for `load`."""
     found = {name: v.numpy() for name, v in self._named().items()}
+    # uint8, since files of Keras hold no arrays of texts.
+    found[_OPTIMIZER] = np.frombuffer(self._optimizer.encode(), np.uint8)
     codec = self._compressor.get_states()
     return found | {_CODEC + name: array for name, array in codec.items()}
 
   def load(self, states: Mapping[str, np.ndarray]) -> None:
-    """Loads the result of `states`; other names are ignored."""
+    """Loads the result of `states`; other names are ignored.
+
+    Raises:
+      ValueError: the states are of another model or optimizer.
+    """
+    self._check_parameters(states)
+    self._check_optimizer(states)
     for name, variable in self._named().items():
       variable.assign(states[name])
     self._compressor.load(
@@ -147,6 +158,33 @@ class OuterStep:
         if name.startswith(_CODEC)
       }
     )
+
+  def _check_parameters(self, states: Mapping[str, np.ndarray]) -> None:
+    names = [name for name in states if name.startswith(f'{_PARAMETER}:')]
+    received = [
+      list(states[f'{_PARAMETER}:{index}'].shape) for index in range(len(names))
+    ]
+    expected = [variable.shape.as_list() for variable in self.parameters]
+    if received != expected:
+      raise ValueError(
+        f'Local steps: expected loaded states of parameters of the shapes '
+        f'{expected}, received states of {received}. Load states of the same '
+        'model, or none.'
+      )
+
+  def _check_optimizer(self, states: Mapping[str, np.ndarray]) -> None:
+    # Older states have no name. Slots of two optimizers may have equal names.
+    saved = self._optimizer
+    if _OPTIMIZER in states:
+      saved = states[_OPTIMIZER].tobytes().decode()
+    elif not self._slots.keys() <= states.keys():
+      saved = 'another one'
+    if saved != self._optimizer:
+      raise ValueError(
+        'outer: expected the optimizer with which the loaded states were '
+        f'saved, {saved}, received {self._optimizer}. Give the same outer, or '
+        'load no states.'
+      )
 
   def _named(self) -> dict[str, tf.Variable]:
     parameters = enumerate(self.parameters)

@@ -74,8 +74,9 @@ class LocalMemory(device_passes.LocalTraining):
     """Declares the states of a worker, for model parameters of these shapes.
 
     They include counts of steps and exchanges. If a checkpoint has no such
-    states, or those of another inner optimizer, the counts are 0 and the states
-    begin as in the first step.
+    states, the counts are 0 and the states begin as in the first step. Slots of
+    two inner optimizers may have the same names, so trainers refuse to resume
+    with another inner optimizer.
     """
     variables = [(i, tuple(shape)) for i, shape in enumerate(shapes)]
     # Names, indices of variables and shapes.

@@ -344,6 +344,8 @@ def _stored_layout(
   }
   if config.devices.bn_statistics == 'per_device':
     must_keep['num_devices'] = num_devices
+  if config.devices.local_steps > 1:
+    must_keep['inner_optimizer'] = config.optimizer.inner_name
   if tokenizer := context.data.tokenizer:
     must_keep[checkpoints.TOKENIZER] = tokenizer
   may_change = options.values(config, 'on_resume', options.LOGGED) | {

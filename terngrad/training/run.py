@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import stored_states
+from terngrad.codec.methods import updates
 from terngrad.codec.stages import tracing
 from terngrad.config import optimizer as optimizer_options
 from terngrad.exchange import protocol
@@ -96,6 +97,11 @@ class Run:
   def exchange(self) -> protocol.Exchange:
     """The exchange between the workers."""
     return self.context.exchange
+
+  @property
+  def float_steps(self) -> int:
+    """Number of first steps that must be float32 steps; 0 for none."""
+    return updates.float_steps([b.method for b in self.codec.buckets])
 
   def batches(self, step: int) -> Iterator[batches.Batch]:
     """Yields the batches that follow `step` completed steps."""

@@ -106,6 +106,21 @@ def test_a_checkpoint_of_tensorflow_1_is_restored_and_continued(
   assert 'initial values used: conv1/kernel/momentum' in started.report
 
 
+def test_one_bit_adam_does_not_begin_after_its_warm_up(tmp_path):
+  values = of_tf1() | {'global_step': np.float32(1000)}
+  path = tf1_checkpoints.write(tmp_path / 'model.ckpt', values)
+  options = {
+    'pretrained_model_checkpoint_path': path,
+    'codec': 'one_bit_adam+sign',
+    'optimizer': 'gd',
+  }
+  with pytest.raises(
+    errors.CheckpointError, match='expected conv1/kernel/adam_.* of step 1000'
+  ):
+    Started(**options)
+  assert Started(**options, restart_step=True).step == 0
+
+
 def test_the_newest_checkpoint_of_a_tensorflow_1_folder_is_read(tmp_path):
   tf1_checkpoints.write(tmp_path / 'model.ckpt', of_tf1())
   started = Started(

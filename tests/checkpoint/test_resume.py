@@ -61,6 +61,7 @@ def opened(folder, build=small.dense_net, changes=(), **options):
     names=names,
     layout=layout,
     method_states=[],
+    float_steps=0,
     store=stored_states.Store(training.states, training.exchange, parameters),
   )
   writer = checkpoints.Writer(str(folder), layout, training.replicas, names)

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from terngrad import errors
 from terngrad.checkpoint import checkpoints
 from terngrad.checkpoint import resume
 from terngrad.checkpoint import sources
 from terngrad.checkpoint import stored_states
 from terngrad.cluster import coordination
+from terngrad.codec.methods import updates
 from terngrad.codec.methods.wrappers import bidirectional
 from terngrad.exchange import towers
 from terngrad.step import replicas
@@ -72,6 +74,9 @@ class Opened:
       replicas=copies,
       names=names,
       method_states=names[len(names) - count :],
+      float_steps=updates.float_steps(
+        [bucket.method for bucket in self.training.codec.buckets]
+      ),
       layout=checkpoints.Layout(
         *('small', 5, 'momentum', 2, workers, [0], 100),
         may_change={'num_workers': workers},
@@ -246,6 +251,21 @@ def test_states_of_another_method_are_dropped_and_logged(
     np.testing.assert_array_equal(a, b)
   if before == 'ternary':
     assert_same(again.states(), fresh)
+
+
+def test_a_run_does_not_begin_one_bit_adam_after_its_warm_up(tmp_path):
+  opened = Opened(tmp_path, 'identity')
+  opened.save(20)
+  again = Opened(tmp_path, 'one_bit_adam:warm_up=20+sign')
+  before = again.training.values(0)
+  with pytest.raises(
+    errors.CheckpointError,
+    match=r'/adam_.*, which the first 20 steps .* of step 20 .* to 40 for',
+  ):
+    again.begin()
+  np.testing.assert_array_equal(again.training.values(0), before)
+  later = Opened(tmp_path, 'one_bit_adam:warm_up=21+sign')
+  assert 'lacks states of the run: ' in '\n'.join(later.begin())
 
 
 @pytest.mark.parametrize(

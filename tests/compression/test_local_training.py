@@ -64,7 +64,8 @@ def test_a_recipe_keeps_given_local_steps_that_equal_their_defaults():
     inner_optimizer=given.inner,
     outer_learning_rate=given.outer_learning_rate,
   )
-  assert found.choices['local'] == given == chosen().choices['local']
+  assert found.choices['local'] == given._replace(recipe='diloco')
+  assert chosen().choices['local'] == given
 
 
 def test_a_recipe_logs_the_defaults_of_the_signature_that_it_replaces(caplog):
@@ -133,6 +134,9 @@ def test_local_steps_need_batches_of_one_size(cut, message):
     ({'recipe': 'snoo'}, 'at most 1 worker for snoo, received 2'),
     ({'local_steps': 0}, 'local_steps: expected a number >= 1'),
     ({'inner_optimizer': 'muom'}, "Did you mean 'muon'"),
+    ({'inner_optimizer': 'adamw'}, 'left out without local steps, received ad'),
+    ({'outer_learning_rate': 0.01}, 'left out without local steps, .* 0.01'),
+    ({'recipe': 'diloco', 'local_steps': 1}, 'recipe: expected local_steps'),
   ],
 )
 def test_wrong_options_are_refused(options, message):

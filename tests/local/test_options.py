@@ -14,7 +14,9 @@ from terngrad.local import options
 @pytest.mark.parametrize(
   ('changed', 'message'),
   [
-    ({'every': 0}, 'every: expected 1 or more local steps, received 0'),
+    ({'every': 0}, 'every: expected a whole number of .*, received 0. Use'),
+    ({'every': 2.5}, 'every: expected a whole number of .*, received 2.5. Use'),
+    ({'every': True}, 'every: expected a whole number of .*, received True'),
     ({'overlap': 'late'}, "one of none, delayed, eager, received 'late'"),
     ({'on_lost_worker': 'go'}, "one of wait, continue, received 'go'"),
     ({'outer_learning_rate': 0}, 'outer_learning_rate: .* above 0, received 0'),
@@ -47,6 +49,11 @@ def test_an_exchange_needs_a_start():
   steps = terngrad.LocalSteps(10)
   with pytest.raises(errors.TrainingError, match='a call of start before'):
     steps.exchange([np.zeros(3, np.float32)])
+
+
+def test_a_start_without_parameters_is_refused():
+  with pytest.raises(ValueError, match='one or more parameters, received none'):
+    terngrad.LocalSteps(10).start([], [np.zeros(3, np.float32)])
 
 
 def test_other_dtypes_are_refused():

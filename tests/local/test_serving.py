@@ -127,10 +127,10 @@ def test_the_statistics_of_an_exchange_that_others_completed_are_taken(overlap):
   assert Training(made(overlap=overlap), requests).statistics == [0, 1, 1, 1]
 
 
-def outer(options, statistics=()):
+def outer(options, statistics=(), specs=SPECS):
   """A state and its step, of one worker."""
   exchange = members_lib.Members(options, ['localhost:1'], 0).exchange
-  step = outer_step.OuterStep(options, SPECS, exchange)
+  step = outer_step.OuterStep(options, specs, exchange)
   return outer_state.OuterState(options, step, statistics), step
 
 
@@ -150,6 +150,43 @@ def test_states_without_statistics_keep_those_of_the_process():
   del states['statistics:0']
   found.load(states)
   assert found.statistics[0].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+  ('before', 'now'), [('muon', 'adam'), ('gd', 'nesterov'), ('nesterov', 'gd')]
+)
+def test_states_of_another_outer_optimizer_are_refused(before, now):
+  _, saved = outer(made(outer=f'{before}:'))
+  _, step = outer(made(outer=now))
+  with pytest.raises(
+    ValueError, match=f'outer: expected .* saved, {before}, received {now}. Giv'
+  ):
+    step.load(saved.states())
+
+
+def test_states_without_the_name_of_their_optimizer_need_its_slots():
+  _, saved = outer(made(outer='nesterov'))
+  saved.apply([tf.constant([1.0, 2, 3])], 0)
+  states = saved.states()
+  del states['optimizer']
+  _, step = outer(made(outer='nesterov:momentum=0.5'))
+  step.load(states)
+  assert step.states()['slot.momentum:0'].tolist() == [1, 2, 3]
+  _, step = outer(made(outer='adam'))
+  with pytest.raises(ValueError, match='saved, another one, received adam'):
+    step.load(states)
+
+
+@pytest.mark.parametrize('shapes', [[(4,)], [(3,), (3,)], [(3, 1)]])
+def test_states_of_another_model_are_refused(shapes):
+  _, saved = outer(made())
+  specs = [policy.VariableSpec('a', shape) for shape in shapes]
+  _, step = outer(made(), specs=specs)
+  for loading, states in ((step, saved), (saved, step)):
+    before = loading.states()
+    with pytest.raises(ValueError, match='of the shapes .*, received states o'):
+      loading.load(states.states())
+    np.testing.assert_equal(loading.states(), before)
 
 
 class Rejoining:

@@ -81,7 +81,7 @@ def test_snoo_is_for_one_worker(monkeypatch):
 
 def test_a_recipe_without_its_options_is_refused():
   config = terngrad.build_config(training.TrainConfig, recipe='snoo')
-  with pytest.raises(errors.ConfigError, match='recipe: expected --local_step'):
+  with pytest.raises(errors.ConfigError, match='recipe: expected local_steps'):
     config.validate()
 
 

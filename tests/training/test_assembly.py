@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from slim import errors as data_errors
 from terngrad import errors
+from terngrad.checkpoint import checkpoints
+from terngrad.checkpoint import resume
 from terngrad.config import options as options_lib
 from terngrad.config import training as configs
 from terngrad.step import replicas
@@ -47,6 +49,23 @@ def test_steps_exchange_fragments_in_turn():
     *('inner_steps', 'inner_first_moment', 'inner_second_moment'),
     *('local_exchanges', 'local_parameters'),
   }
+
+
+def test_another_inner_optimizer_is_refused_on_resume(tmp_path):
+  before, now = (
+    lenet(local_steps=2, inner_optimizer=text)
+    for text in ('muon:beta=0.9', 'adamw')
+  )
+  checkpoints.Writer(
+    str(tmp_path), before.layout, before.replicas, before.names
+  ).save(1)
+  with pytest.raises(
+    errors.CheckpointError,
+    match='with inner_optimizer adamw, received one with muon',
+  ):
+    resume.continue_run(str(tmp_path), now, None)
+  # Without local steps nothing is compared.
+  assert 'inner_optimizer' not in lenet().layout.must_keep
 
 
 def test_more_fragments_than_layers_are_refused():

@@ -10,13 +10,13 @@ algorithm 1: the same for the momentum v_i <- (1 - eta) v_i + eta grad_i in
 place of grad_i.
 
 Initialization: g_i = g = 0 before the first step, so that g_i of the paper's
-step 0 is C(grad_i), one of the two choices of EF21. v_i is the gradient of
-step 0. After a first step in float32 (a warm-up '1 -> identity') g_i and g are
-the gradients of step 0 themselves, as in EF21-SGDM's algorithm, whose first
-batch may be larger. The default eta, 1/8, is this project's: the paper's
-depends on constants of the loss, on the compressor and on the number of steps.
-Departure: v_i is stored as g_i plus the difference that was coded, which rounds
-it once more.
+step 0 is C(grad_i), one of the two choices of EF21. v_i starts as the first
+gradient that is coded. After a first step in float32 (a warm-up '1 ->
+identity') g_i and g are the first gradients themselves, as in EF21-SGDM's
+algorithm, whose first batch may be larger. The default eta, 1/8, is this
+project's: the paper's depends on constants of the loss, on the compressor and
+on the number of steps. Departure: v_i is stored as g_i plus the difference that
+was coded, which rounds it once more.
 """
 
 from collections.abc import Sequence
@@ -26,6 +26,10 @@ import tensorflow as tf
 from terngrad.codec import method as methods
 from terngrad.codec.methods.wrappers import differences
 from terngrad.codec.stages import weighted_sums
+
+_MOMENTUM = 'ef21_momentum'
+# The momentum before the first gradient.
+_UNKNOWN = float('nan')
 
 
 class Ef21(differences.CodedDifferences):
@@ -67,12 +71,19 @@ class Ef21Momentum(Ef21):
         'Use ef21_sgdm:eta=0.125.'
       )
     self._start(f'ef21 sgdm({eta:g})', method)
-    self.kinds = (*self.kinds, ('ef21_momentum', methods.WORKER))
+    self.kinds = (*self.kinds, (_MOMENTUM, methods.WORKER))
     self.eta = eta
 
   def wrap(self, method: methods.Method) -> methods.Method:
     """Wraps another method with the same eta."""
     return Ef21Momentum(method, self.eta)
+
+  def states(self, shapes: methods.Shapes) -> tuple[methods.State, ...]:
+    """Declares the vectors and the momentum, which is unknown at first."""
+    return tuple(
+      state._replace(initial=_unknown) if state.name == _MOMENTUM else state
+      for state in super().states(shapes)
+    )
 
   def targets(
     self,
@@ -80,13 +91,12 @@ class Ef21Momentum(Ef21):
     states: methods.Tensors,
     context: methods.Context,
   ) -> methods.Tensors:
-    """Returns the new momentum; in step 0 the gradients."""
-    is_first = context.step == 0
-    weight = tf.where(is_first, 0.0, 1 - self.eta)
-    eta = tf.where(is_first, 1.0, self.eta)
+    """Returns the new momentum; the gradients where it is unknown."""
     old = [tf.reshape(v, [-1]) for v in states[2 * len(context.shapes) :]]
     return [
-      weighted_sums.add(weight, v, eta, g)
+      tf.where(
+        tf.math.is_nan(v), g, weighted_sums.add(1 - self.eta, v, self.eta, g)
+      )
       for v, g in zip(old, gradients, strict=True)
     ]
 
@@ -102,3 +112,7 @@ class Ef21Momentum(Ef21):
     pairs = zip(states, methods.shaped(gradients, context), strict=False)
     momentum = [known + difference for known, difference in pairs]
     return [*updated[: -len(momentum)], *momentum]
+
+
+def _unknown(shape: tuple[int, ...]) -> tf.Tensor:
+  return tf.fill(shape, _UNKNOWN)

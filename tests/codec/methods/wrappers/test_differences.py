@@ -70,6 +70,21 @@ class Paper:
     return self.common
 
 
+def test_the_first_coded_gradient_of_any_step_is_the_first_momentum():
+  codec = codec_of('ef21_sgdm+topk:ratio=0.1')
+  workers = rounds.Workers(codec, WORKERS)
+  for step in (3, 4):
+    workers.step(codec, some_gradients(step), step)
+  expected = [
+    [Paper(shape, 0.125) for shape in SHAPES],
+    states(workers, 'ef21_momentum', codec),
+  ]
+  for i, (paper, momentum) in enumerate(zip(*expected, strict=True)):
+    for number, step in enumerate((3, 4)):
+      paper.step([own[i] for own in some_gradients(step)], number)
+    np.testing.assert_allclose(momentum, paper.momentum, rtol=0, atol=LIMIT)
+
+
 @pytest.mark.parametrize(
   ('wrapper', 'eta'),
   [
@@ -96,12 +111,13 @@ def test_steps_equal_those_of_ef21_in_numpy(wrapper, eta):
     np.testing.assert_allclose(mean, rows.mean(axis=0), rtol=0, atol=LIMIT)
 
 
-def test_a_first_step_in_float32_sets_all_vectors_to_the_gradients():
+@pytest.mark.parametrize('number', [0, 2])
+def test_a_first_step_in_float32_sets_all_vectors_to_the_gradients(number):
   codec = codec_of('ef21_sgdm+topk:ratio=0.1')
   plain = bucketing.in_float(codec, registry.method('identity'))
   workers = rounds.Workers(codec, WORKERS)
   values = some_gradients(0)
-  means = workers.step(plain, values, 0)
+  means = workers.step(plain, values, number)
   for name in ('ef21_sgdm_worker', 'ef21_momentum'):
     for i, rows in enumerate(states(workers, name, codec)):
       np.testing.assert_array_equal(rows, [own[i] for own in values])
