@@ -53,7 +53,8 @@ def explain_write_errors(where: str) -> Iterator[None]:
   except OSError as error:
     raise TrainingError(
       f'{where}: expected to write {error.filename or "its files"}, received: '
-      f'{error.strerror or error}. Free some space; the same command continues.'
+      f'{error.strerror or error}. Free some space, or choose another folder; '
+      'the same command continues.'
     ) from error
 
 
