@@ -10,9 +10,11 @@ is on the first host. Give the links between the hosts the bandwidth that the
 script prints before, with --dry_run: that at which 32 bits for each parameter
 take --ratio times as long as a host computes (--computing).
 
-steps.csv gets a row for each variant: the seconds from one exchange to the
-next, without the first ten and without checkpoints, for which a process sends
-its states. Rows of this ratio that it has are not measured again.
+steps.csv gets a row for each variant (--only: some of them): the seconds from
+one exchange to the next, without the first ten and without checkpoints, for
+which a process sends its states. Rows of this ratio that it has are not
+measured again. An exchange after local steps is as long as many others, so
+--updates=14 is enough for them.
 """
 
 import argparse
@@ -173,7 +175,8 @@ def read_rows(path: pathlib.Path) -> list[dict[str, object]]:
 def main() -> None:
   """Measures the missing rows."""
   parser = parser_of(__doc__)
-  parser.add_argument('--updates', type=int, default=20)
+  parser.add_argument('--updates', type=int, default=30)
+  parser.add_argument('--only', default='', metavar='VARIANT,...')
   parser.add_argument('--output', type=pathlib.Path, default=HERE / 'steps.csv')
   parser.add_argument('--dry_run', action='store_true')
   chosen = parser.parse_args()
@@ -186,7 +189,14 @@ def main() -> None:
   rows = read_rows(chosen.output)
   known = {(row['variant'], row['network']) for row in rows}
   cells = {cell.variant: cell for cell in definition.read(chosen.sweep).cells}
-  for variant, cell in cells.items():
+  only = chosen.only.split(',') if chosen.only else [*cells]
+  if unknown := set(only) - cells.keys():
+    parser.error(
+      f'--only: expected names among {", ".join(cells)}, received '
+      f'{", ".join(sorted(unknown))}.'
+    )
+  for variant in only:
+    cell = cells[variant]
     if (variant, network(chosen)) not in known and not chosen.dry_run:
       rows.append(measure(cell, chosen))
       disk.write_text(chosen.output, pd.DataFrame(rows).to_csv(index=False))
