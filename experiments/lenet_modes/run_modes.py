@@ -10,13 +10,16 @@ servers each worker has other examples, so these runs are compared with towers
 that have the same ones (servers_towers). results.csv has one row per run: a
 digest of the parameters, one of the optimizer's slots and the methods' states,
 and the test accuracy. After an interruption, run the same command again: it
-skips runs with a row there or in the folder for the runs. The exit code is 1 if
-bits differ that should be equal.
+skips runs with a row there or in the folder for the runs; a stopped run begins
+again. Runs that are compared must be of one processor, which older rows do not
+name. The exit code is 1 if bits differ that should be equal.
 """
 
 import csv
 import hashlib
+import itertools
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -27,6 +30,7 @@ from absl import app
 from absl import flags
 
 from slim.datasets.records import disk
+from terngrad.machine import processor
 from terngrad.training import records
 from tests.bin import clusters
 
@@ -71,7 +75,9 @@ def main(arguments):
   commit, work = _commit(), pathlib.Path(WORK_DIR.value)
   finished = _finished(work)
   done = {f'{row.method}/{row.mode}' for row in finished.itertuples()}
-  for name in tqdm.tqdm([n for n in wanted if n not in done], unit='run'):
+  missing = [name for name in wanted if name not in done]
+  _check_processors(missing, finished)
+  for name in tqdm.tqdm(missing, unit='run'):
     _run(*name.split('/'), work / name, commit)
   return _report(_finished(work), work)
 
@@ -87,13 +93,31 @@ def _finished(work):
   rows = [pd.read_csv(path) for path in files if path.exists()]
   rows = rows or [pd.DataFrame(columns=['method', 'mode', 'steps'])]
   found = pd.concat(rows)
+  if 'processor' not in found:
+    found['processor'] = ''
+  found = found.fillna({'processor': ''})
   # Other rows are of calls with other --steps.
   found = found[found['steps'] == STEPS.value]
   return found.drop_duplicates(['method', 'mode'], keep='last')
 
 
+def _check_processors(missing, finished):
+  """Raises if a missing run would be compared with one of another processor."""
+  here = processor.model()
+  others = finished[finished['processor'] != here]
+  for name, row in itertools.product(missing, others.itertuples()):
+    method, mode = name.split('/')
+    if row.method == method and any({mode, row.mode} <= {*m} for m in _EQUAL):
+      raise app.UsageError(
+        f'{name}: expected runs of {here} to compare it with, received '
+        f'{method}/{row.mode} of {row.processor or "an unknown processor"}. '
+        'Remove the row and the folder of that run, so that it runs again.'
+      )
+
+
 def _run(method, mode, work, commit):
   """Trains and evaluates, then writes the run's row."""
+  shutil.rmtree(work, ignore_errors=True)
   train_dir = work / 'train'
   train_dir.parent.mkdir(parents=True, exist_ok=True)
   before = time.monotonic()
@@ -124,6 +148,7 @@ def _run(method, mode, work, commit):
     'accuracy': records.read(work / 'eval')[-1]['precision_at_1'],
     'seconds': round(seconds),
     'commit': commit,
+    'processor': processor.model(),
   }
   with disk.replace_file(work / 'row.csv') as hidden:
     with open(hidden, 'w', encoding='utf-8', newline='') as file:

@@ -13,14 +13,17 @@ take --ratio times as long as a host computes (--computing).
 steps.csv gets a row for each variant (--only: some of them): the seconds from
 one exchange to the next, without the first ten and without checkpoints, for
 which a process sends its states. Rows of this ratio that it has are not
-measured again. An exchange after local steps is as long as many others, so
---updates=14 is enough for them.
+measured again; further ones must have their bandwidth, processor and switches.
+An exchange after local steps is as long as many others, so --updates=14 is
+enough for them.
 """
 
 import argparse
 import pathlib
 import shlex
 import sys
+from collections.abc import Iterable
+from collections.abc import Mapping
 
 import choose
 import pandas as pd
@@ -38,6 +41,8 @@ HERE = pathlib.Path(__file__).parent
 ELEMENTS = 1_017_344
 # Those of the final runs that would score within the measured time.
 LEFT_OUT = '--eval_subsets', '--epoch_size'
+# Columns in which the rows of a network are equal.
+CONDITIONS = 'mbit_s', 'processor', 'instructions', 'switches'
 # Those of a machine, which say nothing about the steps.
 PATHS = '--data_dir=', '--train_dir='
 
@@ -133,7 +138,7 @@ def measure(
   return {
     'variant': cell.variant,
     'network': network(chosen),
-    'mbit_s': round(bandwidth(chosen) / 1e6, 2),
+    'mbit_s': mbit_s(chosen),
     'updates': chosen.updates - first,
     'seconds': round(took / (chosen.updates - first), 4),
     'flags': flags,
@@ -152,6 +157,11 @@ def bandwidth(chosen: argparse.Namespace) -> float:
   return costs.bandwidth_of(chosen.ratio, ELEMENTS, chosen.computing)
 
 
+def mbit_s(chosen: argparse.Namespace) -> float:
+  """Returns the megabits per second of a link, as in the table."""
+  return round(bandwidth(chosen) / 1e6, 2)
+
+
 def parser_of(text: str) -> argparse.ArgumentParser:
   """Returns a parser of the options of scripts that train on the hosts."""
   parser = argparse.ArgumentParser(
@@ -168,8 +178,27 @@ def parser_of(text: str) -> argparse.ArgumentParser:
 
 
 def read_rows(path: pathlib.Path) -> list[dict[str, object]]:
-  """Returns the rows that a table has, none if there is no table."""
-  return pd.read_csv(path).to_dict('records') if path.exists() else []
+  """Returns the rows of a table, as text; none if there is no table."""
+  if not path.exists():
+    return []
+  return pd.read_csv(path, dtype=str, keep_default_na=False).to_dict('records')
+
+
+def check_conditions(
+  rows: Iterable[Mapping[str, object]], chosen: argparse.Namespace
+) -> None:
+  """Exits if the table has rows of this network under other conditions."""
+  here = {'mbit_s': mbit_s(chosen), **results.provenance()}
+  for row in rows:
+    if row['network'] == network(chosen):
+      for name in CONDITIONS:
+        if row[name] != str(here[name]):
+          sys.exit(
+            f'output: expected rows with equal {", ".join(CONDITIONS)} for '
+            f'{network(chosen)}, received {name} {here[name]!r} here, and '
+            f'{row[name]!r} for {row["variant"]} in {chosen.output}. Give '
+            'another --output.'
+          )
 
 
 def main() -> None:
@@ -185,7 +214,7 @@ def main() -> None:
       f'--updates: expected more than 10, received {chosen.updates}. The first '
       'ten are left out.'
     )
-  print(f'Links: {bandwidth(chosen) / 1e6:.2f} Mbit/s')
+  print(f'Links: {mbit_s(chosen):.2f} Mbit/s')
   rows = read_rows(chosen.output)
   known = {(row['variant'], row['network']) for row in rows}
   cells = {cell.variant: cell for cell in definition.read(chosen.sweep).cells}
@@ -195,11 +224,13 @@ def main() -> None:
       f'--only: expected names among {", ".join(cells)}, received '
       f'{", ".join(sorted(unknown))}.'
     )
-  for variant in only:
-    cell = cells[variant]
-    if (variant, network(chosen)) not in known and not chosen.dry_run:
-      rows.append(measure(cell, chosen))
-      disk.write_text(chosen.output, pd.DataFrame(rows).to_csv(index=False))
+  missing = [name for name in only if (name, network(chosen)) not in known]
+  if chosen.dry_run or not missing:
+    return
+  check_conditions(rows, chosen)
+  for variant in missing:
+    rows.append(measure(cells[variant], chosen))
+    disk.write_text(chosen.output, pd.DataFrame(rows).to_csv(index=False))
 
 
 if __name__ == '__main__':

@@ -60,17 +60,21 @@ def main() -> None:
   cells = {cell.variant: cell for cell in reversed(sweep.cells)}
   table = pd.read_csv(chosen.targets)
   table = table[table['bits a byte'] == chosen.target].set_index('variant')
+  seconds_column = f'seconds, {network} (measured steps)'
+  table = table.reindex(columns=['steps', seconds_column]).dropna()
   if unknown := {*chosen.variants} - ({*table.index} & {*cells}):
     parser.error(
-      f'variants: expected some that {chosen.targets} has for --target='
-      f'{chosen.target:g}, received {", ".join(sorted(unknown))}. Run '
-      '`terngrad report targets` first.'
+      f'variants: expected some of which {chosen.targets} has steps to '
+      f'--target={chosen.target:g} and "{seconds_column}" ('
+      f'{", ".join(table.index) or "it has none"}), received '
+      f'{", ".join(sorted(unknown))}. Choose among these, or measure the steps '
+      'and run `terngrad report targets` first.'
     )
   rows = measure_steps.read_rows(chosen.output)
   for variant in chosen.variants:
     expected = table.loc[variant]
     steps = math.ceil(expected['steps'])
-    predicted = expected[f'seconds, {network} (measured steps)']
+    predicted = expected[seconds_column]
     cell = cells[variant]
     cell = cell._replace(flags=(*cell.flags, f'--seed={cell.seed}'))
     folder = chosen.work_dir / f'{variant}_{chosen.ratio:g}_{chosen.target:g}'

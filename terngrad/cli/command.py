@@ -43,6 +43,8 @@ DONE, FAILED, REFUSED = 0, 1, 2
 # Options whose values are codecs, and values of them that name none.
 _CODEC_OPTIONS = ('codec', 'codecs')
 _NO_CODEC = ('', 'all')
+# A word of an error's message that is no part of a path.
+_WORD = re.compile(r'(?<![\w/.])(?<!\w-)\w+(?![\w/]|[.-]\w)')
 SIGNALLED = exit_codes.SIGNALLED
 SETTLE_SECONDS = exit_codes.SETTLE_SECONDS
 
@@ -67,8 +69,10 @@ class Command(NamedTuple):
     required: names of options that must not be empty; checked before anything
       is loaded.
     rest: name of a tuple field that takes the arguments after `--`.
+    given: name of a field that takes the names of the flags that the command
+      line sets.
     flag_names: maps options to this command's flags, so that error messages
-      name the flags of the command line.
+      name the flags of the command line, and recipes set them.
     needs_tensorflow: whether `act` uses TensorFlow.
     packages: modules of extras that `act` always needs. They are looked for
       before TensorFlow is imported, which takes seconds.
@@ -85,6 +89,7 @@ class Command(NamedTuple):
   words: tuple[str, ...] = ()
   required: tuple[str, ...] = ()
   rest: str = ''
+  given: str = ''
   flag_names: dict[str, str] = {}
   needs_tensorflow: bool = True
   packages: tuple[str, ...] = ()
@@ -129,9 +134,13 @@ def _act(command: Command, program: str, arguments: Sequence[str]) -> int:
       arguments,
       command.words,
       command.rest,
+      command.flag_names,
     )
-    require(parsed.values, *command.required)
-    _check_codecs(parsed.values)
+    values = parsed.values
+    if command.given:
+      values = dataclasses.replace(values, **{command.given: parsed.given})
+    require(values, *command.required)
+    _check_codecs(values)
     extras.check_packages(command.packages)
     if parsed.verbosity > 0:
       quiet.show_messages()
@@ -143,7 +152,7 @@ def _act(command: Command, program: str, arguments: Sequence[str]) -> int:
     logging.use_absl_handler()
     if command.is_converter:
       logging.set_verbosity(logging.INFO)
-    return command.act(parsed.values) or DONE
+    return command.act(values) or DONE
   except (flags.UsageError, errors.ConfigError, data_errors.DataError) as error:
     is_data_error = isinstance(error, data_errors.DataError) and not isinstance(
       error, data_errors.UnknownNameError
@@ -190,8 +199,8 @@ def _discard_closed_output() -> bool:
 
 def _use_flag_names(command: Command, error: Exception) -> str:
   """Returns an error's message, with the command's names of the options."""
-  return re.sub(
-    r'\w+', lambda found: command.flag_names.get(found[0], found[0]), str(error)
+  return _WORD.sub(
+    lambda found: command.flag_names.get(found[0], found[0]), str(error)
   )
 
 

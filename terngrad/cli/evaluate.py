@@ -3,7 +3,6 @@
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli import presets
-from terngrad.config import options
 from terngrad.config import training as configs
 
 evaluation = lazy.module('terngrad.training.evaluation')
@@ -19,20 +18,16 @@ Without --run_once it scores every new checkpoint up to the last step.
 
 def scorer(preset: presets.Preset) -> command.Command:
   """Declares the evaluation command of a data set."""
-  defaults = preset.model | preset.evaluation
-  general = options.by_name(configs.EvalConfig())['max_steps']
-
-  def evaluate(config: configs.EvalConfig) -> None:
-    """Evaluates checkpoints as the configuration specifies."""
-    # The preset's steps are those of training by default, not of each run.
-    if config.run.max_steps == defaults.get('max_steps'):
-      config = options.replace(config, max_steps=general)
-    evaluation.evaluate(config, command.say)
-
   return command.Command(
     _USAGE.format(title=preset.title, scored=preset.scored),
     configs.EvalConfig,
     evaluate,
-    defaults,
+    preset.model | preset.evaluation,
+    given='given',
     packages=('PIL',),
   )
+
+
+def evaluate(config: configs.EvalConfig) -> None:
+  """Evaluates checkpoints as the configuration specifies."""
+  evaluation.evaluate(config, command.say)

@@ -56,10 +56,12 @@ class Parsed(NamedTuple):
   Attributes:
     values: an instance of the class of options.
     verbosity: 0, or 1 to show TensorFlow's start-up messages.
+    given: names of the options that the command line sets.
   """
 
   values: Any
   verbosity: int
+  given: frozenset[str]
 
 
 class _Values(flags.FlagValues):
@@ -184,6 +186,7 @@ def parse(
   arguments: Sequence[str],
   positional: Sequence[str] = (),
   rest: str = '',
+  flag_names: Mapping[str, str] | None = None,
 ) -> Parsed:
   """Parses a command line.
 
@@ -193,6 +196,8 @@ def parse(
     arguments: the arguments after the program's name.
     positional: names of the flags that the first positional arguments set.
     rest: name of a tuple field that takes the arguments after `--`.
+    flag_names: maps a recipe's options to this command's flags, where they
+      differ.
 
   Returns:
     The parsed command line; its values are a `config_class`.
@@ -219,15 +224,18 @@ def parse(
     ) from error
   if len(remaining) > 1:
     raise UsageError(_stray_message(remaining[1], values))
-  _expand_recipe(values)
+  _expand_recipe(values, flag_names or {})
   fields = {f.name: _value(values, f) for f in options.fields(config_class)}
   parsed: Any = options.build(config_class, **fields)
   if rest:
     parsed = dataclasses.replace(parsed, **{rest: tuple(rest_words)})
-  return Parsed(parsed, values['verbosity'].value or 0)
+  given = frozenset(name for name in fields if values[name].present)
+  return Parsed(parsed, values['verbosity'].value or 0, given)
 
 
-def _expand_recipe(values: flags.FlagValues) -> None:
+def _expand_recipe(
+  values: flags.FlagValues, flag_names: Mapping[str, str]
+) -> None:
   """Sets the flags of --recipe that the command line does not have.
 
   Commands with --codecs, a list, compare the recipe's code with those that the
@@ -239,7 +247,8 @@ def _expand_recipe(values: flags.FlagValues) -> None:
     found = catalog.find(values['recipe'].value)
   except ValueError as error:
     raise UsageError(str(error)) from error
-  for name, value in found.flags().items():
+  for option, value in found.flags().items():
+    name = flag_names.get(option, option)
     if name in values and not values[name].present:
       values[name].value = value
   if 'codecs' in values:

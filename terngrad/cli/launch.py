@@ -21,6 +21,7 @@ from terngrad.cli import launch_program
 from terngrad.cli import ports
 from terngrad.config import options
 from terngrad.launching import exit_codes
+from terngrad.launching import interruptions
 from terngrad.launching import processes
 
 USAGE = """\
@@ -101,7 +102,7 @@ def _run(found: Sequence[processes.ProcessCommand]) -> int:
   events: processes.Events = queue.SimpleQueue()
   started: list[processes.Process] = []
   with children.signal_handlers(
-    (signal.SIGINT, signal.SIGTERM, signal.SIGHUP),
+    interruptions.requests_to_end(),
     lambda number: events.put((None, number)),
   ):
     try:
@@ -204,7 +205,7 @@ def _report(
     return stopped
   process = next(process for process, number in ended if number == code)
   remedy = 'Its last lines in the log say why.'
-  if code < 0:
+  if code < 0 and endings.killed_by(code):
     remedy = endings.remedy(code)
   return command.report_error(
     'error',
@@ -218,7 +219,10 @@ def _end(process: processes.Process, code: int) -> str:
   """Describes the end of a process."""
   signalled = ''
   if code < 0:
-    signalled = f', killed by signal {-code} ({signal.Signals(-code).name})'
+    # Real-time signals have no name.
+    number = endings.killed_by(code)
+    name = f' ({signal.Signals(number).name})' if number else ''
+    signalled = f', killed by signal {-code}{name}'
   return (
     f'{process.label} ended with exit code {exit_codes.as_shell(code)}'
     f'{signalled}'

@@ -17,6 +17,7 @@ from terngrad.launching import addresses
 from terngrad.launching import configuration
 from terngrad.launching import exit_codes
 from terngrad.launching import output
+from terngrad.launching import remote
 
 _NETWORK = ('unshare', '--map-root-user', '--net')
 
@@ -85,13 +86,15 @@ def start(
   with tempfile.NamedTemporaryFile() as file:
     file.write(config.text().encode(errors='surrogateescape'))
     file.flush()
-    code = subprocess.run(
+    done = subprocess.run(
       [*_network(config), *program, f'--config={file.name}', '--', *words],
-      stdout=subprocess.DEVNULL,
+      stdout=subprocess.PIPE,
       check=False,
-    ).returncode
-  if code:
-    return exit_codes.as_shell(code)
+    )
+  if done.returncode:
+    # It says which task did not start, and why.
+    output.warn([remote.clean(done.stdout)])
+    return exit_codes.as_shell(done.returncode)
   folder = f'{config.workspace}/{name}'
   state = [*program, f'--config={folder}/config_dist.sh', '--status']
   stop = [os.path.join(values.scripts, 'kill_local.sh'), folder]

@@ -21,6 +21,7 @@ from terngrad.cli import commands
 from terngrad.cli import flags
 from terngrad.cli import launch
 from terngrad.config import options
+from terngrad.report.statistics import sweep_rules
 from terngrad.sweep import definition as definitions
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class SweepFlags:
   )
   jobs: int = option(1, 'Number of runs at the same time.', 'run')
   report: bool = option(False, 'Only report the finished runs.', 'run')
+  level: float = option(95.0, "Level of the report's intervals in %.", 'run')
   bandwidth: float = option(
     0.0,
     'Bandwidth of each worker in bits per second, for a network on which the '
@@ -102,6 +104,7 @@ def act(values: SweepFlags) -> int:
   """Runs the missing runs, then reports; returns the exit code."""
   command.at_least(1, values, 'jobs')
   command.at_least(0, values, 'steps', 'bandwidth', 'computing', 'latency')
+  options.in_range('level', values.level, *sweep_rules.LEVELS)
   if bool(values.bandwidth) != bool(values.computing):
     raise flags.UsageError(
       '--computing: expected seconds and --bandwidth, or neither, received '
@@ -117,6 +120,8 @@ def act(values: SweepFlags) -> int:
   seeds = [_seed(text) for text in values.seeds]
   found = definitions.read(values.definition, seeds, values.only, extra_flags)
   configs = configurations(found)
+  if values.steps:
+    _check_length(configs)
   changed = extra_flags or seeds or values.only
   output = values.output or (values.work_dir if changed else found.folder)
   with errors.explain_write_errors(os.fspath(output)):
@@ -144,6 +149,20 @@ def act(values: SweepFlags) -> int:
       command.REFUSED,
     )
   return command.FAILED if sweep.failed else command.DONE
+
+
+def _check_length(configs: 'Mapping[str, training.TrainConfig]') -> None:
+  """Refuses --steps for runs whose length is given in epochs.
+
+  Raises:
+    flags.UsageError: a run has --num_epochs.
+  """
+  for variant, config in configs.items():
+    if count := config.run.num_epochs:
+      raise flags.UsageError(
+        f'--steps: expected runs without --num_epochs, received {variant} with '
+        f'--num_epochs={count}. Add -- --num_epochs=0, or leave --steps out.'
+      )
 
 
 def _run(
@@ -186,7 +205,8 @@ def _report(
     }
     rows['modelled seconds'] = rows['variant'].map(seconds)
   title = found.folder.resolve().name
-  command.say(report.write(table.parent, title, rows, baselines))
+  rules = sweep_rules.SweepRules(values.level, found.has_searched_rates)
+  command.say(report.write(table.parent, title, rows, baselines, rules=rules))
 
 
 def _read_results(
@@ -211,17 +231,23 @@ def render(folder: pathlib.Path, output: pathlib.Path) -> str:
   Returns:
     The table and the path of the page, as text.
   """
-  rows, baselines = _read_results(folder / TABLE, definitions.read(folder))
-  return report.write(output, folder.resolve().name, rows, baselines, folder)
+  found = definitions.read(folder)
+  rows, baselines = _read_results(folder / TABLE, found)
+  title = folder.resolve().name
+  rules = sweep_rules.SweepRules(has_searched_rates=found.has_searched_rates)
+  return report.write(output, title, rows, baselines, folder, rules)
 
 
 def page(folder: pathlib.Path) -> str:
   """Returns the HTML page of `render` without writing the slower plots."""
-  rows, baselines = _read_results(folder / TABLE, definitions.read(folder))
+  found = definitions.read(folder)
+  rows, baselines = _read_results(folder / TABLE, found)
+  rules = sweep_rules.SweepRules(has_searched_rates=found.has_searched_rates)
   failures = report.read_failures(folder)
-  table = report.summary(rows, baselines, failures)
+  table = report.summary(rows, baselines, failures, rules)
   by_step = report.read_curves(folder, rows)
-  return sweep_page.page(folder.resolve().name, table, rows, by_step, failures)
+  title = folder.resolve().name
+  return sweep_page.page(title, table, rows, by_step, failures, rules)
 
 
 def _model_seconds(

@@ -4,11 +4,14 @@ import datetime
 import os
 import sys
 from typing import TYPE_CHECKING
+from typing import Any
 
 from terngrad import lazy
 from terngrad import signals
 from terngrad.cli import command
+from terngrad.cli import flags
 from terngrad.cli import presets
+from terngrad.config import options
 from terngrad.config import servers
 from terngrad.config import training as configs
 
@@ -100,6 +103,23 @@ def serve_or_train(config: servers.ServerConfig) -> int:
     arguments = [*sys.orig_argv[1:], '--overwrite=false']
     os.execv(sys.executable, [sys.executable, *arguments])
   return report_end(config, outcome)
+
+
+def check_length(values: Any) -> None:
+  """Refuses --max_steps beside epochs, which would replace it silently.
+
+  Args:
+    values: dataclass of the flags of a trainer that counts epochs by default.
+
+  Raises:
+    flags.UsageError: --max_steps and --num_epochs are set.
+  """
+  if values.num_epochs and not options.is_default(values, 'max_steps'):
+    raise flags.UsageError(
+      f'--max_steps: expected --num_epochs=0 beside it, received '
+      f'{values.max_steps} and --num_epochs={values.num_epochs}. Add '
+      '--num_epochs=0, or leave --max_steps out.'
+    )
 
 
 def report_end(

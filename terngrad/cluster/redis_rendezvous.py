@@ -2,7 +2,6 @@
 
 import re
 import time
-import urllib.parse
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +9,8 @@ from terngrad.cluster import rendezvous
 from terngrad.cluster import spec as clusters
 from terngrad.cluster import start_failures
 
+# Scheme, user and password, host and path, options.
+_URL = re.compile(r'(\w+://)(?:[^/?#]*@)?([^?#@\0-\x20\x7f]*)(?:[?#][^@]*)?')
 _RUN_ID = re.compile(r'[\w.+-]{1,100}', re.ASCII)
 # Seconds after the last access until an entry expires: a run of yesterday is
 # gone, and a run that restarts within the hour finds its addresses.
@@ -95,6 +96,8 @@ class Server:
       )
     # Messages about the URL never show its password.
     safe_url = _without_password(url)
+    if not safe_url:
+      raise _url_refusal('no scheme, an @ after the first / ? or #, or a space')
     try:
       import redis
       from redis import backoff
@@ -118,10 +121,7 @@ class Server:
     try:
       pool = redis.ConnectionPool.from_url(url, **settings)
     except ValueError:
-      raise clusters.ClusterError(
-        'cluster: expected redis:redis://HOST:PORT/DATABASE, or rediss:// for '
-        f'TLS, received redis:{clusters.quote(safe_url)}. Correct the URL.'
-      ) from None
+      raise _url_refusal(f'redis:{clusters.quote(safe_url)}') from None
     # Options in the URL must not override these.
     pool.connection_kwargs.update(settings)
     self._client = redis.Redis(connection_pool=pool)
@@ -232,9 +232,17 @@ class Server:
 
 
 def _without_password(url: str) -> str:
-  try:
-    parts = urllib.parse.urlsplit(url)
-  except ValueError:
-    return '?'
-  host = parts.netloc.rpartition('@')[2]
-  return f'{parts.scheme}://{host}{parts.path}'
+  """Returns the URL without password; '' if its end is not certain.
+
+  An unescaped / ? or # in it would end the host instead.
+  """
+  found = _URL.fullmatch(url)
+  return f'{found[1]}{found[2]}' if found else ''
+
+
+def _url_refusal(received: str) -> clusters.ClusterError:
+  return clusters.ClusterError(
+    'cluster: expected redis:redis://HOST:PORT/DATABASE, or rediss:// for TLS, '
+    f'received {received}. Correct the URL: give a password in the environment '
+    'variable REDIS_PASSWORD, or write its / ? # @ as %2F %3F %23 %40.'
+  )

@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
+# `ipaddress` also takes any text as a scope, as in fe80::1%text.
+_IPV6 = re.compile(r'\[[0-9A-Fa-f:.]{2,45}\]')
 _HOST = re.compile(r'[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})')
 MAX_TASKS = 4096
 JOBS = ('ps', 'worker')
@@ -224,7 +226,7 @@ def host_of(address: str) -> str:
 
 
 def _is_host(text: str) -> bool:
-  if text.startswith('[') and text.endswith(']'):
+  if _IPV6.fullmatch(text):
     try:
       return ipaddress.ip_address(text[1:-1]).version == 6
     except ValueError:

@@ -142,6 +142,13 @@ class ClusterOptions(options.ConfigPart):
         f'{(self.worker_hosts or self.ps_hosts)[:200]!r}. Give '
         f'--exchange={COLLECTIVE}, or leave the hosts out.',
       )
+      # The text after ':' may hold a password.
+      kind = self.cluster.partition(':')[0]
+      options.refuse(
+        kind != 'flags',
+        f'cluster: expected flags for --exchange={TOWERS}, received '
+        f'{kind[:200]!r}. Give --exchange={COLLECTIVE}, or leave the flag out.',
+      )
       return None
     cluster = self._checked_cluster()
     options.refuse(

@@ -21,7 +21,7 @@ class EvalRunOptions(options.ConfigPart):
   max_steps: int = options.option(
     370000,
     'Evaluation ends after the checkpoint of this step, or of the last step of '
-    'the run; the default: of the last step of the run.',
+    'the run; if it is left out: of the last step of the run.',
     on_resume=options.LOGGED,
     least=1,
   )
@@ -72,11 +72,23 @@ class EvalRunOptions(options.ConfigPart):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class EvalConfig:
-  """Configuration of an evaluation of a training run's checkpoints."""
+  """Configuration of an evaluation of a training run's checkpoints.
+
+  Attributes:
+    given: names of the options that the command line sets; None: those without
+      their defaults.
+  """
 
   data: EvalDataOptions = options.part(EvalDataOptions)
   model: model_lib.ModelOptions = options.part(model_lib.ModelOptions)
   run: EvalRunOptions = options.part(EvalRunOptions)
+  given: frozenset[str] | None = None
+
+  def is_given(self, name: str) -> bool:
+    """Returns whether an option was given, so that it is not replaced."""
+    if self.given is None:
+      return not options.is_default(self, name)
+    return name in self.given
 
   def validate(self) -> None:
     """Raises `errors.ConfigError` for the first invalid option."""

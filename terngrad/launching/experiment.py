@@ -91,9 +91,9 @@ class Experiment:
       False if a task did not start.
     """
     hosts = self.tunnels.remote_hosts if self.tunnel else []
-    opened = remote.each(self.tunnels.open, hosts, output.say)
+    opened = remote.each(self.tunnels.open, hosts, output.try_say)
     tasks = [task.resume() if resumes else task for task in self.tasks]
-    return opened.ok and remote.each(self.start, tasks, output.say).ok
+    return opened.ok and remote.each(self.start, tasks, output.try_say).ok
 
   def end_all(self, seconds: int) -> bool:
     """Ends all tasks, then their tunnels; returns True if it reached all hosts.
@@ -111,13 +111,13 @@ class Experiment:
         seconds=seconds + remote.CALL_SECONDS,
       )
 
-    ended = remote.each(end, self.config.hosts.values(), output.say)
+    ended = remote.each(end, self.config.hosts.values(), output.try_say)
     self.close_tunnels()
     return ended.ok
 
   def close_tunnels(self) -> None:
     """Closes the open tunnels."""
-    output.say(*self.tunnels.close())
+    output.try_say(*self.tunnels.close())
 
   def record(self) -> None:
     """Writes the files that --status and --stop read, on this machine.

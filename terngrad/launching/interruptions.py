@@ -16,6 +16,11 @@ from terngrad import signal_guard
 _NUMBERS = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 
 
+def requests_to_end() -> list[signal.Signals]:
+  """Returns the signals that ask to end; nohup, for one, ignores SIGHUP."""
+  return [n for n in _NUMBERS if signal.getsignal(n) != signal.SIG_IGN]
+
+
 class LaunchInterrupted(Exception):
   """The signal with this `number` asked the program to end."""
 
@@ -56,9 +61,7 @@ class Interruptions:
     before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     handlers = {
       number: signal.signal(number, self._handle)
-      for number in _NUMBERS
-      # nohup ignores SIGHUP.
-      if signal.getsignal(number) != signal.SIG_IGN
+      for number in requests_to_end()
     }
     try:
       yield

@@ -1,5 +1,6 @@
 """Starts, checks and stops the tasks of a configuration on their hosts."""
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -107,23 +108,28 @@ def run(request: LaunchRequest) -> int:
   if request.action == CHECK:
     return _check(experiment, request)
   experiment.record()
-  if request.restarts is None and not request.tunnel:
-    return _start(experiment)
-  return _start_and_watch(experiment, interruptions, request.restarts or 0)
+  waits = request.restarts is not None or request.tunnel
+  return _start_and_watch(
+    experiment, interruptions, (request.restarts or 0) if waits else None
+  )
 
 
 def _start_and_watch(
   experiment: experiments.Experiment,
   interruptions: interruptions_lib.Interruptions,
-  restarts: int,
+  restarts: int | None,
 ) -> int:
-  """Starts all tasks and waits for the end; returns the run's exit code."""
+  """Starts all tasks and waits for the end; returns the run's exit code.
+
+  With None for `restarts` it does not wait. A signal stops all tasks.
+  """
   with interruptions.delay_signals():
     try:
-      return (
-        _start(experiment)
-        or watch.Watch(experiment, interruptions, restarts).run()
-      )
+      code = _start(experiment)
+      interruptions.check()
+      if code or restarts is None:
+        return code
+      return watch.Watch(experiment, interruptions, restarts).run()
     except interruptions_lib.LaunchInterrupted as error:
       return watch.end_all(experiment, interruptions, error.number)
 
@@ -131,13 +137,16 @@ def _start_and_watch(
 def _start(experiment: experiments.Experiment) -> int:
   """Starts all tasks, stops them if one does not start; the exit code."""
   if not experiment.start_all():
-    output.warn(['launch: a task did not start; stopping the others'])
+    with contextlib.suppress(OSError):
+      output.warn(['launch: a task did not start; stopping the others'])
     experiment.end_all(_GRACE)
     return _FAILED
   words = ['terngrad', 'launch', f'--config={experiment.recorded}']
   # Without a name --status would take the experiment that was started last.
   words += [f'--experiment={experiment.name}', '--status']
-  output.say(f'experiment {experiment.name}; its state: {shlex.join(words)}')
+  output.try_say(
+    f'experiment {experiment.name}; its state: {shlex.join(words)}'
+  )
   return 0
 
 

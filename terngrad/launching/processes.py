@@ -231,7 +231,8 @@ class _Output:
         for line in lines:
           text, mark, _ = line.rstrip().partition(self._mark)
           if text or not mark:
-            output.say(f'[{self._label}] {text}')
+            # A pipe that nobody empties would block or end the process.
+            output.try_say(f'[{self._label}] {text}')
           if mark:
             if self._is_closing:
               return

@@ -57,7 +57,7 @@ _Item = TypeVar('_Item')
 
 
 class PrintLines(Protocol):
-  """Prints lines, such as `output.say`."""
+  """Prints lines, such as `output.try_say`."""
 
   def __call__(self, *lines: str) -> None:
     """Prints the lines at once."""
@@ -89,14 +89,19 @@ def each(
 
 
 class Hosts:
-  """Calls functions on this machine and, by ssh, on others."""
+  """Calls functions on this machine and, by ssh, on others.
+
+  Attributes:
+    check: raises if a signal asks the launcher to end.
+  """
 
   def __init__(self, scripts: str, check: Callable[[], None]) -> None:
     """Reads dist_tasks.sh.
 
     Args:
       scripts: folder with dist_tasks.sh.
-      check: runs before each call; an exception prevents the call.
+      check: runs before each call of a task's host; an exception prevents the
+        call.
 
     Raises:
       terngrad.errors.ConfigError: the folder has no dist_tasks.sh.
@@ -110,10 +115,10 @@ class Hosts:
         'give --scripts=FOLDER, the folder scripts/ of a copy of the project',
       )
     self._functions = path.read_bytes()
-    self._check = check
+    self.check = check
 
   def call_local(self, function: str, *words: str) -> CallResult:
-    """Calls a function on this machine."""
+    """Calls a function on this machine, also after a signal."""
     status, text = self._run_function(('bash', '-s'), function, words)
     return CallResult(not status, text.split('\n'))
 
@@ -134,6 +139,7 @@ class Hosts:
       *words: arguments of the function.
       seconds: time limit.
     """
+    self.check()
     host = addresses.host(address)
     is_local = addresses.is_loopback(address)
     command = ('bash', '-s') if is_local else (*SSH, '--', host, 'bash', '-s')
@@ -154,7 +160,6 @@ class Hosts:
     words: tuple[str, ...],
     seconds: float = CALL_SECONDS,
   ) -> tuple[int, str]:
-    self._check()
     call = f'\n{shlex.join((function, *words))}\n'
     stdin = self._functions + call.encode(errors='surrogateescape')
     try:

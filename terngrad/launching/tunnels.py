@@ -10,7 +10,6 @@ machine.
 import pathlib
 import re
 import shlex
-import shutil
 import tempfile
 
 from terngrad.launching import addresses
@@ -76,22 +75,27 @@ class Tunnels:
 
   def open(self, host: str) -> remote.CallResult:
     """Opens the tunnel to a host; writes tunnel_HOST.pid and .log."""
+    # Not later: without the PID file nothing could close the tunnel.
+    self._hosts.check()
     self._folder.mkdir(parents=True, exist_ok=True)
-    file = self._folder / f'tunnel_{host}'
-    log = file.with_name(f'{file.name}.log')
-    status, text = self._connect(host, log)
-    found = _PID.search(text)
-    identity = (
-      self._hosts.call_local('identity', found[1])
-      if found and not status
-      else None
-    )
-    if found and identity and identity.ok:
-      file.with_name(f'{file.name}.pid').write_text(f'{identity.text}\n')
+    log = self._folder / f'tunnel_{host}.log'
+    process = ''
+    # No other process may control this ssh. The path of a socket must be short.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+      socket = ('-S', f'{folder}/s')
+      try:
+        status = self._connect(host, log, socket)
+        process = '' if status else self._record(host, socket)
+        received = remote.clean(log.read_bytes()) or f'status {status}'
+      except OSError as error:
+        received = str(error)
+      finally:
+        if not process:
+          _control('exit', host, socket)
+    if process:
       return remote.CallResult(
-        True, [f'tunnel to {host}: open (process {found[1]})']
+        True, [f'tunnel to {host}: open (process {process})']
       )
-    received = remote.clean(log.read_bytes()) or f'status {status}'
     return remote.CallResult(
       False,
       [
@@ -107,8 +111,10 @@ class Tunnels:
     # In a temporary folder, outside of any experiment.
     with tempfile.TemporaryDirectory() as folder:
       other = Tunnels(self._config, self._hosts, pathlib.Path(folder))
-      result = other.open(host)
-      other.close()
+      try:
+        result = other.open(host)
+      finally:
+        other.close()
     if not result.ok:
       return result
     return remote.CallResult(True, [f'tunnel to {host}: can be opened'])
@@ -132,29 +138,35 @@ class Tunnels:
       lines.append(f'tunnel to {host}: {how}')
     return remote.CallResult(ok, lines)
 
-  def _connect(self, host: str, log: pathlib.Path) -> tuple[int, str]:
-    """Starts ssh; returns its exit code and its answer to `-O check`."""
+  def _connect(
+    self, host: str, log: pathlib.Path, socket: tuple[str, ...]
+  ) -> int:
+    """Starts ssh, which stays in the background; returns its exit code."""
     log.write_bytes(b'')
-    # The path of a socket must be short.
-    sockets = pathlib.Path(tempfile.mkdtemp())
-    socket = ('-S', str(sockets / 's'))
     try:
       # -E: the process in the background logs why it ended and what it cannot
       # forward. To a file, because the process would hold a pipe open.
       with log.open('ab') as output:
-        opened = remote.run(
+        return remote.run(
           (*remote.SSH, *_OPTIONS, *socket, '-E', str(log))
           + (*self._forwards(host), '--', host),
           stdout=output,
-        )
-      asked = remote.run(('ssh', *socket, '-O', 'check', '--', host))
+        ).returncode
     except OSError as error:
       log.write_text(f'{remote.cannot_start("ssh", error)}\n')
-      return remote.NOT_STARTED, ''
-    finally:
-      # No other process may control this ssh.
-      shutil.rmtree(sockets)
-    return opened.returncode, remote.clean(asked.stdout)
+      return remote.NOT_STARTED
+
+  def _record(self, host: str, socket: tuple[str, ...]) -> str:
+    """Writes the PID file; returns the PID, '' if ssh does not report it."""
+    found = _PID.search(_control('check', host, socket))
+    if not found:
+      return ''
+    identity = self._hosts.call_local('identity', found[1])
+    if not identity.ok:
+      return ''
+    file = self._folder / f'tunnel_{host}.pid'
+    file.write_text(f'{identity.text}\n')
+    return found[1]
 
   def _forwards(self, host: str) -> list[str]:
     """Makes the -L and -R options for the ssh to a host."""
@@ -164,3 +176,12 @@ class Tunnels:
       local = addresses.host(address) == host
       words += ['-L' if local else '-R', f'{port}:{port}']
     return words
+
+
+def _control(command: str, host: str, socket: tuple[str, ...]) -> str:
+  """Sends a command to an ssh in the background; returns the answer."""
+  try:
+    done = remote.run(('ssh', *socket, '-O', command, '--', host))
+  except OSError:
+    return ''
+  return remote.clean(done.stdout)

@@ -90,9 +90,14 @@ def settle_seconds() -> float:
 
 
 def _seconds(variable: str, default: float) -> float:
+  text = os.environ.get(variable, '')
   try:
-    return max(0.0, float(os.environ[variable]))
-  except (KeyError, ValueError):
+    return max(0.0, float(text or default))
+  except ValueError:
+    say(
+      f'{variable}: expected a number of seconds, received {text[:200]!r}; '
+      f'{default:g} are used. Correct it, or leave it out.'
+    )
     return default
 
 
@@ -225,4 +230,4 @@ def end_all(
 
 def say(line: str) -> None:
   """Prints a line with the local time in front."""
-  output.say(f'{time.strftime("%Y-%m-%d %H:%M:%S")} {line}')
+  output.try_say(f'{time.strftime("%Y-%m-%d %H:%M:%S")} {line}')

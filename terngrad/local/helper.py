@@ -22,8 +22,10 @@ def main(descriptors: Sequence[int]) -> int:
   """Serves the training process until it ends; returns the exit code."""
   connection, pipe, *files = descriptors
   channels.end_with_writer(pipe)
-  # ctrl-c reaches all processes of a terminal; the training process decides.
-  signal.signal(signal.SIGINT, signal.SIG_IGN)
+  # ctrl-c reaches all processes of a terminal, and `terngrad launch` passes
+  # signals to all processes of a program; the training process decides.
+  for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, signal.SIG_IGN)
   channel = channels.Channel(socket.socket(fileno=connection))
   try:
     return _serve(channel, files)

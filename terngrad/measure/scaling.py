@@ -23,6 +23,8 @@ from terngrad.children import stderr_copy
 from terngrad.training import records
 
 DEVICES, PROCESSES = 'devices', 'processes'
+# One more than the first log line, up to which steps are not timed.
+LEAST_STEPS = 11
 WEAK, STRONG = 'weak', 'strong'
 
 
@@ -106,7 +108,8 @@ def measure(
     some: settings of the runs.
     command: a `train` command with its flags.
     batch_size: examples per step of one device in one process.
-    steps: steps per run; the first logged interval is not timed.
+    steps: steps per run, at least `LEAST_STEPS`; the first logged interval is
+      not timed.
     rounds: runs of each point.
 
   Returns:
@@ -142,7 +145,7 @@ def _speed(
       )
     rows = [r for r in records.read(folder) if 'sec_per_batch' in r]
   times = point.count if point.scaling == WEAK else 1
-  timed = [row['sec_per_batch'] for row in rows[1:] or rows]
+  timed = [row['sec_per_batch'] for row in rows[1:]]
   return batch_size * times / statistics.median(timed)
 
 

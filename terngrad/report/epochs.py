@@ -123,22 +123,34 @@ def chart(
 ) -> figure.Figure:
   """Draws test accuracy by epoch, and training accuracy as dashed lines.
 
+  A run without tests has only the dashed line.
+
   Args:
     runs: results of `rows`, by name.
-    tested: name of the test subset, for the title.
+    tested: name of the test subset, for the title; '' for none.
   """
   page = figure.Figure(figsize=(6, 4))  # without pyplot, needs no display
   axes = page.subplots()
   for number, (name, found) in enumerate(runs.items()):
-    numbers = [row['epoch'] for row in found]
     for column, style, label in (
       ('test_accuracy', 'o-', name),
       ('accuracy', '--', f'{name}, training'),
     ):
-      shares = [100 * row[column] for row in found]
-      color = f'C{number}'
-      axes.plot(numbers, shares, style, color=color, markersize=3, label=label)
-  axes.set_title(f'accuracy, {tested}, %', loc='left')
+      points = [
+        (row['epoch'], 100 * row[column])
+        for row in found
+        if row[column] != NOT_TESTED
+      ]
+      if points:
+        color = f'C{number}'
+        axes.plot(
+          *zip(*points, strict=True),
+          style,
+          color=color,
+          markersize=3,
+          label=label,
+        )
+  axes.set_title(f'accuracy, {tested or "training"}, %', loc='left')
   axes.set_xlabel('epoch')
   axes.locator_params(axis='x', integer=True)
   axes.grid(alpha=0.3)

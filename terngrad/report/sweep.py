@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Collection
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -20,8 +21,10 @@ from terngrad.report import sweep_markdown
 from terngrad.report import sweep_page
 from terngrad.report import sweep_plot
 from terngrad.report.statistics import intervals
+from terngrad.report.statistics import machines
 from terngrad.report.statistics import paired
 from terngrad.report.statistics import rankings
+from terngrad.report.statistics import sweep_rules
 
 # A table beside results.csv: one row per scored epoch of a run.
 CURVES = 'curves.csv'
@@ -202,6 +205,7 @@ def summary(
   runs: pd.DataFrame,
   baselines: Mapping[str, str] | None = None,
   failures: pd.DataFrame | None = None,
+  rules: sweep_rules.SweepRules = sweep_rules.DEFAULT,
 ) -> pd.DataFrame:
   """Computes one row per variant; in each ranking the most accurate first.
 
@@ -210,20 +214,20 @@ def summary(
     baselines: maps variants to their baselines; other variants are not
       compared.
     failures: from `read_failures`, if any.
+    rules: level of the intervals, and whether rates separate rankings.
 
   Returns:
     Columns: accuracy in % (mean over the seeds), standard deviation, and half
-    width of the 95 % confidence interval of the mean (both NaN for one seed);
-    the mean difference to the baseline over common seeds, in percentage points,
-    its half width, alone and pooled, Dunnett's p-value, and the baseline's name
-    if there are several (see `statistics.paired`); means of
-    further scores in %, of bits per element, of seconds, and of modelled
-    seconds if runs have them; NaN or no seconds for virtual nodes, and none if
-    the machines differ or are not known; steps if they differ between runs.
-    Local steps count as steps, and bits are per element and such a step. If
-    there are several rankings, their names (see `rankings.labels`). If any
-    run failed, the number of failed runs; a variant with failures only is last,
-    with accuracy NaN.
+    width of the confidence interval of the mean (both NaN for one seed); the
+    mean difference to the baseline over common seeds, in percentage points, its
+    half width, alone and pooled, Dunnett's p-value, and the baseline's name if
+    there are several (see `statistics.paired`); means of further scores in %,
+    of bits per element, of seconds, and of modelled seconds if runs have them;
+    NaN or no seconds for virtual nodes, and none if the machines differ or are
+    not known; steps if they differ between runs. Local steps count as steps,
+    and bits are per element and such a step. If there are several rankings,
+    their names (see `rankings.labels`). If any run failed, the number of failed
+    runs; a variant with failures only is last, with accuracy NaN.
 
   Raises:
     errors.ConfigError: a baseline has no runs.
@@ -240,16 +244,15 @@ def summary(
     index='seed', columns='variant', values='accuracy', aggfunc='last'
   ).reindex(columns=known)
   used = {v: baselines[v] for v in known if v in baselines}
-  compared = paired.compare(100 * accuracy, used)
+  compared = paired.compare(100 * accuracy, used, rules.level)
   runs = rankings.per_step(runs)
   differ = runs['steps'].nunique() > 1
-  incomparable = sweep_page.virtual_runs(runs)
-  if not rankings.is_one_machine(runs):
-    incomparable = [True] * len(runs)
+  is_one = machines.is_one(runs)
+  incomparable = [v or not is_one for v in sweep_page.virtual_runs(runs)]
   runs = runs.assign(seconds=runs['seconds'].mask(incomparable))
   rows = []
   for variant, variant_runs in runs.groupby('variant', sort=False):
-    row = _spread(str(variant), accuracy[variant])
+    row = _spread(str(variant), accuracy[variant], rules.level)
     row |= compared.get(str(variant), {})
     rows.append(row | _means(variant_runs, differ))
   table = pd.DataFrame(rows)
@@ -257,18 +260,18 @@ def summary(
     table = table.drop(columns='seconds')
   if failures is not None and not failures.empty:
     table = _add_failures(table, failures['variant'].value_counts(sort=False))
-  return rankings.sort(table, rankings.labels(runs, used))
+  return rankings.sort(table, rankings.labels(runs, used, rules))
 
 
-def _spread(variant: str, accuracy: pd.Series) -> dict[str, Any]:
+def _spread(variant: str, accuracy: pd.Series, level: float) -> dict[str, Any]:
   """Returns the columns of a variant's accuracies."""
-  mean, deviation, half = intervals.interval(100 * accuracy.dropna())
+  mean, deviation, half = intervals.interval(100 * accuracy.dropna(), level)
   return {
     'variant': variant,
     'seeds': int(accuracy.count()),
     'accuracy %': mean,
     'sd': deviation,
-    '95 %': half,
+    intervals.heading(level): half,
   }
 
 
@@ -304,6 +307,7 @@ def write(
   runs: pd.DataFrame,
   baselines: Mapping[str, str] | None = None,
   source: str | os.PathLike[str] | None = None,
+  rules: sweep_rules.SweepRules = sweep_rules.DEFAULT,
 ) -> str:
   """Writes the summary as a table, Markdown, a plot and a page.
 
@@ -313,10 +317,11 @@ def write(
     runs: from `read`.
     baselines: maps variants to their baselines, as for `summary`.
     source: directory with curves and failures; default `folder`.
+    rules: as for `summary`.
 
   Returns:
-    The table and the path of the page, as text. Equal runs give byte-identical
-    files.
+    The table, notes and the path of the page, as text. Equal runs give
+    byte-identical files.
 
   Raises:
     errors.ConfigError: the tables in `source` or the baselines are invalid.
@@ -324,14 +329,20 @@ def write(
   """
   source = source or folder
   failures = read_failures(source)
-  found = summary(runs, baselines, failures)
+  found = summary(runs, baselines, failures, rules)
   by_step = read_curves(source, runs)
   tables.write(folder, 'sweep', found, _chart(found, by_step))
   page_path = os.path.join(folder, 'sweep.html')
-  text = sweep_page.page(title, found, runs, by_step, failures)
+  text = sweep_page.page(title, found, runs, by_step, failures, rules)
+  notes = sweep_page.notes(runs, rules)
   with errors.explain_write_errors(os.fspath(folder)):
-    markdown = sweep_markdown.text(found)
+    markdown = sweep_markdown.text(found, notes)
     disk.write_text(os.path.join(folder, 'sweep.md'), markdown)
     disk.write_text(page_path, text)
-  shown = found.to_string(index=False, float_format='{:.4g}'.format)
-  return f'{shown}\npage: {page_path}'
+  return f'{as_text(found, notes)}\npage: {page_path}'
+
+
+def as_text(table: pd.DataFrame, notes: Sequence[str]) -> str:
+  """Formats a summary and its notes for a terminal."""
+  shown = table.to_string(index=False, float_format='{:.4g}'.format)
+  return '\n'.join([shown, *notes])

@@ -1,5 +1,7 @@
 """The summary of a sweep as Markdown: a table for each ranking."""
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from terngrad.report import sweep_page
@@ -12,11 +14,12 @@ _EQUAL = (
 )
 
 
-def text(table: pd.DataFrame) -> str:
+def text(table: pd.DataFrame, notes: Sequence[str] = ()) -> str:
   """Formats a summary, with a note on intervals without width.
 
   Args:
     table: from `sweep.summary`.
+    notes: further notes, from `sweep_page.notes`.
   """
   texts, is_marked = [], False
   for name, part in rankings.split(table).items():
@@ -28,7 +31,8 @@ def text(table: pd.DataFrame) -> str:
     )
     texts.append(f'{name}:\n\n{rows_text}' if name else rows_text)
     is_marked |= bool(marks.to_numpy().any())
-  return '\n'.join([*texts, f'{_EQUAL}\n'] if is_marked else texts)
+  shown = [_EQUAL, *notes] if is_marked else notes
+  return '\n'.join([*texts, *(f'{note}\n' for note in shown)])
 
 
 def _escaped(cell: str) -> str:

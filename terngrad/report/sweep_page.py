@@ -11,11 +11,17 @@ from terngrad.report.pages import html_page
 from terngrad.report.pages import interval_plot
 from terngrad.report.pages import scatter_plot
 from terngrad.report.statistics import intervals
+from terngrad.report.statistics import machines
+from terngrad.report.statistics import paired
 from terngrad.report.statistics import rankings
 from terngrad.report.statistics import sweep_flags
+from terngrad.report.statistics import sweep_rules
 
-_TEST_SET = 'test set 95 %'
 _MOST_POINTS = 1600
+_SEARCHED = (
+  'The learning rates were searched for each variant, so variants with '
+  'different ones are ranked together.'
+)
 # Columns of a run's versions and machine, from `terngrad.sweep.results`.
 PROVENANCE = (
   'commit',
@@ -41,15 +47,15 @@ _PAGE = """\
 <ul class="soft">
 <li><b>accuracy %</b>: mean over the seeds. <b>sd</b>: standard deviation over
 the seeds, in percentage points.</li>
-<li><b>95 %</b>: half width of the 95 % confidence interval of the mean
-(Student's t). It shows how much other seeds would change the mean. One seed has
-none.</li>
+<li><b>{{ interval }}</b>: half width of the {{ interval }} confidence interval
+of the mean (Student's t). It shows how much other seeds would change the mean.
+One seed has none.</li>
 {% if baseline %}
 <li><b>{{ baseline }}</b>: mean difference to the baseline in percentage points,
-of runs with the same seed; <b>its 95 %</b>: half width of its interval. If the
-interval contains 0, the seeds show no difference.</li>
-<li><b>pooled 95 %</b>: the same with the deviation of differences estimated
-from all variants that have this baseline, as if all spread alike.
+of runs with the same seed; <b>its {{ interval }}</b>: half width of its
+interval. If the interval contains 0, the seeds show no difference.</li>
+<li><b>pooled {{ interval }}</b>: the same with the deviation of differences
+estimated from all variants that have this baseline, as if all spread alike.
 <b>Dunnett p</b>: probability of so large a ratio of difference and pooled
 deviation in any of these variants if none differed (Dunnett's procedure, seeds
 as blocks). 0 is below 0.0005. Of many variants compared with the same runs,
@@ -61,10 +67,11 @@ the interval has no width. With few seeds this is chance, and no sign of
 certainty. Plots show such means as circles.</li>
 {% endif %}
 {% if examples %}
-<li><b>{{ test_set }}</b>: half width of the 95 % interval because the test set
-is finite, 1.96 sqrt(a (1 - a) / {{ examples }}). All accuracies a are multiples
-of 1/{{ examples }}. Runs share the test set, so differences have a smaller
-error than this, but seeds do not make it smaller.</li>
+<li><b>{{ test_set }}</b>: half width of the {{ interval }} interval because the
+test set is finite, {{ normal }} sqrt(a (1 - a) / {{ examples }}). All
+accuracies a are multiples of 1/{{ examples }}. Runs share the test set, so
+differences have a smaller error than this, but seeds do not make it
+smaller.</li>
 {% endif %}
 {% if virtual %}
 <li>Virtual nodes have no seconds: they share one machine, so their seconds
@@ -74,9 +81,12 @@ are not those of as many workers. results.csv has them.</li>
 that they are of one. results.csv has them.</li>
 {% endif %}
 {% if several %}
-<li>Runs with other numbers of steps or other learning rates are in separate
-rankings.</li>
+<li>Runs with other numbers of steps{% if not searched %} or other learning
+rates{% endif %} are in separate rankings.</li>
 {% endif %}
+{% for note in notes %}
+<li>{{ note }}</li>
+{% endfor %}
 {% if opened %}
 <li>Circles are variants with one seed
 {%- if failures %}, or of which some runs failed{% endif %}.</li>
@@ -100,6 +110,14 @@ rankings.</li>
 """
 
 
+def notes(
+  runs: pd.DataFrame, rules: sweep_rules.SweepRules = sweep_rules.DEFAULT
+) -> list[str]:
+  """Returns what a reader of the summary must know of its runs."""
+  searched = _SEARCHED if rules.has_searched_rates else ''
+  return [note for note in (searched, machines.note(runs)) if note]
+
+
 def marked(table: pd.DataFrame) -> pd.DataFrame:
   """Finds intervals without width, whose values are all equal.
 
@@ -110,20 +128,23 @@ def marked(table: pd.DataFrame) -> pd.DataFrame:
     bool for each cell of `table`. The baseline's difference to itself is False.
   """
   found = pd.DataFrame(False, index=table.index, columns=table.columns)
-  found['95 %'] = table['95 %'] == 0
+  heading = intervals.heading(intervals.level_of(table))
+  found[heading] = table[heading] == 0
   if (column := difference_column(table)) is None:
     return found
   named = column.removeprefix('to ')
   baseline = table['baseline'] if 'baseline' in table else named
-  found['its 95 %'] = (table['its 95 %'] == 0) & (table['variant'] != baseline)
+  single = paired.SINGLE + heading
+  found[single] = (table[single] == 0) & (table['variant'] != baseline)
   return found
 
 
 def difference_column(table: pd.DataFrame) -> str | None:
   """Returns the name of the column of differences, or None without one."""
-  if 'its 95 %' not in table:
+  single = paired.SINGLE + intervals.heading(intervals.level_of(table))
+  if single not in table:
     return None
-  return str(table.columns[list(table.columns).index('its 95 %') - 1])
+  return str(table.columns[list(table.columns).index(single) - 1])
 
 
 def page(
@@ -132,6 +153,7 @@ def page(
   runs: pd.DataFrame,
   by_step: pd.DataFrame,
   failures: pd.DataFrame,
+  rules: sweep_rules.SweepRules = sweep_rules.DEFAULT,
 ) -> str:
   """Renders the page; equal arguments give equal text.
 
@@ -141,13 +163,17 @@ def page(
     runs: from `sweep.read`.
     by_step: from `sweep.read_curves`.
     failures: from `sweep.read_failures`.
+    rules: those of the summary.
   """
   marks = marked(table)
+  level = intervals.level_of(table)
+  heading = intervals.heading(level)
+  test_set = f'test set {heading}'
   examples = intervals.count_examples(list(runs['accuracy']))
   shown = table.copy()
   if examples:
-    at = list(table.columns).index('95 %') + 1
-    shown.insert(at, _TEST_SET, _sampling_errors(table, examples))
+    at = list(table.columns).index(heading) + 1
+    shown.insert(at, test_set, _sampling_errors(table, examples, level))
   virtual = virtual_runs(runs)
   common, others = _divide(
     runs.drop(columns='seconds') if all(virtual) else runs
@@ -159,11 +185,15 @@ def page(
     summary=(shown.columns, texts(shown, marks)),
     baseline=difference_column(table),
     marked=bool(marks.to_numpy().any()),
-    test_set=_TEST_SET,
+    interval=heading,
+    normal=f'{intervals.normal(level):.3g}',
+    test_set=test_set,
     examples=examples,
     virtual=any(virtual),
-    equal_machines=rankings.is_one_machine(runs),
+    equal_machines=machines.is_one(runs),
     several=rankings.COLUMN in table,
+    searched=rules.has_searched_rates,
+    notes=notes(runs, rules),
     opened=any(sweep_plot.is_open(table)),
     common=common,
     runs=(others.columns, texts(others)),
@@ -205,9 +235,11 @@ def _format(value: Any) -> str:
   return f'{value:.4g}' if abs(value) < 1e4 else f'{value:.0f}'
 
 
-def _sampling_errors(table: pd.DataFrame, examples: int) -> list[float]:
+def _sampling_errors(
+  table: pd.DataFrame, examples: int, level: float
+) -> list[float]:
   return [
-    100 * intervals.sampling_error(accuracy / 100, examples)
+    100 * intervals.sampling_error(accuracy / 100, examples, level)
     if not math.isnan(accuracy)
     else math.nan
     for accuracy in table['accuracy %']
@@ -252,8 +284,9 @@ def _plots(
   for name, part in rankings.split(table).items():
     if len(part):
       plots.append(_by_variant(name, part))
+  heading = intervals.heading(intervals.level_of(table))
   for panel in sweep_plot.panels(table):
-    columns = panel.column, 'accuracy %', '95 %'
+    columns = panel.column, 'accuracy %', heading
     points = [
       scatter_plot.Named(*row)
       for row in zip(
@@ -272,10 +305,14 @@ def _plots(
 def _by_variant(ranking: str, table: pd.DataFrame) -> html_page.Markup:
   """Draws the means of a ranking, and the differences to its baseline."""
   marks = marked(table)
+  heading = intervals.heading(intervals.level_of(table))
   opened = pd.Series(sweep_plot.is_open(table), index=table.index)
   panels = [
     interval_plot.Panel(
-      'accuracy, %', table['accuracy %'], table['95 %'], marks['95 %'] | opened
+      'accuracy, %',
+      table['accuracy %'],
+      table[heading],
+      marks[heading] | opened,
     )
   ]
   column = difference_column(table)
@@ -284,11 +321,11 @@ def _by_variant(ranking: str, table: pd.DataFrame) -> html_page.Markup:
       interval_plot.Panel(
         f'{column}, points',
         table[column],
-        table['its 95 %'],
-        marks['its 95 %'] | opened,
+        table[paired.SINGLE + heading],
+        marks[paired.SINGLE + heading] | opened,
         with_zero=True,
       )
     )
-  title = 'means over seeds with 95 % intervals'
+  title = f'means over seeds with {heading} intervals'
   title = ', '.join(filter(None, [title, ranking]))
   return interval_plot.draw(title, sweep_plot.names(table), panels)

@@ -11,6 +11,7 @@ from matplotlib import figure
 from matplotlib import ticker
 
 from terngrad.measure import labels
+from terngrad.report.statistics import intervals
 from terngrad.report.statistics import rankings
 
 # Columns that accuracy is plotted over; True for a logarithmic axis.
@@ -128,12 +129,13 @@ def _scatter(
   axes: axes_lib.Axes, panel: AccuracyPlot, numbers: Mapping[str, int]
 ) -> None:
   """Plots a panel; a variant's number selects its colour."""
+  heading = intervals.heading(intervals.level_of(panel.rows))
   opened = is_open(panel.rows)
   for is_empty, (_, row) in zip(opened, panel.rows.iterrows(), strict=True):
     axes.errorbar(
       row[panel.column],
       row['accuracy %'],
-      yerr=None if math.isnan(row['95 %']) else row['95 %'],
+      yerr=None if math.isnan(row[heading]) else row[heading],
       fmt='o',
       capsize=3,
       color=f'C{numbers[row["variant"]]}',
@@ -155,12 +157,13 @@ def _by_variant(axes: axes_lib.Axes, table: pd.DataFrame) -> None:
 
   A line separates two rankings.
   """
+  heading = intervals.heading(intervals.level_of(table))
   opened = is_open(table)
   for position, (_, row) in enumerate(table.iterrows()):
     axes.errorbar(
       row['accuracy %'],
       position,
-      xerr=None if math.isnan(row['95 %']) else row['95 %'],
+      xerr=None if math.isnan(row[heading]) else row[heading],
       fmt='o',
       capsize=3,
       color='C0',

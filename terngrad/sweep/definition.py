@@ -4,7 +4,9 @@ The file states differences from the defaults only.
 
 - `[sweep]` names the data set whose programs run (`program`), the seeds
   (`seeds`), the variant that others are compared with (`baseline`) and, if runs
-  have several processes, the flags of `terngrad launch` (`launch`).
+  have several processes, the flags of `terngrad launch` (`launch`). `rates =
+  searched` says that learning rates were searched for each variant, so that
+  variants with different ones are ranked together.
 - `[flags]` holds the trainer's flags for all runs, one per line.
 - `[eval]` holds the evaluator's flags, one per line. `[eval NAME]` scores every
   run once more, with its flags after those of `[eval]`, and adds a column
@@ -64,7 +66,8 @@ from terngrad import errors
 FILE_NAME = 'sweep.ini'
 _EVAL = 'eval'
 _RESERVED = ('sweep', 'flags', _EVAL, 'seeds', 'baselines')
-_KEYS = {'program', 'seeds', 'baseline', 'launch'}
+_KEYS = {'program', 'seeds', 'baseline', 'launch', 'rates'}
+_SEARCHED = 'searched'
 # The programs' flags accept one dash too.
 _FLAG_FILES = '--flagfile', '-flagfile'
 
@@ -105,6 +108,7 @@ class Definition(NamedTuple):
       variants are compared; other scores are additional columns.
     cells: all runs, ordered by seed and then by variant, so that the variants
       of one seed can be compared early.
+    has_searched_rates: whether learning rates were searched for each variant.
   """
 
   folder: pathlib.Path
@@ -112,6 +116,7 @@ class Definition(NamedTuple):
   baselines: dict[str, str]
   scoring: dict[str, tuple[str, ...]]
   cells: list[Cell]
+  has_searched_rates: bool = False
 
   @property
   def evaluation(self) -> str:
@@ -144,7 +149,7 @@ def read(
     path /= FILE_NAME
   sections = _sections(path)
   settings = _settings(path, sections)
-  common_flags = _arguments(path, sections.get('flags', {}))
+  common = _arguments(path, sections.get('flags', {}))
   extra_flags = _read_files(path, extra_flags)
   variants = _variants(path, sections)
   baselines = _baselines(path, sections, settings.get('baseline'), variants)
@@ -163,9 +168,7 @@ def read(
   }
   launch = _split(path, 'launch', settings.get('launch'))
   cells = [
-    Cell(
-      variant, seed, (*common_flags, *variants[variant], *extra_flags), launch
-    )
+    Cell(variant, seed, (*common, *variants[variant], *extra_flags), launch)
     for seed in dict.fromkeys(itertools.chain(*chosen.values()))
     for variant, found in chosen.items()
     if seed in found
@@ -182,6 +185,7 @@ def read(
     baselines,
     _scoring(path, sections),
     cells,
+    settings.get('rates') == _SEARCHED,
   )
 
 
@@ -209,12 +213,18 @@ def _sections(path: pathlib.Path) -> dict[str, _Section]:
 
 
 def _settings(path: pathlib.Path, sections: Mapping[str, _Section]) -> _Section:
-  """Returns the section `[sweep]`, or raises for unknown keys."""
+  """Returns the section `[sweep]`, or raises for unknown keys and values."""
   settings = sections.get('sweep', {})
   if unknown := sorted({*settings} - _KEYS):
     raise errors.ConfigError(
       f'{path}: expected {", ".join(sorted(_KEYS))} in [sweep], received '
       f'{", ".join(unknown)}. Write flags for all runs in [flags].'
+    )
+  if (rates := settings.get('rates', _SEARCHED)) != _SEARCHED:
+    raise errors.ConfigError(
+      f'{path}: expected rates = {_SEARCHED} in [sweep] or no such line, '
+      f'received rates = {rates}. Write learning rates in the sections of '
+      'flags.'
     )
   return settings
 

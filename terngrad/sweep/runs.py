@@ -5,9 +5,10 @@ finished once its row is written there. Rows already in the table count as
 finished too. Several sweeps, on several machines, may write to one table at the
 same time: each adds its rows to those of the others.
 
-The flags of a run are written when it begins, and are in its row. So a run that
-was stopped is not continued with other flags, and no table mixes runs of two
-settings.
+The flags of a run and its machine are written when it begins, and are in its
+row. So a run that was stopped is not continued with other flags, and no table
+mixes runs of two settings. The row of a run that another machine, version or
+commit continued names both.
 
 Failed runs have rows in a separate table and are repeated. If a trainer refuses
 its flags or its data before the first step, no other run is started: all would
@@ -30,7 +31,9 @@ from slim.datasets.records import disk
 from terngrad import errors
 from terngrad import signal_guard
 from terngrad import signals
+from terngrad.checkpoint import listing
 from terngrad.report import sweep as report
+from terngrad.report.statistics import machines
 from terngrad.sweep import definition as definitions
 from terngrad.sweep import failures
 from terngrad.sweep import results
@@ -39,7 +42,7 @@ from terngrad.training import records
 
 TABLE = 'results.csv'
 _RESULT, _LOG = 'result.json', 'log.txt'
-# The flags and the evaluation of a run that has begun.
+# The flags, evaluation and provenance of a run that has begun.
 _BEGUN = 'flags.json'
 # The columns of a row that say how a run was made.
 _FLAGS, _EVALUATION = 'flags', 'evaluation'
@@ -132,8 +135,7 @@ class Sweep:
             cell = waiting.pop()
             work = self._work_dir / cell.name
             words = commands(self._definition, cell, self._data_dir, work)
-            disk.make_folder(work)
-            disk.write_text(work / _BEGUN, json.dumps(self._settings(cell)))
+            self._begin(cell, work)
             run = _Run(cell, words, work, cache_dir)
             running[run.process.sentinel] = run
           for ready in connection.wait([stop_request, *running]):
@@ -151,23 +153,31 @@ class Sweep:
         _stop([run.process for run in running.values()])
     return True
 
+  def _begin(self, cell: definitions.Cell, work: pathlib.Path) -> None:
+    """Writes how a run is made, and how it was made before it was stopped."""
+    begun, provenance = work / _BEGUN, self._provenance
+    if listing.prefixes(work / 'train'):
+      before = json.loads(begun.read_text('utf-8')) if begun.exists() else {}
+      provenance = machines.add_start(before, provenance)
+    disk.make_folder(work)
+    disk.write_text(begun, json.dumps(self._settings(cell) | provenance))
+
   def _finish(self, run: '_Run') -> str:
     """Records a run that has ended; returns a log line about it."""
     cell, work = run.cell, run.folder
+    begun = json.loads((work / _BEGUN).read_text(encoding='utf-8'))
     if run.code:
       self.failed.append(cell.name)
       failure = failures.row(cell, run.code, run.log(), flags_of(cell))
       failure |= {_EVALUATION: self._definition.evaluation}
-      self._failures.append(
-        failure | {'ended': results.now()} | self._provenance
-      )
+      self._failures.append(failure | {'ended': results.now()} | begun)
       self.write()
       if run.is_refused:
         self.refused = cell.name, failures.cause(run.log())
       return f'{cell.name}: failed with exit code {run.code}; see {work / _LOG}'
     scores = self._definition.scoring
     row = results.row(cell, work, scores, flags_of(cell))
-    row |= {_EVALUATION: self._definition.evaluation} | self._provenance
+    row |= begun
     disk.write_text(work / _RESULT, json.dumps(row))
     self._add(cell, row)
     self.write()

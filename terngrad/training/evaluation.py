@@ -145,7 +145,7 @@ class _Scorer:
     if data != self._data:
       self._open(data)
     self.max_steps = layout.max_steps
-    if not options.is_default(self._config, 'max_steps'):
+    if self._config.is_given('max_steps'):
       self.max_steps = min(run.max_steps, layout.max_steps)
     checkpoints.check_layout(
       path, layout, {'net': net, 'num_classes': self._split.num_classes}
@@ -213,8 +213,7 @@ def _data_as_trained(
 ) -> evaluation_options.EvalDataOptions:
   """Returns the data options, completed with those of the training.
 
-  An option that has its default counts as not given. Others are kept, and a
-  difference is logged.
+  Options that were given are kept, and a difference is logged.
   """
   recorded = trained.recorded_options(layout)
   changes = {}
@@ -223,14 +222,14 @@ def _data_as_trained(
     value = recorded.get(name, given)
     if value == given:
       continue
-    if options.is_default(config, name):
-      changes[name] = value
-      report(f'{datetime.now()}: --{name}={value}, as in the training')
-    else:
+    if config.is_given(name):
       report(
         f'{datetime.now()}: warning: --{name}={given} differs from the '
         f'--{name}={value} of the training'
       )
+    else:
+      changes[name] = value
+      report(f'{datetime.now()}: --{name}={value}, as in the training')
   return dataclasses.replace(config.data, **changes)
 
 

@@ -156,6 +156,7 @@ def _take_steps(
   # A resumed run may have been over before.
   _, over = _judge(config, run, writer)
   taken: list[_Taken] = []
+  is_logged = True
   while step < run.max_steps and not stop.agreed and not over:
     is_best = False
     step += 1
@@ -180,6 +181,10 @@ def _take_steps(
       _save(run, writer, step, is_best)
       stop.saved = step
   _read(run, taken, stop, bar, writer)
+  if writer and not is_logged:
+    # A run that continues takes the means of its epoch from this record.
+    with run.hooks.local_time_limit(f'Records of step {step}'):
+      writer.log(step, run.learning_rate(step - 1))
   if stop.saved != step:
     path = _save(run, writer, step)
     if writer:

@@ -15,4 +15,10 @@ def command(module):
 def parse(module, words):
   """What a starter's command reads from a command line: its options."""
   found = command(module)
-  return flags.parse(found.options, found.defaults, words, found.words).values
+  return flags.parse(
+    found.options,
+    found.defaults,
+    words,
+    found.words,
+    flag_names=found.flag_names,
+  ).values

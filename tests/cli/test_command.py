@@ -83,7 +83,10 @@ def test_what_the_output_cannot_encode_is_escaped(monkeypatch):
 
 def test_errors_name_the_flags_of_the_command_line(capsys):
   def act(values):
-    raise command.flags.UsageError('task_id: expected 0, received task_ids')
+    raise command.flags.UsageError(
+      'task_id: expected 0, received task_ids in /task_id/a or my-task_id/. '
+      'Set --task_id, or a task_id.'
+    )
 
   renaming = command.Command(
     '{program}: fails.',
@@ -94,7 +97,8 @@ def test_errors_name_the_flags_of_the_command_line(capsys):
   )
   assert command.run(renaming, 'x', []) == command.REFUSED
   assert capsys.readouterr().err == (
-    'error: shard_id: expected 0, received task_ids\n'
+    'error: shard_id: expected 0, received task_ids in /task_id/a or '
+    'my-task_id/. Set --shard_id, or a shard_id.\n'
   )
 
 

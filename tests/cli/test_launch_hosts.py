@@ -4,6 +4,7 @@ import os
 import pathlib
 import shlex
 import sys
+import types
 
 import pytest
 
@@ -139,6 +140,17 @@ def test_splitting_data_for_other_machines_is_refused(capsys, tmp_path):
     dry_run(
       capsys, config=str(config), hosts=(), split_dataset='/data', command=()
     )
+
+
+def test_a_split_run_prints_why_a_task_did_not_start(
+  tmp_path, monkeypatch, capsys
+):
+  script = ['bash', '-c', 'echo "ps_0: no port"; exit 3']
+  monkeypatch.setattr(launch_local, '_launch', lambda: script)
+  monkeypatch.setattr(launch_local, '_network', lambda config: [])
+  config = types.SimpleNamespace(text=lambda: '', workspace=str(tmp_path))
+  assert launch_local.start(launch.LaunchFlags(), config, []) == 3
+  assert capsys.readouterr().err == 'ps_0: no port\n'
 
 
 @pytest.fixture

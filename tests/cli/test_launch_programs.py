@@ -217,6 +217,38 @@ def test_no_signal_goes_to_the_number_of_a_reaped_process(monkeypatch):
     monkeypatch.undo()
 
 
+def test_signals_that_nohup_ignores_are_not_passed_on():
+  before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+  try:
+    command = ('sh', '-c', 'kill -HUP "$PPID"')
+    values = launch.LaunchFlags(num_workers=1, command=command)
+    assert launch.launch(values) == 0
+  finally:
+    signal.signal(signal.SIGHUP, before)
+
+
+def test_a_signal_without_a_name_is_reported_by_its_number(capsys):
+  command = ('bash', '-c', 'kill -40 $$')
+  values = launch.LaunchFlags(num_workers=1, command=command)
+  assert launch.launch(values) == 128 + 40
+  assert 'exit code 168, killed by signal 40: ' in capsys.readouterr().err
+
+
+def test_programs_go_on_when_nobody_reads_the_output(monkeypatch):
+  reader, writer = os.pipe()
+  os.close(reader)
+  events = queue.SimpleQueue()
+  # More than a pipe holds.
+  script = 'echo; head -c 200000 /dev/zero'
+  with os.fdopen(writer, 'w') as out:
+    monkeypatch.setattr(sys, 'stdout', out)
+    task = processes.ProcessCommand('a', ('sh', '-c', script))
+    process = processes.Process(task, events)
+    assert events.get() == (process, 0)
+    process.stop()
+    process.join()
+
+
 @pytest.fixture
 def without_shebang(tmp_path):
   program = tmp_path / 'program'

@@ -6,6 +6,7 @@ from terngrad.cli import command
 from terngrad.cli import commands
 from terngrad.cli import flags
 from terngrad.cli import presets
+from terngrad.config import options
 from terngrad.config import training as configs
 from terngrad.training import evaluation
 
@@ -43,20 +44,33 @@ def test_every_data_set_has_its_commands():
   assert set(commands.COMMANDS['distributed_train'].members) == names - {'text'}
 
 
+# General defaults, which some of the commands replace.
+_GENERAL = configs.EvalConfig()
+
+
 @pytest.mark.parametrize(
-  ('words', 'steps'),
-  [([], configs.EvalConfig().run.max_steps), (['--max_steps=7'], 7)],
+  ('words', 'given'),
+  [
+    ([], {}),
+    (['--max_steps=7'], {'max_steps': 7}),
+    (
+      [f'--image_size={_GENERAL.data.image_size}', '--run_once'],
+      {'image_size': _GENERAL.data.image_size, 'run_once': True},
+    ),
+  ],
 )
 @pytest.mark.parametrize('data_set', ['mnist', 'imagenet'])
-def test_an_evaluation_is_as_long_as_its_run_by_default(
-  monkeypatch, data_set, words, steps
+def test_an_evaluation_overrides_only_what_the_command_line_sets(
+  monkeypatch, data_set, words, given
 ):
-  """`training.evaluation` takes the general default for that."""
+  """Size and steps are those of the training, not those of a preset."""
   configured = []
   monkeypatch.setattr(
     evaluation, 'evaluate', lambda config, report: configured.append(config)
   )
   made = commands.command_at(('eval', data_set))
-  made.act(flags.parse(made.options, made.defaults, words).values)
+  assert command.run(made, 'eval', words) == command.DONE
   (config,) = configured
-  assert config.run.max_steps == steps
+  names = ('image_size', 'max_steps', 'run_once')
+  assert {name for name in names if config.is_given(name)} == {*given}
+  assert options.by_name(config).items() >= given.items()

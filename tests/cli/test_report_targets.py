@@ -125,6 +125,15 @@ def test_a_seed_that_failed_reaches_no_target(folder, capsys):
   assert 'gone' not in capsys.readouterr().out
 
 
+def test_runs_of_two_processors_are_noted(folder, capsys):
+  runs = pd.read_csv(folder / 'results.csv').assign(processor=['one', 'two'])
+  runs.to_csv(folder / 'results.csv', index=False)
+  report(folder)
+  assert 'to have the same processor (' in capsys.readouterr().out
+  report(folder, only=('ternary',))
+  assert 'the same' not in capsys.readouterr().out
+
+
 def test_measured_steps_give_the_seconds_of_their_networks(folder):
   table = folder / 'steps.csv'
   rows = 'variant,network,seconds,commit\nfloat32,2 hosts,0.25,x\n'

@@ -8,6 +8,7 @@ import pytest
 from terngrad import errors
 from terngrad.cli import flags
 from terngrad.cli import sweep
+from terngrad.cli.report import sweep as report_sweep
 from terngrad.measure.planning import coding
 from terngrad.measure.planning import model
 from terngrad.sweep import definition
@@ -93,6 +94,46 @@ def test_a_latency_below_0_is_refused(finished, latency):
     report(finished, latency=latency)
 
 
+def test_the_report_has_the_level_of_the_flag(finished):
+  assert 'its 95 %' in report(finished)
+  assert 'its 97.5 %' in report(finished, level=97.5)
+
+
+@pytest.mark.parametrize('level', [0.95, 100.0, math.nan])
+def test_a_level_that_is_no_percentage_is_refused(finished, level):
+  with pytest.raises(errors.ConfigError, match='level: expected a number from'):
+    report(finished, level=level)
+  with pytest.raises(errors.ConfigError, match='level: expected a number from'):
+    report_sweep.act(report_sweep.ReportSweepFlags(level=level))
+
+
+def test_finished_runs_are_printed_with_their_notes(finished, capsys):
+  rows = pd.read_csv(finished / runs.TABLE).assign(processor=['one', 'two'])
+  rows.to_csv(finished / runs.TABLE, index=False)
+  report_sweep.act(
+    report_sweep.ReportSweepFlags(
+      results=str(finished / runs.TABLE), level=97.5
+    )
+  )
+  out = capsys.readouterr().out
+  assert ' 97.5 % ' in out and 'to have the same processor (' in out
+
+
+@pytest.mark.parametrize('line', ['', 'rates = searched'])
+def test_rates_that_a_sweep_searched_are_in_one_ranking(finished, line):
+  text = TEXT.replace('=ternary', '=ternary --initial_learning_rate=0.5')
+  text = text.replace('[sweep]', f'[sweep]\n{line}')
+  (finished / 'sweep.ini').write_text(text, encoding='utf-8')
+  made = [runs.flags_of(cell) for cell in definition.read(finished).cells]
+  rows = pd.read_csv(finished / runs.TABLE).assign(flags=made)
+  rows.to_csv(finished / runs.TABLE, index=False)
+  assert ('ranking' in report(finished)) == (not line)
+  sweep.render(finished, finished / 'rendered')
+  rendered = pd.read_csv(finished / 'rendered/sweep.csv')
+  assert ('ranking' in rendered) == (not line)
+  assert ('were searched for' in sweep.page(finished)) == bool(line)
+
+
 def test_a_data_set_without_servers_is_refused(finished):
   text = TEXT.replace(
     'baseline', 'program = text\nlaunch = --num_ps=1\nbaseline'
@@ -102,6 +143,17 @@ def test_a_data_set_without_servers_is_refused(finished):
     errors.ConfigError, match="data set of .* received 'text'"
   ):
     report(finished)
+
+
+def test_steps_beside_epochs_are_refused(tmp_path):
+  text = TEXT.replace('--max_steps = 50', '--num_epochs = 3')
+  (tmp_path / 'sweep.ini').write_text(text, encoding='utf-8')
+  folders = {'data_dir': str(tmp_path), 'work_dir': str(tmp_path / 'work')}
+  values = sweep.SweepFlags(definition=str(tmp_path), steps=5, **folders)
+  with pytest.raises(
+    flags.UsageError, match='--steps: .* received float32 with --num_epochs=3'
+  ):
+    sweep.act(values)
 
 
 def test_an_output_that_is_no_folder_is_one_error(finished):

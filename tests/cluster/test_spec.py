@@ -22,6 +22,7 @@ def test_flags_name_jobs_and_this_task():
     *('', 'host', 'host:', ':1', 'host:0', 'host:65536', 'host:01', 'host:-1'),
     *('host:1 ', ' host:1', 'ho st:1', 'host:1\n', 'host:١', 'a/b:1', '-o:1'),
     *('$(reboot):1', 'a;b:1', "a'b:1", 'user@host:1', '::1:1', '[::1:1'),
+    *('[::1%\x1b[31m\nerror: x]:22', '[fe80::1%a]:1', '[]:1'),
     *('[nothing]:1', '[127.0.0.1]:1', 'http://a:1', 'h' * 300 + ':1', None, 7),
   ],
 )

@@ -50,6 +50,32 @@ def test_a_refused_redis_cluster_does_not_print_the_password():
   assert 'Se@' not in str(error.value)
 
 
+@pytest.mark.parametrize(
+  'url',
+  [
+    *('redis://:Se/cr@meet:6379/0', 'redis://:Se?cr@meet:6379/0'),
+    *('redis://:Se#cr@meet:6379/0', 'u:Secr@meet:6379', 'redis:/:Secr@meet'),
+    *('redis://:7/Secr@meet', 'redis://meet?password=Se@cr', '://[:Secr@meet'),
+  ],
+)
+def test_a_redis_url_whose_password_is_not_escaped_is_not_printed(url):
+  config = cluster_config.ClusterOptions(
+    exchange='collective', cluster=f'redis:{url}', run_id='a'
+  )
+  with pytest.raises(errors.ConfigError, match='REDIS_PASSWORD') as error:
+    _ = config.meeting
+  for part in ('Se', 'cr', '7'):
+    assert part not in str(error.value)
+
+
+@pytest.mark.parametrize('source', ['slurm:2', 'rendezvous', '/hosts', ''])
+def test_a_source_of_addresses_is_refused_for_one_process(source):
+  config = options_lib.build(training.TrainConfig, cluster=source)
+  message = 'cluster: expected flags for --exchange=towers, received'
+  with pytest.raises(errors.ConfigError, match=message):
+    _ = config.cluster.tasks
+
+
 def test_slurm_makes_the_first_n_tasks_parameter_servers(monkeypatch):
   for name, value in {
     'SLURM_PROCID': 2,

@@ -1,6 +1,7 @@
 """Scripts of experiments compute the right figures and committed tables."""
 
 import contextlib
+import importlib
 import io
 import os
 import pathlib
@@ -14,12 +15,17 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
+from absl import app
+from absl import flags
 from matplotlib import figure
 
 from terngrad.cli import ports
 from terngrad.codec.methods import registry
+from terngrad.machine import processor
 from terngrad.report.statistics import paired
 from terngrad.sweep import definition
+from terngrad.sweep import results
+from tests.bin import clusters
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -191,6 +197,64 @@ def test_steps_of_each_variant_are_measured_between_two_hosts(
   assert '--num_nodes=2 ' in table['flags'].iloc[1]
 
 
+@pytest.fixture
+def refusal(monkeypatch, tmp_path, capsys):
+  """The message of a script of experiments/records that must not train."""
+  folder = ROOT / 'experiments/records'
+  monkeypatch.syspath_prepend(folder)
+
+  def train(*words, **more):
+    raise AssertionError('a run was started')
+
+  monkeypatch.setattr(importlib.import_module('measure_steps'), 'train', train)
+  monkeypatch.setattr('terngrad.cli.children.run', train)
+  words = ['--data_dir=D', f'--work_dir={tmp_path}', '--hosts=a:1,b:1']
+
+  def act(script, *more):
+    with pytest.raises(SystemExit) as error:
+      run(folder / script, *words, *more)
+    return capsys.readouterr().err + str(error.value)
+
+  return act
+
+
+@pytest.mark.parametrize(
+  ('column', 'value'), [('processor', 'Z80'), ('mbit_s', '9'), ('switches', '')]
+)
+def test_steps_of_other_conditions_are_not_added_to_a_network(
+  column, value, refusal, tmp_path
+):
+  table = pd.read_csv(ROOT / 'experiments/records/steps.csv', dtype=str)
+  rows = table[table['network'] == '2 hosts, wire / computing 10'][:1]
+  here = results.provenance()
+  rows.assign(**here | {column: value}).to_csv(
+    tmp_path / 'steps.csv', index=False
+  )
+  words = ['--ratio=10', '--only=ternary', f'--output={tmp_path}/steps.csv']
+  message = refusal('measure_steps.py', *words)
+  assert f'received {column} ' in message
+  assert f'{value!r} for float32 in {tmp_path}/steps.csv' in message
+  assert 'Give another --output' in message
+
+
+@pytest.mark.parametrize(
+  'words',
+  [
+    # It does not reach the target.
+    ['--target=2.0', '--ratio=10', 'ternary', 'diloco_stc'],
+    # Such steps were not measured, of any variant and of this one.
+    ['--target=2.0', '--ratio=3', 'diloco_stc'],
+    ['--target=2.0', '--ratio=100', 'diloco_stc'],
+  ],
+)
+def test_cells_without_steps_or_seconds_are_refused_before_the_first_run(
+  words, refusal
+):
+  message = refusal('run_cells.py', *words)
+  assert 'expected some of which' in message
+  assert 'received diloco_stc. Choose among these' in message
+
+
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_a_cell_is_trained_for_its_steps_and_scored(records_words, tmp_path):
@@ -208,3 +272,91 @@ def test_a_cell_is_trained_for_its_steps_and_scored(records_words, tmp_path):
   # 256 bytes, each as likely as the others, have 8 bits.
   assert 6 < row['score'] < 8.5
   assert '--seed=2' in row['flags'] and '--max_steps=4' in row['flags']
+
+
+@pytest.fixture
+def repeat(monkeypatch, tmp_path):
+  """Runs onednn/repeat.py on a processor; returns variables of its runs."""
+  folder = ROOT / 'experiments/onednn'
+  monkeypatch.syspath_prepend(folder)
+  monkeypatch.setattr(clusters, 'state', lambda *words: {'a': np.ones(2)})
+  started = []
+
+  def train(words, env, check):
+    (path,) = (w[12:] for w in words if w.startswith('--train_dir='))
+    os.makedirs(path)
+    metrics = pathlib.Path(path, 'metrics.jsonl')
+    metrics.write_text('{"step": 50, "total_loss": 1.5}\n')
+    started.append(env)
+    if len(started) == 2:
+      raise KeyboardInterrupt
+
+  monkeypatch.setattr(subprocess, 'run', train)
+
+  def act(name):
+    measure = importlib.import_module('measure')
+    monkeypatch.setattr(measure, 'processor', lambda: name)
+    with contextlib.suppress(KeyboardInterrupt):
+      run(
+        *(folder / 'repeat.py', '--data_dir=D', f'--work_dir={tmp_path}/runs'),
+        f'--output={tmp_path}/repeats.csv',
+      )
+    return started
+
+  return act
+
+
+def test_stopped_repeats_begin_again_and_processors_have_separate_rows(
+  repeat, tmp_path
+):
+  # The second run is stopped.
+  assert [len(repeat(name)) for name in 'AABA'] == [2, 13, 25, 25]
+  table = pd.read_csv(tmp_path / 'repeats.csv')
+  keys = table[['processor', 'codec', 'setting']]
+  assert len(table) == 24 and not keys.duplicated().any()
+  assert set(table['loss']) == {1.5}
+
+
+def test_repeats_inherit_no_limits_of_instructions(repeat, monkeypatch):
+  monkeypatch.setenv('ONEDNN_MAX_CPU_ISA', 'SSE41')
+  monkeypatch.setenv('XLA_FLAGS', '--xla_cpu_max_isa=SSE4_2')
+  repeat('A')
+  plain, *_, limited = repeat('A')
+  assert not {'ONEDNN_MAX_CPU_ISA', 'XLA_FLAGS'} & {*plain}
+  assert plain['TF_ENABLE_ONEDNN_OPTS'] == '1'
+  assert limited['ONEDNN_MAX_CPU_ISA'] == 'AVX2'
+  assert limited['TF_ENABLE_ONEDNN_OPTS'] == '0'
+
+
+@pytest.fixture
+def run_modes(tmp_path):
+  """Calls lenet_modes/run_modes.py for one run."""
+  before = {*flags.FLAGS}
+  script = ROOT / 'experiments/lenet_modes/run_modes.py'
+  main = runpy.run_path(str(script))['main']
+
+  def act(name):
+    words = ['--steps=3', f'--work_dir={tmp_path}', f'--only={name}']
+    flags.FLAGS(['run_modes', '--data_dir=D', *words])
+    return main(['run_modes'])
+
+  yield act
+  for name in {*flags.FLAGS} - before:
+    delattr(flags.FLAGS, name)
+  flags.FLAGS.unparse_flags()
+
+
+@pytest.mark.parametrize(
+  ('columns', 'received'),
+  [({}, 'an unknown processor'), ({'processor': 'Z80'}, 'Z80')],
+)
+def test_modes_are_not_compared_between_processors(
+  columns, received, run_modes, tmp_path
+):
+  row = {'method': 'topk', 'mode': 'nodes', 'steps': 3} | columns
+  pd.DataFrame([row]).to_csv(tmp_path / 'results.csv', index=False)
+  message = (
+    rf'{processor.model()} to compare.* topk/nodes of {received}. Remove'
+  )
+  with pytest.raises(app.UsageError, match=message):
+    run_modes('topk/towers')

@@ -1,6 +1,8 @@
 """Every sweep in experiments has valid runs and matches its results."""
 
+import fnmatch
 import pathlib
+import re
 
 import pandas as pd
 import pytest
@@ -55,6 +57,26 @@ def test_committed_tables_match_the_runs(folder, tmp_path):
     assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
   assert (tmp_path / 'sweep.png').exists()
   assert (tmp_path / 'sweep.html').stat().st_size < 100_000
+
+
+@pytest.mark.parametrize('name', ['cifar10_rates', 'cifar10_local_rates'])
+def test_later_stages_that_a_sweep_suggests_are_valid(name, tmp_path):
+  text = (ROOT / f'experiments/{name}/sweep.ini').read_text(encoding='utf-8')
+  lines = re.findall(r'`(\S+ = [^`]+)`', text.replace('\n# ', ' '))
+  seeds = [line for line in lines if re.fullmatch(r'\S+ = [\d ]+', line)]
+  (baseline,) = {*lines} - {*seeds}
+  text = text.replace(
+    '[baselines]', '\n'.join([*seeds, '[baselines]', baseline])
+  )
+  (tmp_path / 'sweep.ini').write_text(text, encoding='utf-8')
+  first = definition.read(ROOT / f'experiments/{name}')
+  later = definition.read(tmp_path)
+  sweep_cli.configurations(later)
+  added = {c.variant for c in later.cells} - {c.variant for c in first.cells}
+  assert len(added) >= len(seeds) > 1
+  pattern, _, variant = baseline.split()
+  last = fnmatch.filter(added, pattern)
+  assert last and {later.baselines[one] for one in last} == {variant}
 
 
 def test_the_readme_shows_the_command(folder):

@@ -8,8 +8,10 @@ import pytest
 from terngrad import errors
 from terngrad.launching import configuration
 from terngrad.launching import experiment as experiments
+from terngrad.launching import interruptions as interruptions_lib
 from terngrad.launching import remote
 from terngrad.launching import tasks as tasks_lib
+from terngrad.launching import watch
 
 
 @pytest.fixture
@@ -92,3 +94,15 @@ def test_slow_calls_have_more_time(started):
     'report_versions': 300 + short,
     'stop_tasks': 100 + short,
   }
+
+
+def test_a_signal_stops_the_tasks_of_a_launcher_that_nobody_reads(
+  started, close_output
+):
+  close_output()
+  experiment, hosts = started
+  interruptions = interruptions_lib.Interruptions()
+  assert watch.end_all(experiment, interruptions, 15) == 143
+  assert 'stop_tasks' in hosts.seconds
+  assert experiment.start_all()
+  assert len(hosts.commands) == 3

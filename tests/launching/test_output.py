@@ -22,3 +22,11 @@ def test_letters_outside_the_encoding_are_escaped(monkeypatch):
   output.say('/\xe9')
   output.warn(['/\xe8'])
   assert written.getvalue() == b'/\\xe9\n/\\xe8\n'
+
+
+def test_lines_that_nobody_reads_are_dropped(close_output):
+  out = close_output()
+  for _ in range(2):
+    output.try_say('line')
+    # As Python does at its end; a failure would be the exit code.
+    out.flush()

@@ -15,9 +15,12 @@ _SESSION = 'read -r line </proc/$$/stat\nset -- ${line##*) }\n'
 
 @pytest.fixture
 def hosts(tmp_path):
-  """Hosts that know the function `session`."""
+  """Hosts that know the functions `session` and `identity`."""
   path = tmp_path / 'dist_tasks.sh'
-  path.write_text(f'session() {{\n{_SESSION}echo "$4"\n}}\n')
+  path.write_text(
+    f'session() {{\n{_SESSION}echo "$4"\n}}\n'
+    'identity() {\necho "process $1"\n}\n'
+  )
   return remote.Hosts(str(tmp_path), lambda: None)
 
 
@@ -87,5 +90,53 @@ def test_a_terminal_s_signals_reach_no_tunnel(tunnels, path, tmp_path):
   ssh.chmod(0o755)
   tunnels.open('a.example')
   sessions = pathlib.Path(tmp_path / 'sessions').read_text().split()
-  assert len(sessions) == 2
+  # Those that open it, ask it for its process and close it.
+  assert len(sessions) == 3
   assert str(os.getsid(0)) not in sessions
+
+
+@pytest.fixture
+def calls(path, tmp_path):
+  """The calls of an ssh that opens tunnels; $answer is run by `-O check`."""
+  (path / 'bash').symlink_to('/bin/bash')
+  ssh, calls = path / 'ssh', tmp_path / 'calls'
+  ssh.write_text(
+    f'#!/bin/bash\necho "$*" >>{calls}\n'
+    '[[ $* != *"-O check "* ]] || eval "$answer"\n'
+  )
+  ssh.chmod(0o755)
+  return calls
+
+
+class Interruption(Exception):
+  """A signal asked to end."""
+
+
+def test_a_signal_while_a_tunnel_opens_does_not_lose_its_process(
+  calls, hosts, tunnels, tmp_path, monkeypatch
+):
+  def check():
+    if calls.exists():
+      raise Interruption
+
+  monkeypatch.setattr(hosts, 'check', check)
+  monkeypatch.setenv('answer', 'echo "Master running (pid=7)"')
+  assert tunnels.open('a.example').ok
+  file = tmp_path / 'e' / 'tunnels' / 'tunnel_a.example.pid'
+  assert file.read_text() == 'process 7\n'
+  with pytest.raises(Interruption):
+    tunnels.open('b.example')
+  assert 'b.example' not in calls.read_text()
+
+
+@pytest.mark.parametrize('answer', ['exit 255', 'echo "(pid=7)"'])
+def test_a_tunnel_whose_process_cannot_be_recorded_is_closed(
+  calls, tunnels, tmp_path, monkeypatch, answer
+):
+  monkeypatch.setenv('answer', answer)
+  file = tmp_path / 'e' / 'tunnels' / 'tunnel_a.example.pid'
+  file.mkdir(parents=True)
+  assert not tunnels.open('a.example').ok
+  opened, asked, closed = calls.read_text().splitlines()
+  assert closed == asked.replace('-O check', '-O exit')
+  assert closed.split()[:2] == opened[opened.index('-S ') :].split()[:2]

@@ -46,9 +46,13 @@ def test_other_lines_are_ignored():
 @pytest.mark.parametrize(
   ('text', 'seconds'), [('7.5', 7.5), ('-1', 0), ('soon', 30), ('', 30)]
 )
-def test_the_environment_sets_the_settle_time(monkeypatch, text, seconds):
+def test_the_environment_sets_the_settle_time(
+  monkeypatch, capsys, text, seconds
+):
   monkeypatch.setenv(watch.SETTLE_VARIABLE, text)
   assert watch.settle_seconds() == seconds
+  warning = "received 'soon'; 30 are used"
+  assert (warning in capsys.readouterr().out) == (text == 'soon')
 
 
 class Experiment:

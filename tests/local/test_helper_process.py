@@ -4,6 +4,7 @@ import os
 import pathlib
 import select
 import signal
+import socket
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from terngrad import errors
+from terngrad.local import helper
 from terngrad.local import helper_process
 from terngrad.local import local_steps
 from terngrad.local import shared_memory
@@ -51,6 +53,26 @@ def test_a_helper_ends_with_a_killed_training_process(number):
   # Readable when the process has ended.
   assert select.select([helper], [], [], 60)[0]
   os.close(helper)
+
+
+def test_a_helper_leaves_signals_to_the_training_process(monkeypatch):
+  numbers = signal.SIGHUP, signal.SIGINT, signal.SIGTERM
+  before = [signal.getsignal(number) for number in numbers]
+  monkeypatch.setattr(helper.channels, 'end_with_writer', lambda pipe: None)
+
+  def serve(channel, files):
+    del files
+    channel.close()
+    return [signal.getsignal(number) for number in numbers]
+
+  monkeypatch.setattr(helper, '_serve', serve)
+  ours, theirs = socket.socketpair()
+  with ours:
+    try:
+      assert helper.main([theirs.detach(), 0]) == [signal.SIG_IGN] * 3
+    finally:
+      for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
 
 
 def test_nothing_remains_in_shared_memory():

@@ -13,6 +13,7 @@ from terngrad.children import captured
 from terngrad.cli import flags
 from terngrad.cli.measure import scaling as command
 from terngrad.measure import scaling
+from terngrad.training import records
 
 COMMAND = ('train', 'mnist', '--benchmark_mode', '--net=lenet')
 POINTS = scaling.points([1, 2], [1, 4], ['identity', 'ternary'])
@@ -75,6 +76,15 @@ def test_error_of_a_failed_run_shows_its_last_lines():
   assert 'codec: expected' in str(raised.value)
 
 
+def test_the_first_logged_interval_is_not_timed(monkeypatch):
+  """It has the tracing of the step."""
+  rows = [{'sec_per_batch': seconds} for seconds in (9.0, 0.5, 0.25, 0.25)]
+  monkeypatch.setattr(captured, 'run', lambda words: (0, ''))
+  monkeypatch.setattr(records, 'read', lambda folder: rows)
+  table = scaling.measure([POINTS[0]], COMMAND, 8, scaling.LEAST_STEPS, 1)
+  assert list(table['images/s']) == [32.0]
+
+
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_devices_and_processes_are_measured(tmp_path, capsys):
@@ -102,11 +112,13 @@ def test_devices_and_processes_are_measured(tmp_path, capsys):
     ({'command': ('eval', 'mnist')}, 'eval mnist'),
     ({'devices': ('0',)}, 'whole numbers from 1'),
     ({'processes': ('two',)}, 'whole numbers from 1'),
+    # All of them are before the first log line.
+    ({'steps': 10}, 'steps: expected a number >= 11, received 10'),
   ],
 )
 def test_invalid_flags_are_refused(change, said):
   values = {'command': COMMAND} | change
-  with pytest.raises(flags.UsageError, match=said):
+  with pytest.raises((flags.UsageError, errors.ConfigError), match=said):
     command.act(command.MeasureScalingFlags(**values))
 
 

@@ -77,6 +77,16 @@ def test_pandas_reads_the_written_log(tmp_path):
   assert table.to_dict('records') == rows
 
 
+def test_epochs_that_were_not_tested_are_not_drawn():
+  tested = {'tested': epochs.rows(FOUND, 64, 'test')}
+  lines = epochs.chart(tested, 'test').axes[0].get_lines()
+  drawn = {one.get_label(): [*one.get_ydata()] for one in lines}
+  assert drawn == {'tested': [50.0], 'tested, training': [25.0, 75.0]}
+  (axes,) = epochs.chart({'a': epochs.rows(FOUND, 64)}, '').axes
+  assert [one.get_label() for one in axes.get_lines()] == ['a, training']
+  assert axes.get_title(loc='left') == 'accuracy, training, %'
+
+
 @pytest.mark.parametrize('found', [[], FOUND[:2]])
 def test_a_run_without_an_epoch_has_no_row(found):
   assert epochs.rows(found, 64) == []

@@ -20,6 +20,7 @@ from terngrad.report import sweep_page
 from terngrad.report import sweep_plot
 from terngrad.report.statistics import intervals
 from terngrad.report.statistics import rankings
+from terngrad.report.statistics import sweep_rules
 from tests.report import markup
 
 ACCURACY = {
@@ -503,6 +504,55 @@ def test_unequal_steps_and_rates_are_not_in_one_ranking(runs):
   assert 'are in separate' in page
   title = '95 % intervals, 200 steps, --learning_rate=2<'
   assert title in page
+
+
+def test_searched_rates_are_in_one_ranking_with_a_note(runs, tmp_path):
+  runs['flags'] = [f'--learning_rate={name}' for name in runs['variant']]
+  baselines = against(runs, 'float32')
+  assert 'ranking' in sweep.summary(runs, baselines)
+  rules = sweep_rules.SweepRules(has_searched_rates=True)
+  assert 'ranking' not in sweep.summary(runs, baselines, rules=rules)
+  runs.loc[runs['variant'] == 'ternary', 'steps'] = 200
+  names = list(sweep.summary(runs, baselines, rules=rules)['ranking'])
+  assert names == ['100 steps', '100 steps', '200 steps']
+  said = sweep.write(tmp_path, 'all', runs, baselines, rules=rules)
+  for text in (
+    said,
+    (tmp_path / 'sweep.md').read_text(),
+    (tmp_path / 'sweep.html').read_text(),
+  ):
+    assert 'learning rates were searched for each variant' in text
+  assert 'or other learning' not in (tmp_path / 'sweep.html').read_text()
+
+
+def test_seeds_of_two_processors_are_not_pooled_without_a_note(runs, tmp_path):
+  sweep.write(tmp_path, 'all', runs)
+  assert 'Not all runs' not in (tmp_path / 'sweep.md').read_text()
+  runs.loc[0, 'processor'] = 'another'
+  said = sweep.write(tmp_path, 'all', runs)
+  note = 'Not all runs are known to have the same processor ('
+  assert note in said.splitlines()[-2]
+  assert (tmp_path / 'sweep.md').read_text().splitlines()[-1].startswith(note)
+  assert f'<li>{note}' in (tmp_path / 'sweep.html').read_text()
+
+
+def test_intervals_have_the_level_of_the_report(runs, tmp_path):
+  rules = sweep_rules.SweepRules(99)
+  sweep.write(tmp_path, 'all', runs, against(runs, 'float32'), rules=rules)
+  row = pd.read_csv(tmp_path / 'sweep.csv').set_index('variant').loc['ternary']
+  # Student's t of two degrees of freedom.
+  for heading, values in (
+    ('99 %', [98.0, 98.3, 98.1]),
+    ('its 99 %', [-1.0, -0.9, -1.0]),
+  ):
+    half = 9.925 * statistics.stdev(values) / math.sqrt(3)
+    assert row[heading] == pytest.approx(half)
+  for name in ('sweep.csv', 'sweep.md', 'sweep.html'):
+    text = (tmp_path / name).read_text()
+    assert 'pooled 99 %' in text and '95 %' not in text
+  # The normal distribution's, for the test set.
+  assert '2.58 sqrt(a (1 - a) / 1000)' in text
+  assert 'means over seeds with 99 % intervals' in text
 
 
 def test_local_steps_count_as_steps_and_divide_the_bits(runs):

@@ -146,6 +146,7 @@ def test_unused_invalid_values_are_refused(read, line, wrong, section):
   [
     (('# What differs.', 'stray = 1'), 'expected the definition of a sweep'),
     (('program =', 'steps = 3\nprogram ='), r'in \[sweep\], received steps'),
+    (('program =', 'rates = best\nprogram ='), 'received rates = best. Write'),
     (
       ('baseline = float32_2', 'baseline = float'),
       "as baseline, received 'flo",
@@ -182,6 +183,12 @@ def test_unused_invalid_values_are_refused(read, line, wrong, section):
 def test_invalid_definitions_are_refused(read, change, message):
   with pytest.raises(errors.ConfigError, match=message):
     read(TEXT.replace(*change, 1))
+
+
+def test_a_sweep_says_that_rates_were_searched(read):
+  assert not read(TEXT).has_searched_rates
+  text = TEXT.replace('seeds = 1 2\n', 'seeds = 1 2\nrates = searched\n')
+  assert read(text).has_searched_rates
 
 
 def test_equal_names_of_variants_are_refused(read):

@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 
 from terngrad import errors
+from terngrad.report import sweep as report
 from terngrad.sweep import definition
+from terngrad.sweep import results
 from terngrad.sweep import runs
 
 TRAINED = {
@@ -37,8 +39,12 @@ if sys.argv[1] == 'eval':
   (scored / 'metrics.jsonl').write_text('{"step": 3, "precision_at_1": 0.5}')
   sys.exit(0)
 do = flags['--do']
-if do in ('steps', 'ends'):
+if do in ('steps', 'ends', 'stops, then ends'):
   step()
+if do == 'stops, then ends':
+  checkpoint = pathlib.Path(flags['--train_dir'], 'model.ckpt-3.index')
+  do = 'ends' if checkpoint.exists() else 'fails'
+  checkpoint.touch()
 if do in ('evaluates', 'ends'):
   sys.exit(0)
 end(1 if do == 'fails' else 2)
@@ -184,3 +190,44 @@ def test_a_file_that_cannot_be_written_is_one_line(opened, tmp_path):
     errors.TrainingError, match=rf'write {log}, received: Is a directory\.'
   ):
     run(opened('fails'))
+
+
+@pytest.fixture
+def run_on(opened, monkeypatch):
+  """Runs a sweep of one variant on a machine."""
+
+  def run_name(machine, name):
+    found = dict.fromkeys(('machine', 'processor', 'switches'), machine)
+    monkeypatch.setattr(results, 'provenance', lambda: {'commit': 'c'} | found)
+    run(opened(name))
+
+  return run_name
+
+
+def test_the_row_of_a_continued_run_names_all_of_its_machines(run_on, tmp_path):
+  run_on('AMD', 'stops, then ends')
+  run_on('Intel', 'stops, then ends')
+  (failure,) = pd.read_csv(tmp_path / 'failures.csv').to_dict('records')
+  assert failure['machine'] == 'AMD'
+  (row,) = pd.read_csv(tmp_path / 'results.csv').to_dict('records')
+  assert row['machine'] == row['processor'] == 'AMD; then Intel'
+  assert row['commit'] == 'c'
+  assert 'seconds' not in report.summary(report.read(tmp_path / 'results.csv'))
+
+
+def test_a_run_that_begins_again_names_its_last_machine(run_on, tmp_path):
+  """A run without a checkpoint starts from its first step."""
+  for machine in ('AMD', 'Intel'):
+    run_on(machine, 'fails')
+  failed = pd.read_csv(tmp_path / 'failures.csv')
+  assert list(failed['machine']) == ['AMD', 'Intel']
+
+
+def test_the_start_of_a_run_of_an_older_version_is_unknown(run_on, tmp_path):
+  run_on('AMD', 'stops, then ends')
+  begun = tmp_path / 'work' / 'stops, then ends_seed1' / 'flags.json'
+  made = json.loads(begun.read_text())
+  begun.write_text(json.dumps({k: made[k] for k in ('flags', 'evaluation')}))
+  run_on('Intel', 'stops, then ends')
+  (row,) = pd.read_csv(tmp_path / 'results.csv').to_dict('records')
+  assert row['machine'] == 'unknown; then Intel'

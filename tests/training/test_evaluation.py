@@ -1,5 +1,7 @@
 """Which checkpoints an evaluation scores, and when it ends."""
 
+import dataclasses
+
 import pytest
 
 from slim.datasets.small_images import convert_mnist
@@ -139,6 +141,30 @@ def test_data_are_read_as_in_the_training_unless_flags_differ(
   other, log = scored(data_dir, tmp_path, preprocessing='mnist')
   assert other != as_trained
   assert '--preprocessing=mnist differs from the --preprocessing=lenet' in log
+
+
+def test_defaults_of_a_command_are_replaced_by_those_of_the_training(
+  data_dir, tmp_path
+):
+  """A command's default is not the general one; both may be given too."""
+  layout = test_pretrained.Started().run.layout
+  size = configs.EvalConfig().data.image_size
+  lines = []
+  for given, image_size, expected in (
+    ((), 2 * size, test_pretrained.SIZE),
+    (('image_size',), size, size),
+  ):
+    config = dataclasses.replace(
+      configured(data_dir, tmp_path, image_size=image_size),
+      given=frozenset(given),
+    )
+    found = evaluation._data_as_trained(config, layout, lines.append)
+    assert found.image_size == expected
+  as_trained, differs = lines
+  assert (
+    f'--image_size={test_pretrained.SIZE}, as in the training' in as_trained
+  )
+  assert f'warning: --image_size={size} differs' in differs
 
 
 def test_checkpoints_that_record_no_options_are_evaluated_with_the_flags(

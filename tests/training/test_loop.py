@@ -2,6 +2,7 @@
 
 import contextlib
 import resource
+import signal
 import types
 
 import numpy as np
@@ -158,6 +159,31 @@ def test_results_that_are_read_later_give_the_same_records(
     )
     later, at_once = map(programs.tensors, prefixes)
     assert later == at_once
+
+
+@pytest.mark.parametrize(
+  ('function', 'hooks'), [('_take_step', ahead), ('_read', None)]
+)
+def test_a_stopped_run_continues_the_means_of_its_epoch(
+  tmp_path, monkeypatch, function, hooks
+):
+  """The signal arrives in a step without a log line, or just after it."""
+  called, calls = getattr(loop, function), []
+
+  def call(*arguments):
+    found = called(*arguments)
+    calls.append(function)
+    if len(calls) == 3:
+      signal.raise_signal(signal.SIGTERM)
+    return found
+
+  monkeypatch.setattr(loop, function, call)
+  options = {'max_steps': 5, 'save_iter': 10}
+  for folder in ('stopped', 'stopped', 'whole'):
+    short_run(tmp_path / folder, hooks, **options)
+  stopped = without_times(tmp_path / 'stopped')
+  assert stopped[0]['step'] == 3
+  assert stopped[-1] == without_times(tmp_path / 'whole')[-1]
 
 
 def test_a_late_read_names_the_step_that_was_not_finite(tmp_path):

@@ -48,7 +48,7 @@ class MeasureScalingFlags:
     'codes',
     repeated=True,
   )
-  steps: int = option(40, 'Steps of a run.', 'run')
+  steps: int = option(40, 'Steps of a run, at least 11.', 'run')
   rounds: int = option(1, 'Number of runs of each for the median.', 'run')
   output: str = option('', 'Folder for scaling.csv and scaling.png.', 'run')
   command: tuple[str, ...] = ()
@@ -61,7 +61,8 @@ def act(values: MeasureScalingFlags) -> None:
       'Expected `-- train DATASET --flag=value ...` after the flags, received '
       f'{" ".join(values.command) or "nothing"!r}. See --help.'
     )
-  command.at_least(1, values, 'batch_size', 'steps', 'rounds')
+  command.at_least(1, values, 'batch_size', 'rounds')
+  command.at_least(scaling.LEAST_STEPS, values, 'steps')
   some = scaling.points(
     _counts('devices', values.devices),
     _counts('processes', values.processes),

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 coding = lazy.module('terngrad.measure.planning.coding')
 costs = lazy.module('terngrad.report.targets.costs')
+machines = lazy.module('terngrad.report.statistics.machines')
 methods = lazy.module('terngrad.codec.method')
 plot = lazy.module('terngrad.report.targets.plot')
 rates = lazy.module('terngrad.measure.planning.rates')
@@ -147,6 +148,8 @@ def act(values: ReportTargetsFlags) -> None:
   for table in (reached, last):
     text = table.to_string(index=False, float_format='{:.4g}'.format)
     command.say(f'{text}\n')
+  if note := machines.note(runs[runs['variant'].isin(names)]):
+    command.say(f'{note}\n')
   if values.output:
     chart = plot.chart(curves, variants, score)
     tables.write(values.output, 'targets', reached, chart)

@@ -50,13 +50,15 @@ _NAMES = {
   'task': 'task_id',
   'train_image_size': 'image_size',
 }
-# Options that TF-Slim's flags set in another form.
+# Options that TF-Slim's flags set in another form, and --recipe, whose
+# optimizers are none of TF-Slim's.
 _REPLACED = (
   *_NAMES.values(),
   'decay_adam',
   'exchange',
   'fine_tune',
   'num_gpus',
+  'recipe',
   'restart_step',
 )
 

@@ -64,8 +64,11 @@ class Caffe2Flags:
   )
 
 
-def options_of(values: Caffe2Flags) -> dict[str, Any]:
+def options_of(values: Any) -> dict[str, Any]:
   """Returns the options of the training configuration that the flags set.
+
+  Args:
+    values: `Caffe2Flags` with the flags of the initial values.
 
   Raises:
     flags.UsageError: flags contradict each other.
@@ -92,6 +95,12 @@ def options_of(values: Caffe2Flags) -> dict[str, Any]:
     dtype = 'float16'
   found = {'dtype': dtype}
   if values.load_model_path:
+    for name in ('model_checkpoint_path', 'weights'):
+      if path := getattr(values, f'pretrained_{name}'):
+        raise flags.UsageError(
+          f'--load_model_path: expected no --pretrained_{name} beside it, '
+          f'received {path}. Choose one file to start from.'
+        )
     is_keras = values.load_model_path.endswith(_KERAS)
     name = 'weights' if is_keras else 'model_checkpoint_path'
     found[f'pretrained_{name}'] = values.load_model_path

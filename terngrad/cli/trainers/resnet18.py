@@ -83,8 +83,10 @@ def to_config(values: Resnet18Flags) -> configs.TrainConfig:
   """Builds the training configuration from the flags.
 
   Raises:
+    terngrad.cli.flags.UsageError: flags contradict each other.
     terngrad.errors.ConfigError: a flag has an invalid value.
   """
+  trainers.check_length(values)
   command.at_least(0, values, 'batch_size', 'dataset_limit', 'learning_rate')
   return command.build_config(
     values,
@@ -121,9 +123,9 @@ def _conclude(config: configs.TrainConfig, others: Sequence[str]) -> None:
   if not rows:
     return
   last = rows[-1]
+  accuracy = f'{tested} acc {last["test_accuracy"]:.4f}, ' if tested else ''
   command.say(
-    f'{datetime.now()}: {tested or "no"} acc {last["test_accuracy"]:.4f}, '
-    f'train acc {last["accuracy"]:.4f}, '
+    f'{datetime.now()}: {accuracy}train acc {last["accuracy"]:.4f}, '
     f'{last["cumulative_time_spent"] / last["epoch"]:.1f} s/epoch'
   )
   runs = {_name(folder): rows}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from typing import Any
 
 from slim import spelling
+from terngrad import errors
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli import export
@@ -152,6 +153,7 @@ def to_config(values: Resnet50Flags) -> configs.TrainConfig:
     terngrad.errors.ConfigError: a flag has an invalid value.
   """
   command.require(values, 'train_data')
+  trainers.check_length(values)
   if values.num_channels != _CHANNELS:
     raise flags.UsageError(
       f'--num_channels: expected {_CHANNELS}, as images are read in colour, '
@@ -163,6 +165,11 @@ def to_config(values: Resnet50Flags) -> configs.TrainConfig:
   if values.scale_learning_rate:
     rate *= batch_size / _SCALED_FROM
   chosen = _gpus(values.gpus)
+  if chosen and values.num_gpus not in (1, len(chosen)):
+    raise flags.UsageError(
+      f'--num_gpus: expected {len(chosen)}, the number of --gpus, received '
+      f'{values.num_gpus}. Leave one of the two out.'
+    )
   if values.use_cpu and (chosen or values.devices):
     raise flags.UsageError(
       '--use_cpu: expected no --gpus and no --devices beside it, received '
@@ -350,17 +357,23 @@ def train(values: Resnet50Flags) -> int:
 
 
 def _save_model(values: Resnet50Flags, config: configs.TrainConfig) -> None:
-  """Writes the trained net if --save_model_name is given."""
-  if values.save_model_name:
-    export.act(
-      export.ExportFlags(
-        checkpoint_dir=config.run.train_dir,
-        output=os.path.join(
-          config.run.train_dir, f'{values.save_model_name}.keras'
-        ),
-        image_size=config.data.image_size,
-      )
-    )
+  """Writes the trained net if --save_model_name is given.
+
+  Raises:
+    errors.TrainingError: it cannot be written; the run itself is complete.
+  """
+  if not values.save_model_name:
+    return
+  folder = config.run.train_dir
+  request = export.ExportFlags(
+    checkpoint_dir=folder,
+    output=os.path.join(folder, f'{values.save_model_name}.keras'),
+    image_size=config.data.image_size,
+  )
+  try:
+    export.act(request)
+  except errors.ConfigError as error:
+    raise errors.TrainingError(f'--save_model_name: {error}') from error
 
 
 def _check_default_folder(values: Resnet50Flags, folder: str) -> None:

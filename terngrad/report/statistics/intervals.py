@@ -1,25 +1,46 @@
 """Confidence intervals: over the seeds, and of a finite test set."""
 
 import math
+import statistics
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
-# Student's t for 95 %, two-sided, by degrees of freedom from 1.
-# Student, The Probable Error of a Mean, Biometrika 6 (1908), as tabulated.
-_T = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-# The same quantile of the normal distribution.
-_NORMAL = 1.959964
+from terngrad import lazy
+from terngrad.report.statistics import sweep_rules
+
+if TYPE_CHECKING:
+  from scipy import stats
+else:
+  # Imports in half a second.
+  stats = lazy.module('scipy.stats')
+
+LEVEL = sweep_rules.DEFAULT.level
 # Sizes of test sets that accuracies can reveal.
 _FEWEST, _MOST = 100, 1_000_000
 
 
-def interval(values: pd.Series) -> tuple[float, float, float]:
-  """Returns (mean, standard deviation, half width of the mean's 95 % interval).
+def heading(level: float) -> str:
+  """Returns the heading of half widths: '95 %'."""
+  return f'{level:g} %'
 
-  Rounds to 9 decimals, so differences that are 0 up to floating-point error
-  become 0. Leaves out numbers that are not finite or above 1e100.
+
+def level_of(table: pd.DataFrame) -> float:
+  """Returns the level of a summary's intervals, whose column follows `sd`."""
+  text = table.columns[list(table.columns).index('sd') + 1]
+  return float(text.removesuffix(' %'))
+
+
+def interval(
+  values: pd.Series, level: float = LEVEL
+) -> tuple[float, float, float]:
+  """Returns (mean, standard deviation, half width of the mean's interval).
+
+  The level of the interval is in %. Rounds to 9 decimals, so differences that
+  are 0 up to floating-point error become 0. Leaves out numbers that are not
+  finite or above 1e100.
   """
   values = values[values.abs() < 1e100]
   count = len(values)
@@ -27,27 +48,33 @@ def interval(values: pd.Series) -> tuple[float, float, float]:
   if count < 2:
     return mean, math.nan, math.nan
   deviation = float(values.std(ddof=1))
-  half = _t(count - 1) * deviation / math.sqrt(count)
+  half = _t(count - 1, level) * deviation / math.sqrt(count)
   return round(mean, 9), round(deviation, 9), round(half, 9)
 
 
-def _t(degrees: int) -> float:
-  """Returns the two-sided 95 % quantile of Student's t distribution.
+def _t(degrees: int, level: float) -> float:
+  """Returns the two-sided quantile of Student's t distribution.
 
-  Beyond the table it uses Abramowitz and Stegun, Handbook of Mathematical
-  Functions (1964), 26.7.5: accurate to 0.0005 from 11 degrees of freedom.
+  It has four digits, as printed tables have, so that reports do not depend on
+  the version of SciPy.
   """
-  if degrees <= len(_T):
-    return _T[degrees - 1]
-  x = _NORMAL
-  first = (x**3 + x) / 4
-  second = (5 * x**5 + 16 * x**3 + 3 * x) / 96
-  third = (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384
-  return x + first / degrees + second / degrees**2 + third / degrees**3
+  return float(f'{stats.t.ppf(upper(level), degrees):.4g}')
 
 
-def sampling_error(accuracy: float, examples: int) -> float:
-  """Returns the half width of the 95 % interval of a score on a test set.
+def upper(level: float) -> float:
+  """Returns the probability below an interval's upper end: 0.975 for 95 %."""
+  return (100 + level) / 200
+
+
+def normal(level: float) -> float:
+  """Returns the two-sided quantile of the normal distribution."""
+  return statistics.NormalDist().inv_cdf(upper(level))
+
+
+def sampling_error(
+  accuracy: float, examples: int, level: float = LEVEL
+) -> float:
+  """Returns the half width of the interval of a score on a test set.
 
   The examples are taken as independent draws, and the number of correct ones as
   binomial, in its normal approximation.
@@ -55,8 +82,9 @@ def sampling_error(accuracy: float, examples: int) -> float:
   Args:
     accuracy: share of correct examples, in [0, 1].
     examples: number of examples of the test set.
+    level: of the interval, in %.
   """
-  return _NORMAL * math.sqrt(accuracy * (1 - accuracy) / examples)
+  return normal(level) * math.sqrt(accuracy * (1 - accuracy) / examples)
 
 
 def count_examples(accuracies: Sequence[float]) -> int | None:

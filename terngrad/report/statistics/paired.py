@@ -25,14 +25,16 @@ else:
   # Imports in half a second.
   stats = lazy.module('scipy.stats')
 
-# Columns of `compare`.
-SINGLE, POOLED, DUNNETT = 'its 95 %', 'pooled 95 %', 'Dunnett p'
+# Columns of `compare`; the first two end with the heading of intervals.
+SINGLE, POOLED, DUNNETT = 'its ', 'pooled ', 'Dunnett p'
 # SciPy's integrals of many dimensions have errors up to 0.0003.
 _DIGITS = 3
 
 
 def compare(
-  accuracy: pd.DataFrame, baselines: Mapping[str, str]
+  accuracy: pd.DataFrame,
+  baselines: Mapping[str, str],
+  level: float = intervals.LEVEL,
 ) -> dict[str, dict[str, Any]]:
   """Compares variants with their baselines over common seeds.
 
@@ -40,27 +42,29 @@ def compare(
     accuracy: in %, one row per seed, one column per variant, NaN where a
       variant lacks a seed.
     baselines: maps variants to their baselines, both columns of `accuracy`.
+    level: of the intervals, in %.
 
   Returns:
     For each variant the mean difference in percentage points and the columns
-    `SINGLE`, `POOLED` (half widths of 95 % intervals, in points), `DUNNETT`,
-    and if there are several baselines, the name of its baseline. NaN where the
-    seeds are too few, and for a baseline that is compared with itself.
+    `SINGLE`, `POOLED` (half widths of intervals, in points), `DUNNETT`, and if
+    there are several baselines, the name of its baseline. NaN where the seeds
+    are too few, and for a baseline that is compared with itself.
   """
   found = {}
   named = len({*baselines.values()}) > 1
+  heading = intervals.heading(level)
   accuracy = accuracy.where(accuracy.abs() < 1e100)
   for baseline in dict.fromkeys(baselines.values()):
     names = [name for name in accuracy if baselines.get(name) == baseline]
     differences = accuracy[names].sub(accuracy[baseline], axis=0)
     others = differences.drop(columns=baseline, errors='ignore')
-    halves, p = _pooled(accuracy[[baseline, *others]], others)
+    halves, p = _pooled(accuracy[[baseline, *others]], others, level)
     for name in names:
-      mean, _, half = intervals.interval(differences[name].dropna())
+      mean, _, half = intervals.interval(differences[name].dropna(), level)
       found[name] = {
         'to its baseline' if named else f'to {baseline}': mean,
-        SINGLE: half,
-        POOLED: halves.get(name, math.nan),
+        SINGLE + heading: half,
+        POOLED + heading: halves.get(name, math.nan),
         DUNNETT: p.get(name, math.nan),
         **({'baseline': baseline} if named else {}),
       }
@@ -68,7 +72,7 @@ def compare(
 
 
 def _pooled(
-  accuracy: pd.DataFrame, differences: pd.DataFrame
+  accuracy: pd.DataFrame, differences: pd.DataFrame, level: float
 ) -> tuple[dict[str, float], dict[str, float]]:
   """Returns the half widths and the p-values of variants by their names."""
   seeds = differences.notna()
@@ -78,7 +82,7 @@ def _pooled(
   if not names or not degrees:
     return {}, {}
   errors = deviation / np.sqrt(counts[names].to_numpy())
-  half = stats.t.ppf(0.975, degrees) * errors
+  half = stats.t.ppf(intervals.upper(level), degrees) * errors
   halves = {n: round(float(h), 9) for n, h in zip(names, half, strict=True)}
   if not deviation:
     return halves, {}

@@ -9,9 +9,8 @@ from collections.abc import Mapping
 import pandas as pd
 
 from terngrad.report.statistics import sweep_flags
+from terngrad.report.statistics import sweep_rules
 
-# Columns that name the machine of a run, from `terngrad.sweep.results`.
-_MACHINE = ('machine', 'processor', 'switches')
 COLUMN = 'ranking'
 _UNFINISHED = 'no finished run'
 
@@ -52,15 +51,21 @@ def _local_steps(runs: pd.DataFrame) -> pd.DataFrame:
   return pd.DataFrame(counts, index=runs.index, columns=['steps', 'parts'])
 
 
-def labels(runs: pd.DataFrame, baselines: Mapping[str, str]) -> dict[str, str]:
+def labels(
+  runs: pd.DataFrame,
+  baselines: Mapping[str, str],
+  rules: sweep_rules.SweepRules = sweep_rules.DEFAULT,
+) -> dict[str, str]:
   """Names the ranking of each variant, in the order of the runs.
 
   Variants share a ranking if they have equal steps, equal learning rates (the
   value and its schedule), and the same baseline, or baseline of the baseline.
+  Searched learning rates may differ.
 
   Args:
     runs: from `per_step`.
     baselines: maps variants to their baselines.
+    rules: `has_searched_rates` is read.
 
   Returns:
     The ranking by variant, such as '8000 steps, --initial_learning_rate=0.01';
@@ -70,7 +75,8 @@ def labels(runs: pd.DataFrame, baselines: Mapping[str, str]) -> dict[str, str]:
   keys = {}
   for row in first.to_dict('records'):
     name = str(row['variant'])
-    rates = sweep_flags.rates(str(row.get('flags', '')))
+    flags = '' if rules.has_searched_rates else str(row.get('flags', ''))
+    rates = sweep_flags.rates(flags)
     steps = f'{row["steps"]:.0f} steps'
     root = _root(name, baselines)
     keys[name] = steps, rates, f'baseline {root}' if root else ''
@@ -131,14 +137,3 @@ def split(table: pd.DataFrame) -> dict[str, pd.DataFrame]:
     return {'': table}
   groups = table.groupby(COLUMN, sort=False)
   return {str(name): rows.drop(columns=COLUMN) for name, rows in groups}
-
-
-def is_one_machine(runs: pd.DataFrame) -> bool:
-  """Returns whether all runs name the same machine, processor and switches."""
-  known = [name for name in _MACHINE if name in runs]
-  values = runs[known]
-  return (
-    len(known) == len(_MACHINE)
-    and bool(values.notna().all(axis=None))
-    and len(values.drop_duplicates()) == 1
-  )

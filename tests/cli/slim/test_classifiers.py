@@ -293,6 +293,7 @@ def test_invalid_tasks_are_refused_with_a_remedy(line, message):
   [
     ('--optimizer=gd', 'optimizer: expected one of .*sgd'),
     ('--dataset_dir=', 'dataset_dir: expected the folder'),
+    ('--recipe=diloco', '--recipe: expected a flag of this program'),
     ('--model_name=lenett', "did you mean 'lenet'"),
   ],
 )

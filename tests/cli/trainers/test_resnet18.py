@@ -3,7 +3,9 @@
 import pytest
 
 from terngrad import errors
+from terngrad.cli import flags
 from terngrad.cli.trainers import resnet18
+from terngrad.recipes import catalog
 from tests.cli import starters
 
 STARTER = 'terngrad.bin.resnet18_trainer'
@@ -41,6 +43,40 @@ def test_the_constants_are_those_of_the_chapter():
   assert config.optimizer.optimizer == 'gd'
   assert config.optimizer.learning_rate_decay_type == 'fixed'
   assert config.model.weight_decay == 0
+
+
+@pytest.mark.parametrize(
+  ('words', 'rate'),
+  [
+    ([], catalog.find('diloco').inner_learning_rate),
+    (['--learning_rate=0.5'], 0.5),
+  ],
+)
+def test_a_recipe_sets_the_learning_rate_unless_it_is_given(words, rate):
+  config = config_of('--recipe=diloco', '--num_gpus=2', *words)
+  assert config.optimizer.initial_learning_rate == rate
+  assert config.optimizer.inner_optimizer == 'adamw'
+
+
+@pytest.mark.parametrize(
+  ('subsets', 'accuracies'),
+  [('test', 'test acc 0.5000, train acc 0.2500'), ('', 'train acc 0.2500')],
+)
+def test_the_last_line_has_the_accuracies_that_were_measured(
+  monkeypatch, tmp_path, capsys, subsets, accuracies
+):
+  logged = {'step': 2, 'seconds': 4.0, 'accuracy': 0.25, 'epoch_loss': 1.0}
+  ended = {'step': 2, 'epoch': 1, 'test_precision_at_1': 0.5}
+  monkeypatch.setattr(resnet18.records, 'read', lambda path: [logged, ended])
+  config = config_of(f'--eval_subsets={subsets}', f'--train_dir={tmp_path}')
+  resnet18._conclude(config, ())
+  last, _ = capsys.readouterr().out.splitlines()
+  assert last.endswith(f': {accuracies}, 4.0 s/epoch')
+
+
+def test_steps_beside_epochs_are_refused():
+  with pytest.raises(flags.UsageError, match='--max_steps: .* --num_epochs=10'):
+    config_of('--max_steps=100')
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from terngrad.cli.trainers import caffe2_flags
 from terngrad.cli.trainers import resnet50
 from terngrad.config import cluster as clusters
 from terngrad.config import options
+from terngrad.recipes import catalog
 from tests.cli import starters
 
 STARTER = 'terngrad.bin.resnet50_trainer'
@@ -88,9 +89,28 @@ def test_batch_size_is_per_machine_and_the_learning_rate_is_not_scaled():
   assert config.optimizer.initial_learning_rate == 0.2
 
 
+@pytest.mark.parametrize(
+  ('words', 'rate'),
+  [
+    ([], catalog.find('diloco').inner_learning_rate),
+    (['--base_learning_rate=0.5'], 0.5),
+  ],
+)
+def test_a_recipe_sets_the_learning_rate_unless_it_is_given(words, rate):
+  config = config_of('--recipe=diloco', *words)
+  assert config.optimizer.initial_learning_rate == rate
+  assert config.optimizer.inner_optimizer == 'adamw'
+
+
 def test_gpus_are_counted():
   assert config_of('--gpus=2,0,5').devices.num_gpus == 3
+  assert config_of('--gpus=2,0,5', '--num_gpus=3').devices.num_gpus == 3
   assert config_of('--num_gpus=4').devices.num_gpus == 4
+
+
+def test_steps_may_be_given_instead_of_epochs():
+  config = config_of('--max_steps=100', '--num_epochs=0')
+  assert (config.run.max_steps, config.run.num_epochs) == (100, 0)
 
 
 def test_machines_find_each_other_by_a_folder_or_a_redis_server():
@@ -141,6 +161,19 @@ def test_one_machine_needs_no_rendezvous():
     (
       ['--num_shards=2', '--redis_host=h', '--file_store_path=/s'],
       'expected one of them .* received both',
+    ),
+    (['--gpus=0', '--num_gpus=4'], '--num_gpus: expected 1, .* received 4'),
+    (
+      ['--load_model_path=a.h5', '--pretrained_weights=b.h5'],
+      '--load_model_path: expected no --pretrained_weights .* received b.h5',
+    ),
+    (
+      ['--load_model_path=a', '--pretrained_model_checkpoint_path=b'],
+      '--load_model_path: expected no --pretrained_model_checkpoint_path',
+    ),
+    (
+      ['--max_steps=100'],
+      '--max_steps: .* received 100 and --num_epochs=1000. Add --num_epochs=0',
     ),
     (['--use_cpu', '--gpus=0'], '--use_cpu: expected no --gpus'),
     (['--use_cpu', '--devices=gpu:0'], '--use_cpu: expected no --gpus'),
@@ -212,6 +245,23 @@ def test_the_net_is_saved_at_the_end_of_a_run_that_succeeds(
   assert [values.output for values in saved] == (
     [f'{tmp_path}/cars.keras'] if is_saved else []
   )
+
+
+def test_a_net_that_cannot_be_saved_does_not_refuse_the_run(
+  monkeypatch, tmp_path
+):
+  """The exit code of a refused run says that nothing was written."""
+
+  def refuse(values):
+    raise errors.ConfigError(f'output: received {values.output}')
+
+  monkeypatch.setattr(resnet50, '_check_database', lambda values: None)
+  monkeypatch.setattr(resnet50.start, 'train', lambda *arguments: None)
+  monkeypatch.setattr(resnet50.trainers, 'report_end', lambda *ends: 0)
+  monkeypatch.setattr(resnet50.export, 'act', refuse)
+  words = '--train_data=/d/t', f'--train_dir={tmp_path}'
+  with pytest.raises(errors.TrainingError, match='^--save_model_name: output:'):
+    resnet50.train(starters.parse(STARTER, [*words, '--save_model_name=a']))
 
 
 @pytest.mark.parametrize('words', [['--use_cpu'], []])

@@ -57,7 +57,11 @@ def test_one_variant_has_the_interval_and_p_of_scipys_paired_test():
   assert row['Dunnett p'] == pytest.approx(expected.pvalue, abs=0.0005)
   low, high = expected.confidence_interval()
   assert row['pooled 95 %'] == pytest.approx((high - low) / 2)
-  # The tabulated quantile has four digits.
+  at_99 = paired.compare(accuracy, against(accuracy), 99)['v1']
+  low, high = expected.confidence_interval(0.99)
+  assert at_99['pooled 99 %'] == pytest.approx((high - low) / 2)
+  low, high = expected.confidence_interval()
+  # The quantile of one variant has four digits.
   assert row['its 95 %'] == pytest.approx((high - low) / 2, rel=5e-4)
 
 

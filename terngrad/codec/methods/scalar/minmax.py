@@ -52,8 +52,9 @@ class Minmax(grouped.Grouped):
   def omega(self, num_elements: int) -> float:
     """Returns the bound, which gradients between -M and M reach.
 
-    Of d elements two are exact. The others have the variance step^2 / 4 at
-    most, and step^2 is at most 2 |g|^2 / levels^2.
+    Of d elements two are exact, up to the rounding of the step. The others
+    have the variance step^2 / 4 at most, and step^2 is at most
+    2 |g|^2 / levels^2.
     """
     size = self.group_of(num_elements)
     return max(0, size - 2) / (2 * self.num_levels**2) * grouped.ROUNDED_UP

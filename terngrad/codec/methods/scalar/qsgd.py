@@ -49,6 +49,8 @@ class Qsgd(grouped.Grouped):
     super().__init__(
       f'qsgd({levels}, {norm}, {group_size})', digits, group_size
     )
+    # Fewer than 1 % of normally distributed elements become zero.
+    self.traits = self.traits._replace(dense=norm == 'max' and levels > 127)
     self.num_levels, self.norm = levels, norm
     self.kernels = grouped_ops.GroupedCode(
       grouped_ops.STEPS,

@@ -101,12 +101,15 @@ def check_ratio(name: str, ratio: float, option: str = 'ratio') -> None:
   if not 0 < ratio <= 1:
     raise ValueError(
       f'{name}: expected {option} above 0 and at most 1, received {ratio}. Use '
-      '0.01 to send at most one element of a hundred.'
+      '0.01 to send about one element of a hundred.'
     )
 
 
 def count(ratio: float, num_elements: int) -> int:
-  """Returns how many elements are sent: at least one, unless there are none."""
+  """Returns how many elements are sent: ratio times all, rounded up.
+
+  The product is a float64, which may be just above a whole number.
+  """
   return min(num_elements, max(1, math.ceil(ratio * num_elements)))
 
 

@@ -20,6 +20,9 @@ from terngrad.codec.stages import random_bits
 from terngrad.codec.stages import tracing
 
 _SEED = 20190531
+# Rounding leaves some 2**-23 of a column, with elements up to 2, that is in the
+# span of others.
+_SMALLEST_REST = 2.0**-18
 
 
 class Matrices(NamedTuple):
@@ -164,32 +167,50 @@ def _multiply_by_column(
 def orthogonal(matrix: tf.Tensor, epsilon: float) -> tf.Tensor:
   """Orthogonalises the columns by Gram-Schmidt.
 
+  A column that is in the span of those before it becomes zero: what rounding
+  leaves of it has no meaning.
+
   Args:
-    matrix: float32 [n, r], of any magnitude: see `_scale_into_range`.
-    epsilon: added to the norms that columns are divided by.
+    matrix: float32 [n, r]; columns of any magnitude.
+    epsilon: added to the norms that columns are divided by, after a power of
+      two made them 1 or more.
   """
   shapes = (tuple(matrix.shape),)
   return _compiled(_gram_schmidt, shapes, epsilon=epsilon)(matrix)
 
 
 def _gram_schmidt(matrix: tf.Tensor, epsilon: float) -> tf.Tensor:
-  columns = tf.unstack(_scale_into_range(matrix), axis=1)
-  for i, column in enumerate(columns):
-    columns[i] = column = column / (tf.norm(column) + epsilon)
-    for j in range(i + 1, len(columns)):
-      columns[j] -= tf.reduce_sum(column * columns[j]) * column
-  return tf.stack(columns, axis=1)
+  count = matrix.shape[1]
+
+  def unit(column: tf.Tensor) -> tf.Tensor:
+    return column / (tf.norm(column) + epsilon)
+
+  def add(i: tf.Tensor, base: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    column = _scaled(tf.gather(matrix, i, axis=1))
+    # Once is not enough: the first difference has the errors of large numbers.
+    for _ in range(2):
+      parts = tf.reduce_sum(base * column[:, None], axis=0)
+      column -= tf.reduce_sum(base * parts, axis=1)
+    column = unit(_scaled(column, least=_SMALLEST_REST))
+    return i + 1, tf.where(tf.range(count) == i, column[:, None], base)
+
+  first = unit(_scaled(matrix[:, 0]))[:, None]
+  if count == 1:
+    return first
+  # A loop, whose compilation takes as long for every number of columns.
+  base = tf.pad(first, [[0, 0], [0, count - 1]])
+  _, base = tf.while_loop(lambda i, _: i < count, add, (1, base))
+  return base
 
 
-def _scale_into_range(matrix: tf.Tensor) -> tf.Tensor:
-  """Divides a matrix by a power of two if its squares would leave float32.
+def _scaled(column: tf.Tensor, least: float = 0.0) -> tf.Tensor:
+  """Multiplies by the power of two that brings the largest element to [1, 2).
 
-  Also divides it if epsilon would not be small compared with the norms. Other
-  matrices do not change, to the bit.
+  If that element's magnitude is less than `least`, the column becomes zero.
   """
-  largest = tf.reduce_max(tf.abs(matrix))
-  is_usual = (largest >= 2.0**-20) & (largest <= 2.0**50)
-  return matrix * tf.where(is_usual, 1.0, 1.0 / rotation.power_of_two(largest))
+  largest = tf.reduce_max(tf.abs(column))
+  factor = 1.0 / rotation.power_of_two(largest)
+  return tf.where(largest >= least, column * factor, 0.0)
 
 
 @functools.cache

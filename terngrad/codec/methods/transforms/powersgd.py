@@ -6,9 +6,11 @@ the arithmetic of `powerSGD_hook` of PyTorch: Q is orthogonalised before it is
 used, and sums of P are not divided. Departures: a variable is the matrix
 [-1, last axis], since Keras has a kernel's outputs there and PyTorch in the
 first axis; a column of Q that is zero, which in the hook remains zero, is
-replaced by a column of the first Q; P and Q of very small or large numbers are
-scaled before epsilon is added, where the hook makes zeros of them; and normal
-numbers are sums of twelve uniform ones, the same on every platform.
+replaced by a column of the first Q; columns of P and Q are scaled before
+epsilon is added, where the hook makes zeros of very small and large ones; a
+column of P or Q in the span of those before it becomes zero, where the hook
+takes what rounding leaves of it for a direction; and normal numbers are sums of
+twelve uniform ones, the same on every platform.
 """
 
 import tensorflow as tf

@@ -108,6 +108,28 @@ def test_matrix_of_low_rank_decodes_exactly(warm_start):
   np.testing.assert_allclose(mean, low, rtol=0, atol=1e-4)
 
 
+@pytest.mark.parametrize('prefix', ['', 'error_feedback+'])
+def test_matrix_of_a_lower_rank_than_the_code_decodes_exactly(prefix):
+  rng = np.random.default_rng(1)
+  low = rng.normal(size=(30, 1)) * rng.normal(size=20) * 1e-3
+  codec = rounds.codec_of(
+    registry.method(f'{prefix}powersgd:rank=4,min_compression=1'), [low.shape]
+  )
+  workers = rounds.Workers(codec, 2)
+  for step in range(8):
+    (mean,) = workers.step(codec, [[low.astype(np.float32)]] * 2, step)
+    np.testing.assert_allclose(mean, low, rtol=0, atol=1e-7)
+
+
+def test_columns_in_the_span_of_others_become_zero():
+  rng = np.random.default_rng(1)
+  two = rng.normal(size=(300, 2))
+  matrix = two @ rng.normal(size=(2, 8)) * 10.0 ** np.arange(-20, 20, 5)
+  base = low_rank.orthogonal(tf.constant(matrix, tf.float32), EPSILON).numpy()
+  expected = np.diag([1.0, 1.0, 0, 0, 0, 0, 0, 0])
+  np.testing.assert_allclose(base.T @ base, expected, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize('exponent', [-100, 100])
 @pytest.mark.parametrize('warm_start', [0, 1])
 def test_very_small_and_large_gradients_are_coded_as_others(

@@ -124,6 +124,7 @@ DENSE = (
   'int8',
   'natural',
   'one_bit',
+  'qsgd:levels=255',
   'sign',
   'signsgd',
   'thc',
