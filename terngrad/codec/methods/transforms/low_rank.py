@@ -206,11 +206,13 @@ def _gram_schmidt(matrix: tf.Tensor, epsilon: float) -> tf.Tensor:
 def _scaled(column: tf.Tensor, least: float = 0.0) -> tf.Tensor:
   """Multiplies by the power of two that brings the largest element to [1, 2).
 
-  If that element's magnitude is less than `least`, the column becomes zero.
+  If all magnitudes are less than `least`, which NaN is not, the column becomes
+  zero.
   """
-  largest = tf.reduce_max(tf.abs(column))
-  factor = 1.0 / rotation.power_of_two(largest)
-  return tf.where(largest >= least, column * factor, 0.0)
+  sizes = tf.abs(column)
+  factor = 1.0 / rotation.power_of_two(tf.reduce_max(sizes))
+  # Compilers differ on the maximum of NaN.
+  return tf.where(tf.reduce_all(sizes < least), 0.0, column * factor)
 
 
 @functools.cache

@@ -121,6 +121,15 @@ def test_matrix_of_a_lower_rank_than_the_code_decodes_exactly(prefix):
     np.testing.assert_allclose(mean, low, rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize('number', [1, 6])
+@pytest.mark.parametrize('value', [np.nan, np.inf])
+def test_columns_that_are_not_finite_are_not_hidden(value, number):
+  matrix = np.ones((6, 2), np.float32)
+  matrix[:number] = value
+  base = low_rank.orthogonal(tf.constant(matrix), EPSILON).numpy()
+  assert not np.all(np.isfinite(base[:, 0]))
+
+
 def test_columns_in_the_span_of_others_become_zero():
   rng = np.random.default_rng(1)
   two = rng.normal(size=(300, 2))
