@@ -6,6 +6,7 @@
 import _thread
 import contextlib
 import functools
+import math
 import os
 import pathlib
 import select
@@ -18,6 +19,8 @@ from collections.abc import Collection
 from collections.abc import Iterator
 from typing import Any
 from typing import Protocol
+
+from terngrad import errors
 
 NUMBERS = (signal.SIGTERM, signal.SIGINT)
 # Added to a signal's number for the exit code, as shells do.
@@ -41,11 +44,30 @@ _TAKE_SECONDS = 0.1
 
 
 def seconds() -> float:
-  """Returns the seconds from the first signal to the end of this process."""
+  """Returns the seconds from the first signal to the end of this process.
+
+  The default if the variable is no number; `check_seconds` reports that.
+  """
   try:
     return min(_MOST, max(LEAST, float(os.environ[VARIABLE])))
   except (KeyError, ValueError):
     return _DEFAULT
+
+
+def check_seconds() -> None:
+  """Raises `ConfigError` if the environment's time limit is no number."""
+  text = os.environ.get(VARIABLE)
+  if text is None:
+    return
+  try:
+    is_number = not math.isnan(float(text))
+  except ValueError:
+    is_number = False
+  if not is_number:
+    raise errors.ConfigError(
+      f'{VARIABLE}: expected seconds, such as {_DEFAULT:g}, received {text!r}. '
+      'Give a number, or unset the variable.'
+    )
 
 
 class Saves(Protocol):

@@ -185,19 +185,24 @@ def read_rows(path: pathlib.Path) -> list[dict[str, object]]:
 
 
 def check_conditions(
-  rows: Iterable[Mapping[str, object]], chosen: argparse.Namespace
+  rows: Iterable[Mapping[str, object]], chosen: argparse.Namespace, advice: str
 ) -> None:
-  """Exits if the table has rows of this network under other conditions."""
+  """Exits if the table has rows of this network under other conditions.
+
+  Args:
+    rows: rows of steps.csv.
+    chosen: this script's options.
+    advice: ends the message.
+  """
   here = {'mbit_s': mbit_s(chosen), **results.provenance()}
   for row in rows:
     if row['network'] == network(chosen):
       for name in CONDITIONS:
         if row[name] != str(here[name]):
           sys.exit(
-            f'output: expected rows with equal {", ".join(CONDITIONS)} for '
+            f'steps: expected rows with equal {", ".join(CONDITIONS)} for '
             f'{network(chosen)}, received {name} {here[name]!r} here, and '
-            f'{row[name]!r} for {row["variant"]} in {chosen.output}. Give '
-            'another --output.'
+            f'{row[name]!r} for {row["variant"]}. {advice}'
           )
 
 
@@ -227,7 +232,7 @@ def main() -> None:
   missing = [name for name in only if (name, network(chosen)) not in known]
   if chosen.dry_run or not missing:
     return
-  check_conditions(rows, chosen)
+  check_conditions(rows, chosen, 'Give another --output.')
   for variant in missing:
     rows.append(measure(cells[variant], chosen))
     disk.write_text(chosen.output, pd.DataFrame(rows).to_csv(index=False))

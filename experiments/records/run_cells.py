@@ -7,7 +7,8 @@ r"""Trains variants on the hosts until a score; writes cells.csv.
 The options are those of measure_steps.py. Each variant trains from its first
 step, with the first seed of the final runs, for the steps with which
 targets.csv says that it reaches --target. cells.csv gets its seconds beside
-those of targets.csv, and its score on `validation` afterwards. The two hosts
+those of targets.csv, and its score on `validation` afterwards. The steps must
+have been measured with this processor and its switches (--steps). The two hosts
 have two workers each, whose examples are those of the four virtual workers.
 """
 
@@ -53,8 +54,14 @@ def main() -> None:
   parser.add_argument(
     '--targets', type=pathlib.Path, default=here / 'targets.csv'
   )
+  parser.add_argument('--steps', type=pathlib.Path, default=here / 'steps.csv')
   parser.add_argument('--output', type=pathlib.Path, default=here / 'cells.csv')
   chosen = parser.parse_args()
+  measure_steps.check_conditions(
+    measure_steps.read_rows(chosen.steps),
+    chosen,
+    'Measure this network here, and run `terngrad report targets` again.',
+  )
   network = measure_steps.network(chosen)
   sweep = definition.read(chosen.sweep)
   cells = {cell.variant: cell for cell in reversed(sweep.cells)}

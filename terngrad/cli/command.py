@@ -31,6 +31,7 @@ from absl import logging
 from slim import errors as data_errors
 from terngrad import errors
 from terngrad import quiet
+from terngrad import signal_guard
 from terngrad import signals
 from terngrad.cli import extras
 from terngrad.cli import flags
@@ -128,6 +129,7 @@ def run(command: Command, program: str, arguments: Sequence[str]) -> int:
 
 def _act(command: Command, program: str, arguments: Sequence[str]) -> int:
   try:
+    signal_guard.check_seconds()
     parsed = flags.parse(
       command.options,
       command.defaults,

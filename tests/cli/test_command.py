@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from terngrad import quiet
+from terngrad import signal_guard
 from terngrad.cli import command
 from terngrad.config import options
 from terngrad.launching import exit_codes
@@ -57,6 +58,19 @@ def test_a_missing_package_is_named_before_tensorflow_is_loaded(
   found = command.run(needing, 'terngrad plan', ['--folder=y'])
   assert (found, acted) == (command.REFUSED, [])
   assert 'expected the package pandas' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize('text', ['2m', '', 'nan'])
+def test_a_time_limit_that_is_no_number_is_refused(monkeypatch, capsys, text):
+  monkeypatch.setenv(signal_guard.VARIABLE, text)
+  acted = []
+  found = command.run(made(acted), 'x', ['--folder=y'])
+  assert (found, acted) == (command.REFUSED, [])
+  lines = capsys.readouterr().err.splitlines()
+  assert lines == [
+    'error: TERNGRAD_STOP_SECONDS: expected seconds, such as 27, received '
+    f'{text!r}. Give a number, or unset the variable.'
+  ]
 
 
 @pytest.mark.parametrize('is_converter', [True, False])
