@@ -76,7 +76,8 @@ count=${#shards[@]}
 ((count)) || fail 'nothing to split' "files $dir/train-*" 'none' \
   'convert the data set first: terngrad convert dataset'
 ((workers <= count)) || fail 'too few files' "$workers or more, one per worker" \
-  "$count" "convert with --train_shards=$workers, or use fewer workers"
+  "$count" "convert again with --train_shards=$workers --overwrite (convert dataset: \
+also --shard), or use fewer workers"
 rest=$((count % workers))
 ((rest == 0)) || $uneven || fail 'the files cannot be split evenly' \
   "a multiple of $workers" "$count" \

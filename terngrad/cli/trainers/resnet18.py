@@ -29,8 +29,9 @@ USAGE = """\
   {program} --data_dir=D --train_dir=T --num_gpus=2
 
 The batch is split evenly over the devices. One log line per epoch has loss and
-accuracy of training and test, and the last line the seconds per epoch. A plot
-in --train_dir shows the accuracy by epoch, with that of the runs of --compare.
+accuracy of training and test, and a line at the end the seconds per epoch. A
+plot in --train_dir shows the accuracy by epoch, with that of the runs of
+--compare.
 --codec=ternary sends gradients as codes of -1, 0 and +1. The same command
 continues a run that was stopped. Fill D with:
   terngrad convert dataset --dataset_name=fashion_mnist --dataset_dir=D
