@@ -90,6 +90,12 @@ def types(names: Iterable[str]) -> set[str | None]:
   return {tf.DeviceSpec.from_string(name).device_type for name in names}
 
 
+def count_tasks(names: Iterable[str]) -> int:
+  """Returns the number of processes to which the devices belong."""
+  specs = map(tf.DeviceSpec.from_string, names)
+  return len({(spec.job, spec.task) for spec in specs})
+
+
 def check_exist(names: Iterable[str]) -> None:
   """Starts TensorFlow; raises `errors.ConfigError` for a missing device."""
   for name in names:

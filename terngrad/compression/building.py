@@ -88,8 +88,9 @@ class BuiltModel:
     The model maps images to logits [b, classes].
 
     Raises:
-      ValueError: a codec, a rule or the optimizer is unknown, or the model
-        cannot be split into segments to recompute.
+      ValueError: a codec, a rule or the optimizer is unknown, a variable has a
+        constraint or is a scale of float8, or the model cannot be split into
+        segments to recompute.
     """
     self._exchange = exchange
     self._plan = model_variables.variables_of(model)
@@ -103,6 +104,7 @@ class BuiltModel:
         self._plan, no_slots, exchange.devices, averaged=False
       )
       return
+    model_variables.check_trainable(self._plan.trainable)
     devices.keep_order_of_sums()
     methods = _methods(choices, exchange.num_workers)
     built = run_codecs.build(methods, 0, self._plan, exchange.devices)

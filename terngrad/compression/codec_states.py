@@ -108,25 +108,44 @@ class CodecStates:
     holds the variables that the indices in names refer to, see
     `state_matching`.
     """
-    found = dict(self._loaded)
+    if not self._declared:
+      found = dict(self._loaded)
+    else:
+      exchange = self.exchange
+      workers = np.array(
+        [exchange.first, exchange.num_local_workers, exchange.num_workers]
+      )
+      found = self._waiting(workers) | {_WORKERS: workers}
     for key in self._declared:
       found[_name(key)] = np.stack(
         [variable.numpy() for variable in self._variables_of(key)]
-      )
-    if self._declared:
-      exchange = self.exchange
-      found[_WORKERS] = np.array(
-        [exchange.first, exchange.num_local_workers, exchange.num_workers]
       )
     model = self._model if self._is_matched else self._loaded_model
     if found and model:
       found[_VARIABLES] = state_matching.encode(model)
     return found
 
-  def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-    """Loads arrays from `arrays`, of this or another process.
+  def _waiting(self, workers: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns loaded arrays of variables that were not trained since.
 
-    If the number of workers differs, `codec.resharding` converts the rows. If
+    Not those of other workers than `workers`: a file names its workers once.
+    """
+    if np.array_equal(self._loaded.get(_WORKERS, workers), workers):
+      return dict(self._loaded)
+    numbers = {n for n in map(_number, self._loaded) if n is not None}
+    model = self._model if self._is_matched else self._loaded_model
+    if numbers:
+      logging.warning(
+        'Not saved: codec states of %s, which were loaded for other workers, '
+        'and whose variables were not trained since.',
+        ', '.join(sorted(_path(model, number) for number in numbers)),
+      )
+    return {n: a for n, a in self._loaded.items() if _number(n) is None}
+
+  def load(self, arrays: Mapping[str, np.ndarray]) -> None:
+    """Replaces all states by arrays of `arrays`, of this or another process.
+
+    States that are not among the arrays get their initial values. If the number of workers differs, `codec.resharding` converts the rows. If
     the variables differ, `state_matching` matches them. States that match no
     variable are dropped, and the log names their variables.
     """
@@ -139,6 +158,8 @@ class CodecStates:
     if _WORKERS in self._loaded:
       self._find_local_rows()
     if self._model:
+      for key, state in self._declared.items():
+        self._fill(key, state.first_value())
       _warn(self._match_loaded() + self._restore(self._declared))
 
   def _find_local_rows(self) -> None:
@@ -263,6 +284,13 @@ class CodecStates:
     rows = rows[local_rows]
     for variable, row in zip(self._variables_of(key), rows, strict=True):
       variable.assign(row)
+
+  def _fill(self, key: states.Key, value: tf.Tensor) -> None:
+    """Gives all workers the same value of a state."""
+    for workers, shared in self.devices:
+      is_shared = self._declared[key].owner == methods.SHARED
+      for variable in [shared[key]] if is_shared else workers[key]:
+        variable.assign(value)
 
   def _convert_rows(self, state: methods.State, rows: np.ndarray) -> np.ndarray:
     """Converts the saved rows to rows of all current workers."""

@@ -163,8 +163,9 @@ class Group:
     count = max(1, min(max_pieces, matrix.shape.num_elements() // self.piece))
     pieces = []
     for number in range(count):
-      first = columns_sent * number // count
-      stop = columns_sent * (number + 1) // count
+      first, stop = (
+        _part_of(columns_sent, end, count) for end in (number, number + 1)
+      )
       first_key, *_ = (next(self._keys) for _ in lengths)
       pieces.append(self._gather(matrix[:, first:stop], first_key + length))
     return pieces
@@ -305,6 +306,11 @@ def _wait_for_heartbeats(seconds: float) -> None:
     eager_context.configure_coordination_service,
     heartbeat_timeout_in_ms=int(1000 * seconds),
   )
+
+
+def _part_of(size: tf.Tensor, number: int, count: int) -> tf.Tensor:
+  """Returns size * number // count, int32 [], whose product would overflow."""
+  return size // count * number + size % count * number // count
 
 
 def columns(tensor: tf.Tensor, sizes: Sequence[int]) -> list[tf.Tensor]:

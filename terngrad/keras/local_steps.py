@@ -151,6 +151,8 @@ class LocalStepsCallback(keras.callbacks.Callback):
       self._join()
       self._trained = [*self._values()]
     completed = self._steps.complete(*self._trained)
+    # Another `fit` continues.
+    self._steps.load(self._steps.get_states())
     before, now = (
       itertools.chain(*read) for read in (self._trained, self._values())
     )

@@ -45,6 +45,19 @@ def unmasked_positions(model: keras.Model, data: Any) -> list[tf.Tensor | None]:
   return [_count(output) for output in outputs]
 
 
+def reductions(model: keras.Model) -> set[str]:
+  """Returns the reductions of a model's losses: 'sum' also for 'none'.
+
+  Keras adds the losses of examples that a loss returns without reduction.
+  """
+  found = {
+    getattr(loss, 'reduction', 'sum_over_batch_size') or 'sum'
+    for loss in keras.tree.flatten(model.loss)
+    if loss is not None
+  }
+  return {'sum' if name == 'none' else name for name in found}
+
+
 @contextlib.contextmanager
 def weight_losses(
   model: keras.Model, shares: Shares | None
@@ -132,16 +145,12 @@ def _count(output: tf.Tensor) -> tf.Tensor | None:
 
 def _check(model: keras.Model, compute_loss: Callable[..., Any]) -> None:
   """Raises ValueError if a loss is not a mean that workers can combine."""
-  reductions = [
-    getattr(loss, 'reduction', 'sum_over_batch_size')
-    for loss in keras.tree.flatten(model.loss)
-    if loss is not None
-  ]
+  found = reductions(model)
   stock = keras.Model.compute_loss
   is_custom = getattr(compute_loss, '__func__', None) is not stock
-  if is_custom or not set(reductions) <= set(_MEANS):
+  if is_custom or not found <= set(_MEANS):
     received = (
-      'a custom compute_loss' if is_custom else ', '.join(map(str, reductions))
+      'a custom compute_loss' if is_custom else ', '.join(sorted(found))
     )
     raise ValueError(
       "loss: expected reduction='sum_over_batch_size' for masked outputs with "

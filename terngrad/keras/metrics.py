@@ -44,7 +44,9 @@ class CompressionMetrics(keras.callbacks.Callback):
     variables, as the root mean square over the workers of this process.
 
   Put it before the callbacks that read logs. Steps compute these figures only
-  while the callback is present. Adding or removing it retraces the step.
+  while the callback is present. Adding or removing it retraces the step. After
+  a `fit` that was interrupted they are computed until another `fit` with the
+  callback ends.
   """
 
   def __init__(self, every: int = 10) -> None:

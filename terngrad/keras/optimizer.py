@@ -143,7 +143,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     self._warned = False
     self._guard = not_finite.UpdateGuard(on_not_finite)
     self._waiting = waiting_sums.WaitingSums()
-    setattr(optimizer, wrapping.REPLACED, self._sum)
+    self.rewrap()
 
   def __getattr__(self, name: str) -> Any:
     """Reads any other attribute, such as `momentum`, from the wrapped one."""
@@ -201,8 +201,12 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     Args:
       grads: one gradient per variable, or None; dense or `tf.IndexedSlices`.
       trainable_variables: their variables. None: those of `build`.
+
+    Raises:
+      ValueError: `unwrap` was called before.
     """
     inner = self.inner_optimizer
+    self._check_wrapped()
     if not self.built and trainable_variables is not None:
       with keras.name_scope(self.name):
         self.build(list(trainable_variables))
@@ -227,6 +231,16 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
       (grads, trainable_variables, sums.values),
       self._finite_check(sums, chosen),
     )
+
+  def _check_wrapped(self) -> None:
+    """Refuses updates whose gradients the wrapped optimizer would sum itself."""
+    replaced = vars(self.inner_optimizer).get(wrapping.REPLACED)
+    if getattr(replaced, '__self__', None) is not self:
+      raise ValueError(
+        'optimizer: expected one that is still wrapped, received '
+        f'{self.name} after a call of unwrap. Compile the model with the '
+        'optimizer that unwrap returned, or with a new CompressedOptimizer.'
+      )
 
   def _warn_dense(
     self,
@@ -334,6 +348,10 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     inner = self.inner_optimizer
     delattr(inner, wrapping.REPLACED)
     return inner
+
+  def rewrap(self) -> None:
+    """Undoes `unwrap`."""
+    setattr(self.inner_optimizer, wrapping.REPLACED, self._sum)
 
   # A method that warns, because Keras reads all attributes when it saves.
   def unwrapped(self) -> keras.optimizers.Optimizer:

@@ -80,11 +80,16 @@ def virtual_workers(
     _check_variables(model, codec, num_workers)
   optimizer = model.optimizer
   states: dict[str, np.ndarray] = {}
+  undo = contextlib.ExitStack()
   if isinstance(optimizer, optimizers.CompressedOptimizer):
-    optimizer, states = optimizer.unwrap(), optimizer.compressor.get_states()
-  wrapper = VirtualOptimizer(
-    optimizer, codec, num_workers, seed, on_not_finite=on_not_finite
-  )
+    states = optimizer.compressor.get_states()
+    undo.callback(optimizer.rewrap)
+    optimizer = optimizer.unwrap()
+  with undo:
+    wrapper = VirtualOptimizer(
+      optimizer, codec, num_workers, seed, on_not_finite=on_not_finite
+    )
+    undo.pop_all()
   wrapper.compressor.load(states)
   wrapper.built = optimizer.built
   model.optimizer = wrapper
@@ -116,14 +121,16 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
       ValueError: the optimizer accumulates gradients, or `CompressedOptimizer`
         refuses an argument.
     """
-    super().__init__(optimizer, codec, seed, name, on_not_finite)
-    if self.gradient_accumulation_steps:
+    optimizer = keras.optimizers.get(optimizer)
+    if steps := getattr(optimizer, 'gradient_accumulation_steps', None):
       raise ValueError(
         'gradient_accumulation_steps: expected None with virtual workers, '
-        f'received {self.gradient_accumulation_steps}. Use a larger batch '
-        'instead: the workers process its rows one after the other.'
+        f'received {steps}. Use a larger batch instead: the workers process '
+        'its rows one after the other.'
       )
-    self._compressor = compressors.Compressor(codec, seed, num_workers)
+    compressor = compressors.Compressor(codec, seed, num_workers)
+    super().__init__(optimizer, codec, seed, name, on_not_finite)
+    self._compressor = compressor
     # A function, because Keras would replace a list by a tracked copy.
     self._record: Callable[[Iterable[_Applied]], None] | None = None
 
@@ -237,11 +244,13 @@ class _Step:
     # Virtual workers always have a number.
     num_workers = cast(int, self._optimizer.compressor.num_workers)
     rows = rows_lib.Rows(data, num_workers)
+    sums_rows = masks.reductions(self._model) == {'sum'}
     unmasked = masks.unmasked_positions(self._model, data) if is_masked else []
 
     def compute(worker: tf.Tensor) -> list[tf.Tensor]:
       shares = masks.Shares(unmasked, rows.share(worker)) if unmasked else None
-      weight = rows.weight(worker)
+      # A sum over rows already has the weight of their number.
+      weight = None if sums_rows else rows.weight(worker)
       gradients = [
         _densify(gradient, variable.shape)
         for gradient, variable in self._gradients(rows.slice(worker), shares)[0]
@@ -369,10 +378,7 @@ def _check(model: keras.Model, num_workers: int) -> None:
       f'model: expected a compiled one, received {model.name} without an '
       'optimizer. Call model.compile first.'
     )
-  reductions = [
-    getattr(loss, 'reduction', None) for loss in keras.tree.flatten(model.loss)
-  ]
-  if 'mean_with_sample_weight' in reductions:
+  if 'mean_with_sample_weight' in masks.reductions(model):
     raise ValueError(
       "loss: expected reduction='sum_over_batch_size' with virtual workers, "
       'received mean_with_sample_weight, whose divisor would differ between '

@@ -95,6 +95,8 @@ class LocalSteps:
     self._supervisor: supervisors.Supervisor | None = None
     # States for the next `start`; None if nothing was loaded or completed.
     self._loaded: Mapping[str, np.ndarray] | None = None
+    # True: they are of a run that `complete` ended, so only for `get_states`.
+    self._is_completed = False
     self._exchanges = self._steps = 0
     self.figures: dict[str, float] = {}
     self.reset_figures()
@@ -112,7 +114,8 @@ class LocalSteps:
     """Joins the other processes; blocks until all have joined.
 
     After a run that did not call `complete` it continues from the states of
-    that run, unless `load` has replaced them.
+    that run, unless `load` has replaced them. After `complete` it begins anew;
+    `load(get_states())` before continues that run's outer optimizer and codes.
 
     Args:
       arrays: float32, the parameters.
@@ -143,6 +146,8 @@ class LocalSteps:
       )
     ]
     self.close()
+    if self._is_completed:
+      self.load({})
     self._supervisor = supervisors.Supervisor(
       self.options, self._cluster, specs, shapes[count:]
     )
@@ -201,6 +206,7 @@ class LocalSteps:
     # States that were loaded since `start` are of other parameters.
     self._loaded = None
     self.close()
+    self._is_completed = True
     return found
 
   def get_states(self) -> dict[str, np.ndarray]:
@@ -228,6 +234,7 @@ class LocalSteps:
     `states` is a result of `get_states`, of this or another process.
     """
     self._loaded = {name: np.asarray(value) for name, value in states.items()}
+    self._is_completed = False
 
   def close(self) -> None:
     """Ends the helper without an exchange, and keeps the states for `start`.

@@ -49,7 +49,7 @@ def train(
   """Trains as the chief until max_steps or a signal; resumes a run.
 
   If it raises, it orders the other tasks to end, unless they belong to another
-  run.
+  run, or a task is lost: then they wait for the chief's next start.
 
   Args:
     config: a validated configuration of the chief's task.

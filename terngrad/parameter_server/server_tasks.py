@@ -97,13 +97,18 @@ def task_fingerprint(config: servers.ServerConfig, job: str) -> dict[str, Any]:
 
   A ps needs no options of the run, and its threads and kernels do not change
   the result, so only the versions of terngrad and TensorFlow count for it, and
-  the numbers of tasks. Workers read parts that depend on these numbers.
+  the numbers of tasks. Workers read parts that depend on these numbers. In an
+  asynchronous run a ps decodes with the chief's methods, so it needs kernels if
+  the chief has them.
   """
   jobs = config.cluster.tasks.jobs
   tasks = {f'{name}_tasks': len(jobs[name]) for name in sorted(jobs)}
   if job == 'ps':
     fields = fingerprint.fingerprint(**tasks)
-    return {name: fields[name] for name in ('terngrad', 'tensorflow', *tasks)}
+    names = ['terngrad', 'tensorflow', *tasks]
+    if not config.cluster.waits_for_all:
+      names.append('kernels')
+    return {name: fields[name] for name in names}
   return fingerprint.fingerprint(
     codec=config.codes.methods(config.num_workers).code.name,
     num_workers=config.num_workers,

@@ -130,10 +130,11 @@ def on_devices(
 ) -> gradients.GradientCodec:
   """Chooses the fastest implementation of a codec for the devices.
 
-  A mix of CPUs and GPUs leaves the codec unchanged.
+  A mix of CPUs and GPUs leaves the codec unchanged, and so do GPUs of several
+  tasks: only this task loads the GPU kernels.
   """
   types = devices_lib.types(devices)
-  if types == {'GPU'}:
+  if types == {'GPU'} and devices_lib.count_tasks(devices) == 1:
     return bucketing.on_gpus(codec)
   return bucketing.on_kernels(codec) if types == {'CPU'} else codec
 

@@ -86,6 +86,37 @@ def test_a_compressor_has_state_that_can_be_saved():
   assert np.any(whole[3] != whole[0])
 
 
+def test_states_that_were_not_saved_are_loaded_as_initial_ones():
+  compressor = terngrad.Compressor(FEEDBACK)
+  before = compressor.get_states()
+  first = terngrad.compress([VALUES[0]], compressor, step=0)[0]
+  assert np.any(compressor.get_states()['residual:0'])
+  compressor.load(before)
+  assert not np.any(compressor.get_states()['residual:0'])
+  again = terngrad.compress([VALUES[0]], compressor, step=0)[0]
+  np.testing.assert_array_equal(again, first)
+
+
+def of_one_variable(index):
+  specs = tuple(policy.VariableSpec(name, (2,)) for name in 'ab')
+  return policy.Variables((index,), (specs[index],), model=specs)
+
+
+@pytest.mark.parametrize(('workers', 'kept'), [(2, False), (1, True)])
+def test_states_of_other_workers_that_nobody_took_are_not_saved(
+  caplog, workers, kept
+):
+  compressor = terngrad.Compressor('error_feedback+topk:ratio=0.5')
+  rows = np.ones((workers, 2), np.float32)
+  layout = np.array([0, workers, workers])
+  compressor.load({'residual:0': rows, 'residual:1': rows, 'workers': layout})
+  compressor.declare(of_one_variable(0))
+  states = compressor.get_states()
+  np.testing.assert_array_equal(states['workers'], [0, 1, 1])
+  assert ('residual:1' in states) == kept
+  assert ('Not saved: codec states of b' in caplog.text) != kept
+
+
 def test_states_follow_the_names_of_gradients_and_not_their_numbers():
   gradients = dict(zip(('a', 'b'), VALUES, strict=True))
   compressor = terngrad.Compressor(FEEDBACK)

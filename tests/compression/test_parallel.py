@@ -113,6 +113,57 @@ def one_layer():
   )
 
 
+def branch(name, trainable):
+  """A submodel; Keras gives its layers the same paths in every submodel."""
+  features = keras.Input((6,))
+  dense = keras.layers.Dense(3, name='dense')(features)
+  outputs = keras.layers.BatchNormalization(name='norm', momentum=0.5)(dense)
+  made_branch = keras.Model(features, outputs, name=name)
+  made_branch.trainable = trainable
+  return made_branch
+
+
+@pytest.mark.parametrize('trainable', [False, True])
+def test_submodels_with_equal_paths_keep_their_own_variables(trainable):
+  def build():
+    keras.utils.set_random_seed(1)
+    features = keras.Input((6,))
+    both = [branch(name, trainable)(features) for name in 'ab']
+    joined = keras.layers.Concatenate()(both)
+    return keras.Model(features, keras.layers.Dense(2, name='logits')(joined))
+
+  model = build()
+  images = np.random.default_rng(0).normal(size=(8, 6)).astype(np.float32)
+  labels = np.arange(8, dtype=np.int32) % 2
+  parallel = made(lambda: model, ONE, input_fn=lambda *_: [(images, labels)])
+  np.testing.assert_allclose(
+    parallel.predict(images), model(images), rtol=1e-5, atol=1e-6
+  )
+  parallel.run(1)
+  stock = build()
+  stock.compile(
+    keras.optimizers.SGD(RATE),
+    keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+  )
+  stock.train_on_batch(images, labels)
+  for here, there in zip(model.weights, stock.weights, strict=True):
+    np.testing.assert_allclose(here, there, rtol=1e-4, atol=1e-6)
+  assert len(parallel.params(0)) == len(model.trainable_variables)
+  assert len(parallel.statistics(0)) == 4 * trainable
+
+
+def test_variables_with_constraints_are_refused():
+  def build():
+    limit = keras.constraints.NonNeg()
+    dense = keras.layers.Dense(2, name='logits', kernel_constraint=limit)
+    return keras.Sequential([keras.Input((4,)), dense])
+
+  with pytest.raises(ValueError, match='logits/kernel: expected .*NonNeg'):
+    made(build)
+  with pytest.raises(ValueError, match='logits/kernel: expected .*NonNeg'):
+    terngrad.Trainer(build(), 'identity')
+
+
 def test_layers_that_add_losses_are_not_recomputed():
   def build():
     image = keras.layers.Input([8, 8, 1])

@@ -44,6 +44,12 @@ def test_a_large_tensor_is_gathered_in_pieces(nodes, columns, most, sizes):
     np.testing.assert_array_equal(whole, values.reshape([-1, columns]))
 
 
+def test_borders_of_pieces_of_the_longest_message_are_exact():
+  size = tf.constant(2**31 - 1)
+  found = [int(groups._part_of(size, number, 16)) for number in range(17)]
+  assert found == [(2**31 - 1) * number // 16 for number in range(17)]
+
+
 @pytest.mark.parametrize('shape', [[50], [2, 5, 5]])
 def test_a_tensor_that_is_no_matrix_is_gathered_whole(shape):
   values = np.arange(100, dtype=np.float32).reshape([2, *shape])

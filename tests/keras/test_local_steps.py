@@ -172,6 +172,12 @@ class CompleteToZeros:
     self.completed = parameters
     return [np.zeros_like(value) for value in (*parameters, *statistics)]
 
+  def get_states(self):
+    return {'exchanges': 1}
+
+  def load(self, states):
+    self.loaded = states
+
   def reset_figures(self):
     self.figures = {}
 
@@ -214,6 +220,7 @@ def test_weights_that_keras_sets_at_the_end_stay_and_are_not_exchanged(
   found, _ = fitted(before, [steps], **options)
   small.assert_equal(found, expected)
   small.assert_equal(steps._steps.completed, trained)
+  assert steps._steps.loaded == {'exchanges': 1}
 
 
 @small.ARRAYS_OF_KERAS

@@ -410,6 +410,47 @@ def test_unsupported_models_are_refused(make, message):
     terngrad.keras.virtual_workers(made, 'ternary', workers)
 
 
+@pytest.mark.parametrize(
+  ('options', 'message'),
+  [
+    ({'on_not_finite': 'oops'}, 'on_not_finite'),
+    ({'codec': 'tertiary'}, 'tertiary'),
+  ],
+)
+def test_a_refused_call_leaves_a_wrapped_optimizer_as_it_was(options, message):
+  made = small.compiled('topk:ratio=0.01', optimizer=momentum)
+  with pytest.raises(ValueError, match=message):
+    terngrad.keras.virtual_workers(made, **options)
+  before = np.array(made.layers[0].kernel)
+  made.train_on_batch(*small.data(8))
+  assert np.mean(before != np.array(made.layers[0].kernel)) < 0.1
+
+
+def test_an_optimizer_that_was_unwrapped_is_refused():
+  made = small.compiled('ternary', optimizer=momentum)
+  made.optimizer.unwrap()
+  with pytest.raises(ValueError, match='after a call of unwrap'):
+    made.train_on_batch(*small.data(8))
+
+
+@pytest.mark.parametrize('rows', [4, 3])
+def test_sums_over_rows_are_averaged_over_the_workers(rows):
+  made = keras.Sequential(
+    [
+      keras.Input((1,)),
+      keras.layers.Dense(1, use_bias=False, kernel_initializer='zeros'),
+    ]
+  )
+  loss = keras.losses.MeanSquaredError(reduction='sum')
+  made.compile(keras.optimizers.SGD(1.0), loss)
+  terngrad.keras.virtual_workers(made, 'identity', 2)
+  targets = np.zeros((rows, 1), np.float32)
+  targets[0] = 3
+  made.train_on_batch(np.ones((rows, 1), np.float32), targets)
+  # Half of the gradient of the batch, -6.
+  assert float(made.layers[0].kernel[0, 0]) == 3
+
+
 def test_a_custom_train_step_is_refused():
   made = Own([keras.Input((2,)), keras.layers.Dense(1)])
   made.compile('sgd', 'mse')

@@ -15,6 +15,7 @@ from terngrad import native
 from terngrad.codec import method
 from terngrad.codec.methods import registry
 from terngrad.codec.stages import random_bits
+from terngrad.native import grouped_ops
 from terngrad.native import ops
 from tests import forked
 
@@ -435,6 +436,15 @@ def test_arguments_that_do_not_fit_are_refused():
     ),
     'scalers: expected 2, received 1': lambda: ops.scale_sums(
       sums, one, [(4,), (5,)], 1.0
+    ),
+  }
+  digits = grouped_ops.GroupedCode(grouped_ops.STEPS, 7, 15, 0)
+  cases |= {
+    'expected a code of groups, .* levels 7, base 15, places 0': lambda: (
+      grouped_ops.encode([flat], [10], key, 2, digits)
+    ),
+    'expected a code of groups, .* levels 300': lambda: grouped_ops.decode_sum(
+      [tf.zeros([1, 2], tf.int32)], [(10,)], 1.0, digits._replace(levels=300)
     ),
   }
   cases |= _bad_updates()

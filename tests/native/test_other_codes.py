@@ -85,7 +85,17 @@ def test_words_and_sums_equal_tensorflow(text, sizes):
 @pytest.mark.parametrize('text', CODES)
 @pytest.mark.parametrize(
   'kind',
-  ['zeros', 'signed zeros', 'equal', 'ties', 'two', 'tiny', 'huge', 'hidden'],
+  [
+    'zeros',
+    'signed zeros',
+    'equal',
+    'ties',
+    'two',
+    'tiny',
+    'huge',
+    'largest',
+    'hidden',
+  ],
 )
 @pytest.mark.gate_every(4)
 def test_odd_gradients_are_coded_as_in_tensorflow(text, kind):
@@ -100,6 +110,8 @@ def test_odd_gradients_are_coded_as_in_tensorflow(text, kind):
     'two': lambda: np.where(rng.random(size) < 0.005, 3.0, -1.0),
     'tiny': lambda: rng.normal(size=size) * 2.0**-110,
     'huge': lambda: rng.normal(size=size) * 2.0**120,
+    # Multiples of a step that no int32 could count.
+    'largest': lambda: np.where(np.arange(size) % 7, 1.0, -3e38),
     # What a sample of every third element sees is large, the others are not.
     'hidden': lambda: np.where(np.arange(size) % 3, 1e-3, 5.0),
   }[kind]()

@@ -78,6 +78,14 @@ def test_workers_that_do_not_wait_as_the_chief_does_are_refused(changed):
     fingerprint.check_equal(fields(), fields(**changed), 'worker 1')
 
 
+@pytest.mark.parametrize('sync', [True, False])
+def test_only_asynchronous_servers_need_the_kernels_of_the_chief(sync):
+  config = options.build(
+    servers.ServerConfig, job_name='ps', sync=sync, **HOSTS
+  )
+  assert ('kernels' in server_tasks.task_fingerprint(config, 'ps')) != sync
+
+
 class Service:
   """A worker's server, whose chief has taken 90 steps."""
 

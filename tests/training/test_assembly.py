@@ -13,6 +13,7 @@ from terngrad.config import training as configs
 from terngrad.step import replicas
 from terngrad.training import assembly
 from terngrad.training import execution
+from terngrad.training import run_codecs
 
 RATE, DECAY, NORM = 0.5, 0.25, 0.001
 
@@ -294,3 +295,11 @@ def test_devices_of_a_worker_send_one_message():
   assert [len(words) for words in result.words] == [1, 0, 1, 0]
   assert result.entropy.shape == result.sent.shape == [2]
   replicas.check_equal(run.replicas, run.names)
+
+
+def test_gpus_of_several_tasks_encode_without_gpu_kernels(monkeypatch):
+  """Only the chief's process loads them."""
+  monkeypatch.setattr(run_codecs.bucketing, 'on_gpus', lambda _: 'kernels')
+  names = [f'/job:worker/replica:0/task:{i}/device:GPU:0' for i in range(2)]
+  assert run_codecs.on_devices('codec', names[:1]) == 'kernels'
+  assert run_codecs.on_devices('codec', names) == 'codec'

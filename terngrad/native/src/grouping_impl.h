@@ -187,9 +187,11 @@ struct ToDigits {
     if (kKind == GroupKind::kSigns) {
       return Bits<Words>((bits < 0) & (bits != INT32_MIN)) & 1U;
     }
-    const Floats above = kKind == GroupKind::kSteps
-                             ? Bits<Floats>(bits & 0x7fffffff)
-                             : Bounded(values) - least;
+    const Floats bounded = Bounded(values);
+    const Floats above =
+        kKind == GroupKind::kSteps
+            ? Bits<Floats>(Bits<Ints>(bounded) & 0x7fffffff)
+            : bounded - least;
     Ints fixed = Nearest(above * inverse);
     const Ints most = levels << kFraction;
     fixed = fixed < most ? fixed : most;

@@ -356,6 +356,33 @@ def test_malformed_payload_is_refused(name, words, size, message):
     validation.validate(codec_of(name), words, size)
 
 
+@pytest.mark.parametrize('count', [-(2**31) + 3, -1, 5])
+def test_a_damaged_number_of_elements_is_refused(count):
+  codec = registry.parse('threshold:above=1,capacity=0.04')
+  values = tf.constant([0.0, 3.0, -2.0, 4.0] + [0.5] * 96)
+  words = np.array(codec.encode([values], None, None, None))
+  assert words[0] == 3
+  words[0] = count
+  with pytest.raises(ValueError, match=f'elements, received {count}'):
+    validation.validate(codec, words, 100)
+
+
+@pytest.mark.parametrize('text', ['fp8', 'e3m0'])
+def test_damaged_scales_of_small_floats_are_refused_and_decode_exactly(text):
+  codec = registry.parse(text)
+  values = tf.constant([1.0, -0.25, 0.5, 0.125])
+  words = np.array(codec.encode([values], None, None, None))
+  validation.validate(codec, words, 4)
+  scale = words[0]
+  words[0] |= 0x12345
+  with pytest.raises(ValueError, match='expected powers of two as scales'):
+    validation.validate(codec, words, 4)
+  (damaged,) = codec.decode_sum([tf.constant(words[None])], None, [(4,)])
+  words[0] = scale
+  (whole,) = codec.decode_sum([tf.constant(words[None])], None, [(4,)])
+  np.testing.assert_array_equal(damaged, whole)
+
+
 def test_swapped_block_lengths_are_refused():
   codes = codes_of(5120, 0.1)
   codes[:2560] *= 0  # symbols of the second block differ from the first's

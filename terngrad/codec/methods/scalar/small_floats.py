@@ -10,6 +10,7 @@ import tensorflow as tf
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import division
 from terngrad.codec.stages import packing
+from terngrad.codec.stages import wire
 
 
 class Format(NamedTuple):
@@ -73,8 +74,24 @@ class SmallFloats(grouped.Grouped):
   def decode_groups(
     self, scales: Sequence[tf.Tensor], codes: tf.Tensor
   ) -> tf.Tensor:
-    """Multiplies the values of the floats by the scales."""
-    return tf.gather(tf.constant(self.table), codes) * scales[0]
+    """Multiplies the values of the floats by the scales, exactly."""
+    # Damaged scales become powers of two as well.
+    known = power_of_two(scales[0], 0)
+    return tf.gather(tf.constant(self.table), codes) * known
+
+  def check(
+    self, words: np.ndarray, num_elements: int
+  ) -> tuple[wire.Packing, np.ndarray, int]:
+    """Rejects scales that no encoder makes; returns the integers."""
+    checked = super().check(words, num_elements)
+    scales = words[: len(words) - len(checked[1])]
+    known = power_of_two(tf.constant(scales.view(np.float32)), 0).numpy()
+    if wrong := scales[known.view(np.int32) != scales].tolist():
+      raise ValueError(
+        f'{self.name}: expected powers of two as scales, received the bits '
+        f'{wrong[0]:#010x}. The payload is damaged.'
+      )
+    return checked
 
 
 def _codes(values: tf.Tensor, form: Format) -> tf.Tensor:
@@ -95,8 +112,8 @@ def power_of_two(values: tf.Tensor, added: int) -> tf.Tensor:
 
   Args:
     values: float32 >= 0, any shape.
-    added: to the bits before the mantissa is cut: 2**23 - 1 rounds up, 2**22 -
-      1 rounds to nearest, and 1.5 down.
+    added: to the bits before the mantissa is cut: 0 rounds down, 2**23 - 1 up,
+      and 2**22 - 1 to nearest, and 1.5 down.
   """
   bits = tf.bitcast(values, tf.int32)
   bits = tf.bitwise.bitwise_and(bits + added, 0x7F800000)

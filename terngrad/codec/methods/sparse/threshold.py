@@ -128,7 +128,13 @@ class _Pairs(wire.VariablePacking):
     return self.capacity(num_elements)
 
   def check(self, words: np.ndarray, width: int) -> None:
-    """Rejects invalid or unsorted indices, and values that are not finite."""
+    """Rejects a wrong number, bad or unsorted indices, and infinite values."""
+    most, number = topk.count(self.fraction, width), int(words[0])
+    if not 0 <= number <= most:
+      raise ValueError(
+        f'{self.name}: expected at most {most} elements, received {number}. '
+        'The payload is damaged.'
+      )
     indices, values = words[1 : 1 + 2 * words[0]].reshape([-1, 2]).T
     values = np.ascontiguousarray(values).view(np.float32)
     few_elements.check(self.name, indices, values, width)

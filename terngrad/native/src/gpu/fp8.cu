@@ -43,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(kThreads)
       const float magnitude = Fp8Magnitude(digit & 127, code.levels);
       const float value =
           (digit & 128 ? -magnitude : magnitude) *
-          FloatOf(scales[GroupAt(variable, firsts[p], element)]);
+          PowerOfTwo(scales[GroupAt(variable, firsts[p], element)]);
       sums[p] = r ? sums[p] + value : value;
     }
   }

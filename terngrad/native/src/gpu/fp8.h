@@ -34,14 +34,18 @@ __device__ inline float Fp8Magnitude(uint32 code, int largest) {
                         (known << (23 - format.mantissa)));
 }
 
-// The scale of a group with this largest magnitude: a power of two from 2^-120,
-// also for NaN, to 2^120.
-__device__ inline float Fp8Scale(float span, int largest) {
+// A power of two from 2^-120, also for NaN, to 2^120, by rounding down.
+__device__ inline float PowerOfTwo(uint32 bits) {
   constexpr uint32 kLeast = (127 - 120) << 23, kMost = (127 + 120) << 23;
+  bits &= 0x7f800000U;
+  return FloatOf(bits < kLeast ? kLeast : bits < kMost ? bits : kMost);
+}
+
+// The scale of a group with this largest magnitude.
+__device__ inline float Fp8Scale(float span, int largest) {
   const float inverse =
       static_cast<float>(1.0 / Fp8Magnitude(largest, largest));
-  const uint32 bits = (BitsOf(span * inverse) + 0x7fffffU) & 0x7f800000U;
-  return FloatOf(bits < kLeast ? kLeast : bits < kMost ? bits : kMost);
+  return PowerOfTwo(BitsOf(span * inverse) + 0x7fffffU);
 }
 
 // Rounds to the nearest code, ties to even; NaN gives 0. `inverse` is that of

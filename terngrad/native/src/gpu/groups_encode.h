@@ -29,7 +29,7 @@ __device__ inline uint32 DigitOf(float value, const ToDigits& group, int levels,
   const int bits = __float_as_int(value);
   if (kKind == kSigns) return BitsOf(value) > 0x80000000U;
   const float above =
-      kKind == kSteps ? fabsf(value) : Limited(value) - group.least;
+      kKind == kSteps ? fabsf(Limited(value)) : Limited(value) - group.least;
   const int fixed = Nearest(above * group.inverse);
   const int most = levels << kFraction;
   uint32 random = AlmostRandom(counter, second);

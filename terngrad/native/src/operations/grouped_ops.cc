@@ -95,6 +95,7 @@ class Grouped : public Kernel {
 class EncodeGroups : public Grouped {
  public:
   explicit EncodeGroups(OpKernelConstruction* context) : Grouped(context) {
+    if (!context->status().ok()) return;  // The code is not set.
     OP_REQUIRES_OK(context, context->GetAttr("sizes", &sizes_));
     for (const int64_t size : sizes_) {
       OP_REQUIRES(context, size >= 0,
@@ -159,6 +160,7 @@ class EncodeGroups : public Grouped {
 class DecodeGroups : public Grouped {
  public:
   explicit DecodeGroups(OpKernelConstruction* context) : Grouped(context) {
+    if (!context->status().ok()) return;  // The code is not set.
     OP_REQUIRES_OK(context, context->GetAttr("shapes", &shapes_));
     OP_REQUIRES_OK(context, context->GetAttr("scale", &scale_));
     for (const TensorShape& shape : shapes_) {
