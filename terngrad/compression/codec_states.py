@@ -145,9 +145,10 @@ class CodecStates:
   def load(self, arrays: Mapping[str, np.ndarray]) -> None:
     """Replaces all states by arrays of `arrays`, of this or another process.
 
-    States that are not among the arrays get their initial values. If the number of workers differs, `codec.resharding` converts the rows. If
-    the variables differ, `state_matching` matches them. States that match no
-    variable are dropped, and the log names their variables.
+    States that are not among the arrays get their initial values. If the number
+    of workers differs, `codec.resharding` converts the rows. If the variables
+    differ, `state_matching` matches them. States that match no variable are
+    dropped, and the log names their variables.
     """
     self._loaded = {name: np.asarray(array) for name, array in arrays.items()}
     listed = self._loaded.pop(_VARIABLES, None)

@@ -233,7 +233,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
     )
 
   def _check_wrapped(self) -> None:
-    """Refuses updates whose gradients the wrapped optimizer would sum itself."""
+    """Refuses updates after `unwrap`, which would not be compressed."""
     replaced = vars(self.inner_optimizer).get(wrapping.REPLACED)
     if getattr(replaced, '__self__', None) is not self:
       raise ValueError(
