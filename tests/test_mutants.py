@@ -139,9 +139,10 @@ def test_tests_of_a_line_run_with_the_mirrored_and_fast_first(
 
 
 @pytest.mark.slow
-def test_a_mutant_is_caught_and_the_tree_is_unchanged(tmp_path):
+def test_a_mutant_gets_a_verdict_and_the_tree_is_unchanged(tmp_path):
   def status():
-    return subprocess.check_output(['git', 'status', '-s'], cwd=trees.ROOT)
+    line = ['git', 'status', '-s', 'terngrad/exchange']
+    return subprocess.check_output(line, cwd=trees.ROOT)
 
   before = status()
   words = ['--folder=exchange', '--count=1', '--jobs=1', '--output', tmp_path]

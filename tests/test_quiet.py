@@ -41,7 +41,7 @@ def stderr_of(script, folder=ROOT, **environment):
     stderr=subprocess.PIPE,
     check=False,
     text=True,
-    timeout=60,
+    timeout=600,
     env=os.environ
     # With it Python would keep nothing back by itself.
     | {'PYTHONPATH': f'{folder}:{ROOT}', 'PYTHONUNBUFFERED': ''}

@@ -137,9 +137,7 @@ class TestWholeRun:
       expected = 0.01 * math.sqrt(1 - (step - 1) / STEPS)
       assert record['learning_rate'] == pytest.approx(expected, rel=1e-6)
 
-  def test_smoothed_loss_starts_at_the_raw_one_and_lies_between(
-    self, whole_run
-  ):
+  def test_smoothed_loss_varies_less_than_the_raw_one(self, whole_run):
     raw = [r['entropy_loss'] for r in losses(whole_run.train_dir).values()]
     smoothed = [
       r['entropy_loss_smoothed'] for r in losses(whole_run.train_dir).values()

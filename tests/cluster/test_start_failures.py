@@ -42,9 +42,11 @@ def no_end(message):
 
 
 def fail(location, index, error=None):
-  with pytest.raises(ValueError, match='.'):
+  error = error or ValueError(REASON)
+  with pytest.raises(ValueError) as caught:
     with meeting(location, index).share_failures(no_end):
-      raise error or ValueError(REASON)
+      raise error
+  assert caught.value is error
 
 
 def test_waiting_processes_end_with_the_error_of_the_one_that_failed(location):

@@ -113,6 +113,23 @@ def one_layer():
   )
 
 
+def test_the_seed_decides_the_codes():
+  def kernels(seed):
+    parallel = made(devices=ONE, codec='ternary:clip_factor=0', seed=seed)
+    parallel.run(1)
+    model = small.dense_net()
+    trainer = terngrad.Trainer(model, 'ternary:clip_factor=0', seed=seed)
+    images, labels = small_inputs.of_device(0, 1)[0]
+    trainer.step(images[None], labels[None], RATE)
+    of_trainer = model.get_layer('logits').kernel.numpy()
+    return parallel.params(0)['logits/kernel'], of_trainer
+
+  first, again, other = map(kernels, (1, 1, 2))
+  for one, same, different in zip(first, again, other, strict=True):
+    np.testing.assert_array_equal(one, same)
+    assert np.any(one != different)
+
+
 def branch(name, trainable):
   """A submodel; Keras gives its layers the same paths in every submodel."""
   features = keras.Input((6,))

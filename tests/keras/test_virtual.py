@@ -23,9 +23,13 @@ def momentum():
 
 
 def test_two_virtual_workers_are_bit_identical_to_two_replicas():
-  replicas = small.compiled(small.FEEDBACK, replicas=2, optimizer=momentum)
+  # A code that draws, so that workers need their own keys.
+  codec = 'error_feedback+ternary'
+  replicas = small.compiled(
+    codec, replicas=2, optimizer=momentum, seed=3
+  )
   expected = small.fit(replicas)
-  workers = virtual(small.FEEDBACK, 2, optimizer=momentum)
+  workers = virtual(codec, 2, optimizer=momentum)
   losses = small.fit(workers)
   small.assert_equal(small.weights(workers), small.weights(replicas))
   np.testing.assert_allclose(losses['loss'], expected['loss'], rtol=1e-6)

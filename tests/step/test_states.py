@@ -104,6 +104,16 @@ def test_a_step_with_float_gradients_sends_the_residuals(codec):
   np.testing.assert_allclose(
     velocity, 0.9 * before + sent[0].numpy(), rtol=1e-5, atol=1e-7
   )
+  # The rate is 0: the same step again sends the gradients without residuals.
+  again = train_step.take(*small.batch_of(2, training.shape), *numbers)
+  alone = one_round.decode_mean(
+    bucketing.in_float(training.codec, plain),
+    [again.payloads(index) for index in range(2)],
+    again.shared,
+  )
+  for key, mean in zip(training.states.workers[0], owed, strict=True):
+    difference = sent[key.variable].numpy() - alone[key.variable].numpy()
+    np.testing.assert_allclose(difference, mean, rtol=1e-4, atol=1e-6)
 
 
 def test_worker_states_differ_and_shared_states_are_equal_on_replicas():

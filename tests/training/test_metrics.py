@@ -123,6 +123,15 @@ def step_result(number):
   )
 
 
+def test_the_smoothed_loss_starts_at_the_raw_one_and_follows_it():
+  gauge = meter.Meter(EPOCHS, {})
+  found = []
+  for step in (3, 1, 2):
+    gauge.add(step_result(step))
+    found.append(gauge.values(1, 0.1, 0.0)['entropy_loss_smoothed'])
+  assert found == pytest.approx([9.0, 8.2, 7.78])
+
+
 def test_loss_and_accuracy_are_means_since_the_epoch_began():
   """Epochs of 20 examples, 8 a step, end in the steps 3, 5, 8."""
   gauge = meter.Meter(EPOCHS, {})
