@@ -25,9 +25,7 @@ def momentum():
 def test_two_virtual_workers_are_bit_identical_to_two_replicas():
   # A code that draws, so that workers need their own keys.
   codec = 'error_feedback+ternary'
-  replicas = small.compiled(
-    codec, replicas=2, optimizer=momentum, seed=3
-  )
+  replicas = small.compiled(codec, replicas=2, optimizer=momentum)
   expected = small.fit(replicas)
   workers = virtual(codec, 2, optimizer=momentum)
   losses = small.fit(workers)
@@ -317,16 +315,16 @@ def test_each_worker_clips_its_local_gradient():
 
 @pytest.mark.slow
 def test_a_loaded_model_continues_with_the_same_bits(tmp_path):
-  whole = virtual(small.FEEDBACK, 3)
+  whole = virtual('error_feedback+ternary', 3)
   small.fit(whole, epochs=2)
-  first = virtual(small.FEEDBACK, 3)
+  first = virtual('error_feedback+ternary', 3)
   small.fit(first, epochs=1)
   assert first.optimizer.compressor.get_states()['residual:0'].shape[0] == 3
   first.save(tmp_path / 'a.keras')
   second = keras.models.load_model(tmp_path / 'a.keras')
   with pytest.raises(ValueError, match='virtual_workers again'):
     small.fit(second)
-  terngrad.keras.virtual_workers(second, small.FEEDBACK, 3, seed=3)
+  terngrad.keras.virtual_workers(second, 'error_feedback+ternary', 3, seed=3)
   small.fit(second, epochs=1)
   small.assert_equal(small.weights(second), small.weights(whole))
 
