@@ -14,6 +14,7 @@ import pytest
 import setuptools
 
 from slim import errors
+from terngrad import version
 from tests import forked
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -31,6 +32,21 @@ def test_every_folder_of_modules_is_a_package():
   include = [pattern for p in PACKAGES for pattern in (p, f'{p}.*')]
   found = setuptools.find_packages(str(ROOT), include=include)
   assert folders == set(found)
+
+
+def test_a_folder_named_as_the_package_does_not_hide_it(tmp_path):
+  """As a clone does in the folder above it."""
+  (tmp_path / 'terngrad').mkdir()
+  done = subprocess.run(
+    [sys.executable, '-c', 'import terngrad; print(terngrad.__version__)'],
+    cwd=tmp_path,
+    env={k: v for k, v in os.environ.items() if k != 'PYTHONPATH'},
+    capture_output=True,
+    text=True,
+  )
+  assert (done.returncode, done.stdout) == (0, f'{version.__version__}\n'), (
+    done.stderr
+  )
 
 
 def requirements(name):

@@ -356,14 +356,14 @@ def test_malformed_payload_is_refused(name, words, size, message):
     validation.validate(codec_of(name), words, size)
 
 
-@pytest.mark.parametrize('count', [-(2**31) + 3, -1, 5])
-def test_a_damaged_number_of_elements_is_refused(count):
+def test_a_damaged_number_of_elements_is_refused():
   codec = registry.parse('threshold:above=1,capacity=0.04')
   values = tf.constant([0.0, 3.0, -2.0, 4.0] + [0.5] * 96)
   words = np.array(codec.encode([values], None, None, None))
   assert words[0] == 3
-  words[0] = count
-  with pytest.raises(ValueError, match=f'elements, received {count}'):
+  # The number of used words, 1 + 2 * words[0], is the same for an int32.
+  words[0] ^= np.int32(-(2**31))
+  with pytest.raises(ValueError, match='at most 4 elements, received -2147483'):
     validation.validate(codec, words, 100)
 
 
