@@ -60,6 +60,7 @@ def main() -> None:
   measure_steps.check_conditions(
     measure_steps.read_rows(chosen.steps),
     chosen,
+    chosen.steps,
     'Measure this network here, and run `terngrad report targets` again.',
   )
   network = measure_steps.network(chosen)
