@@ -17,6 +17,7 @@ _PROGRAM = """
 import tensorflow as tf
 from terngrad.codec.methods import registry
 from terngrad.codec.stages import random_bits
+from terngrad.codec.stages import tracing
 codec = registry.parse('ternary').on_kernels()
 key = random_bits.seed_key(1)
 
