@@ -185,13 +185,17 @@ def read_rows(path: pathlib.Path) -> list[dict[str, object]]:
 
 
 def check_conditions(
-  rows: Iterable[Mapping[str, object]], chosen: argparse.Namespace, advice: str
+  rows: Iterable[Mapping[str, object]],
+  chosen: argparse.Namespace,
+  path: pathlib.Path,
+  advice: str,
 ) -> None:
   """Exits if the table has rows of this network under other conditions.
 
   Args:
     rows: rows of steps.csv.
     chosen: this script's options.
+    path: the table, for the message.
     advice: ends the message.
   """
   here = {'mbit_s': mbit_s(chosen), **results.provenance()}
@@ -202,7 +206,7 @@ def check_conditions(
           sys.exit(
             f'steps: expected rows with equal {", ".join(CONDITIONS)} for '
             f'{network(chosen)}, received {name} {here[name]!r} here, and '
-            f'{row[name]!r} for {row["variant"]}. {advice}'
+            f'{row[name]!r} for {row["variant"]} in {path}. {advice}'
           )
 
 
@@ -232,7 +236,7 @@ def main() -> None:
   missing = [name for name in only if (name, network(chosen)) not in known]
   if chosen.dry_run or not missing:
     return
-  check_conditions(rows, chosen, 'Give another --output.')
+  check_conditions(rows, chosen, chosen.output, 'Give another --output.')
   for variant in missing:
     rows.append(measure(cells[variant], chosen))
     disk.write_text(chosen.output, pd.DataFrame(rows).to_csv(index=False))

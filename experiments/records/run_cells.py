@@ -57,11 +57,6 @@ def main() -> None:
   parser.add_argument('--steps', type=pathlib.Path, default=here / 'steps.csv')
   parser.add_argument('--output', type=pathlib.Path, default=here / 'cells.csv')
   chosen = parser.parse_args()
-  measure_steps.check_conditions(
-    measure_steps.read_rows(chosen.steps),
-    chosen,
-    'Measure this network here, and run `terngrad report targets` again.',
-  )
   network = measure_steps.network(chosen)
   sweep = definition.read(chosen.sweep)
   cells = {cell.variant: cell for cell in reversed(sweep.cells)}
@@ -78,6 +73,12 @@ def main() -> None:
       'and run `terngrad report targets` first.'
     )
   rows = measure_steps.read_rows(chosen.output)
+  measure_steps.check_conditions(
+    measure_steps.read_rows(chosen.steps),
+    chosen,
+    chosen.steps,
+    'Measure this network here, and run `terngrad report targets` again.',
+  )
   for variant in chosen.variants:
     expected = table.loc[variant]
     steps = math.ceil(expected['steps'])

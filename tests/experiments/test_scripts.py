@@ -255,6 +255,18 @@ def test_cells_without_steps_or_seconds_are_refused_before_the_first_run(
   assert 'received diloco_stc. Choose among these' in message
 
 
+def test_cells_of_steps_of_another_processor_are_refused(refusal, tmp_path):
+  table = pd.read_csv(ROOT / 'experiments/records/steps.csv', dtype=str)
+  rows = table[table['network'] == '2 hosts, wire / computing 10'][:1]
+  rows.assign(**results.provenance() | {'processor': 'Z80'}).to_csv(
+    tmp_path / 'steps.csv', index=False
+  )
+  words = ['--target=2.0', '--ratio=10', f'--steps={tmp_path}/steps.csv']
+  message = refusal('run_cells.py', *words, 'ternary')
+  assert "'Z80' for float32" in message
+  assert 'Measure this network here' in message
+
+
 @pytest.mark.slow
 @pytest.mark.cluster
 def test_a_cell_is_trained_for_its_steps_and_scored(records_words, tmp_path):
@@ -263,6 +275,8 @@ def test_a_cell_is_trained_for_its_steps_and_scored(records_words, tmp_path):
   rows = pd.DataFrame(columns | {'steps': [3.2, 2], network: [0.5, 0.25]})
   rows.to_csv(tmp_path / 'targets.csv', index=False)
   words = [*records_words, '--target=7', f'--targets={tmp_path}/targets.csv']
+  # No steps of any processor.
+  words += [f'--steps={tmp_path}/steps.csv']
   words += [f'--output={tmp_path}/cells.csv', 'ternary']
   run_process(ROOT / 'experiments/records/run_cells.py', *words)
   (row,) = pd.read_csv(tmp_path / 'cells.csv').to_dict('records')
