@@ -411,9 +411,9 @@ setuptools.setup(
   license_files=['LICENSE'],
   # scripts/setup.sh reads the two bounds from the next line.
   python_requires='>=3.10,<3.14',
-  # Editable installations then add this folder to sys.path. By default they add
-  # a finder, which comes too late where the current folder is the clone's parent:
-  # there Python takes the clone `terngrad` for a namespace package.
+  # Editable installations then add this folder to sys.path. By default they
+  # add a finder, which comes too late in the folder above a clone: there Python
+  # takes the clone `terngrad` for a namespace package.
   package_dir={'': '.'},
   packages=setuptools.find_packages(
     include=['terngrad', 'terngrad.*', 'slim', 'slim.*']
