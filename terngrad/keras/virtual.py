@@ -80,12 +80,11 @@ def virtual_workers(
     _check_variables(model, codec, num_workers)
   optimizer = model.optimizer
   states: dict[str, np.ndarray] = {}
-  undo = contextlib.ExitStack()
-  if isinstance(optimizer, optimizers.CompressedOptimizer):
-    states = optimizer.compressor.get_states()
-    undo.callback(optimizer.rewrap)
-    optimizer = optimizer.unwrap()
-  with undo:
+  with contextlib.ExitStack() as undo:
+    if isinstance(optimizer, optimizers.CompressedOptimizer):
+      states = optimizer.compressor.get_states()
+      undo.callback(optimizer.rewrap)
+      optimizer = optimizer.unwrap()
     wrapper = VirtualOptimizer(
       optimizer, codec, num_workers, seed, on_not_finite=on_not_finite
     )

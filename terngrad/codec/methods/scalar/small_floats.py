@@ -76,8 +76,7 @@ class SmallFloats(grouped.Grouped):
   ) -> tf.Tensor:
     """Multiplies the values of the floats by the scales, exactly."""
     # Damaged scales become powers of two as well.
-    known = power_of_two(scales[0], 0)
-    return tf.gather(tf.constant(self.table), codes) * known
+    return tf.gather(self.table, codes) * power_of_two(scales[0], 0)
 
   def check(
     self, words: np.ndarray, num_elements: int
