@@ -114,8 +114,9 @@ class LocalSteps:
     """Joins the other processes; blocks until all have joined.
 
     After a run that did not call `complete` it continues from the states of
-    that run, unless `load` has replaced them. After `complete` a new run begins;
-    `load(get_states())` before continues that run's outer optimizer and codes.
+    that run, unless `load` has replaced them. After `complete` a new run
+    begins; `load(get_states())` before continues that run's outer optimizer and
+    codes.
 
     Args:
       arrays: float32, the parameters.
