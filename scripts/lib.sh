@@ -39,9 +39,18 @@ find_python() {
 }
 
 # run_tests_module MODULE ARGUMENT...: execs the module, in the project's folder.
+# Paths of --input and --output stay relative to the caller's folder.
 run_tests_module() {
+  local argument words=()
+  for argument in "$@"; do
+    case "$argument" in
+      --input=/* | --output=/* | --input= | --output=) ;;
+      --input=* | --output=*) argument=${argument%%=*}=$PWD/${argument#*=} ;;
+    esac
+    words+=("$argument")
+  done
   cd -- "$root"
-  exec "$root/.venv/bin/python" -m "$@"
+  exec "$root/.venv/bin/python" -m "${words[@]}"
 }
 
 # launch ARGUMENT...: execs `terngrad launch`. PYTHON is the interpreter of the

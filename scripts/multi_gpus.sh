@@ -77,8 +77,10 @@ overrides() {
 
 # value_of FLAG: prints the value that the trainer will use.
 value_of() {
+  local file
   {
-    cat -- "${train_files[@]}"
+    # The last line of a file may lack its newline.
+    for file in "${train_files[@]}"; do cat -- "$file" && printf '\n'; done
     printf '%s\n' "${train_flags[@]}"
   } | sed -n "s/^ *--$1=//p" | tail -n 1
 }

@@ -145,6 +145,8 @@ class Writer:
     for replica in self._replicas[: None if has_local else 1]:
       replica_lib.check_finite(replica, self._names)
     self._step.assign(step)
+    # A save that fails may have changed the manager's list, but not the file.
+    last = self._manager.latest_checkpoint
     try:
       # Write from this process's machine, wherever the variables are.
       options = tf.train.CheckpointOptions(
@@ -161,7 +163,7 @@ class Writer:
         f'Checkpoint: expected to write step {step} to '
         f'{self._manager.directory}, received: {error}. Free some space or '
         'repair the folder, and run the same command again; the last '
-        f'checkpoint is {self._manager.latest_checkpoint}.'
+        f'checkpoint is {last}.'
       ) from error
 
 

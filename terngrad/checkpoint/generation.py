@@ -57,10 +57,12 @@ def continue_text(
     errors.CheckpointError: the net was trained with another vocabulary.
     slim.errors.DataError: the folder is damaged.
   """
-  known, length = _vocabulary(net, data_dir)
+  known, longest = _vocabulary(net, data_dir)
   # Bytes of the command line that are no UTF-8 arrive as surrogates.
   text = prompt.encode(errors='surrogateescape')
   tokens = [known.end, *known.encode(text).tolist()]
+  # No step sees more tokens than there are at the end.
+  length = min(longest, len(tokens) + sampling.num_tokens)
   added = generate(net.model, tokens, length, known.end, sampling)
   return printable(known.decode([*tokens, *added]))
 

@@ -57,6 +57,7 @@ def start(
   wanted = {n: variables[n] for n in net if n not in excluded}
   found = matching_weights.find(source, wanted, run.logits)
   _check(options, source, found)
+  _check_tokens(source, found, run.layout)
   continues = not (options.fine_tune or options.restart_step)
   state = _read_state(source, variables, net, excluded) if continues else {}
   if continues:
@@ -112,6 +113,24 @@ def _check(
     'give --ignore_missing_vars to start these from initial values; else give '
     'the flags it was trained with, or another file.'
   )
+
+
+def _check_tokens(
+  source: sources.WeightSource,
+  found: matching_weights.MatchedWeights,
+  layout: checkpoints.Layout,
+) -> None:
+  """Refuses an embedding of other tokens, whose number may be equal."""
+  ours = (layout.must_keep or {}).get(checkpoints.TOKENIZER)
+  if ours is None or source.tokenizer in (None, ours):
+    return
+  if wrong := [name for name in found.values if 'embedding' in name]:
+    raise errors.CheckpointError(
+      f'{source.path}: expected {_list(wrong)} of tokenizer {ours}, as '
+      f'--data_dir has, received one of {source.tokenizer}. Convert the text '
+      "with the checkpoint's tokenizer, or start without these: "
+      f'--checkpoint_exclude_scopes={wrong[0].partition("/")[0]}.'
+    )
 
 
 def _read_state(

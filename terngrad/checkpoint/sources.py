@@ -23,6 +23,7 @@ class WeightSource(NamedTuple):
     unexpected: names in the file that match no variable of ours.
     step: steps taken before the file was written; 0 if it does not record them.
     read: takes a name in `shapes`, returns its value.
+    tokenizer: digest of the tokens of a language model; None if unknown.
   """
 
   path: str
@@ -30,6 +31,7 @@ class WeightSource(NamedTuple):
   unexpected: list[str]
   step: int
   read: Callable[[str], np.ndarray]
+  tokenizer: checkpoints.Value = None
 
 
 def open_checkpoint(path: str, net: str) -> WeightSource:
@@ -54,8 +56,11 @@ def open_checkpoint(path: str, net: str) -> WeightSource:
       'is damaged or no checkpoint; choose another file.'
     ) from error
   is_ours = reader.has_tensor('layout' + keys.VALUE)
+  tokenizer = None
   if is_ours:
-    folder = f'tower_{checkpoints.read_layout(path).places[0]}'
+    layout = checkpoints.read_layout(path)
+    folder = f'tower_{layout.places[0]}'
+    tokenizer = (layout.must_keep or {}).get(checkpoints.TOKENIZER)
     names = {key: keys.name_of(folder, key) for key in shapes}
     step = checkpoints.step_of(path)
   else:
@@ -73,6 +78,7 @@ def open_checkpoint(path: str, net: str) -> WeightSource:
     unexpected,
     step,
     lambda name: reader.get_tensor(known[name]),
+    tokenizer,
   )
 
 

@@ -51,7 +51,7 @@ def device_names(devices: Sequence[int | str]) -> tuple[str, ...]:
 
   Args:
     devices: numbers of GPUs, or of logical CPU devices on a machine without
-      GPU; or names such as 'gpu:0' or '/GPU:0'.
+      GPU, also as text; or names such as 'gpu:0' or '/GPU:0'.
 
   Returns:
     Names such as '/GPU:0'.
@@ -74,8 +74,8 @@ def device_names(devices: Sequence[int | str]) -> tuple[str, ...]:
 
 def _parse(device: int | str) -> tuple[str, int] | None:
   """Parses a device to (kind or '', number); None if it is not valid."""
-  if isinstance(device, int) and device >= 0:
-    return '', device
+  if isinstance(device, int | str) and f'{device}'.isdecimal():
+    return '', int(device)
   try:
     spec = tf.DeviceSpec.from_string(device)
   except (AttributeError, TypeError, ValueError):

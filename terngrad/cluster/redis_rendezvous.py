@@ -127,7 +127,6 @@ class Server:
     self._client = redis.Redis(connection_pool=pool)
     self._errors = redis.exceptions
     self._key = f'terngrad:rendezvous:{run_id}'
-    self._failures = f'{self._key}:failed'
     # When this process wrote its address.
     self._written: float | None = None
     self.name = f'run {run_id} at {safe_url}'
@@ -158,7 +157,8 @@ class Server:
   ) -> list[bytes]:
     """Returns the stored addresses, from the first index to the last."""
     values = count, index, address, _EXPIRY, rendezvous.MAX_BYTES, first, last
-    reply = self._eval(_SCRIPT, (self._key, self._failures), *values)
+    keys = self._key, self._failures_of(count)
+    reply = self._eval(_SCRIPT, keys, *values)
     stored = reply[:1]
     if stored and stored != [b'%d' % count]:
       raise clusters.ClusterError(
@@ -172,10 +172,9 @@ class Server:
 
   def write_failure(self, index: int, count: int, reason: str) -> None:
     """Stores the failure of this process; see `start_failures`."""
-    del count
     self._eval(
       _FAIL_SCRIPT,
-      (self._failures,),
+      (self._failures_of(count),),
       *(index, reason, start_failures.SHOWN_SECONDS),
     )
 
@@ -184,7 +183,7 @@ class Server:
   ) -> start_failures.StartFailure | None:
     """Returns the failure of another process; see `start_failures`."""
     values = index, count, rendezvous.MAX_BYTES
-    reply = self._eval(_FAILED_SCRIPT, (self._failures,), *values)
+    reply = self._eval(_FAILED_SCRIPT, (self._failures_of(count),), *values)
     if not reply:
       return None
     try:
@@ -194,6 +193,10 @@ class Server:
       return start_failures.StartFailure(int(number), reason, waited - age)
     except ValueError as error:
       raise self._unexpected_reply(reply) from error
+
+  def _failures_of(self, count: int) -> str:
+    """Returns the key of the failures of runs of this many processes."""
+    return f'{self._key}:failed:{count}'
 
   def _eval(
     self, script: str, keys: Sequence[str], *values: str | int

@@ -265,14 +265,43 @@ def test_a_prompt_needs_the_tokens_of_the_training(run_dir, tmp_path, capsys):
   )
 
 
-def test_text_of_equally_many_other_tokens_is_refused(
-  run_dir, data_dir, tmp_path, capsys
-):
-  other = shutil.copytree(data_dir, tmp_path / 'other')
+@pytest.fixture(scope='module')
+def other(data_dir, tmp_path_factory):
+  """The shards, said to be of equally many other tokens."""
+  other = shutil.copytree(data_dir, tmp_path_factory.mktemp('text') / 'other')
   path = other / 'shards.json'
   listed = json.loads(path.read_text())
   listed['text']['tokenizer'] = 'other byte pairs'
   path.write_text(json.dumps(listed))
+  return other
+
+
+@pytest.mark.parametrize(
+  ('scopes', 'is_refused'), [('', True), ('norm', True), ('embedding', False)]
+)
+def test_an_embedding_of_other_tokens_is_refused(
+  run_dir, other, tmp_path, capsys, scopes, is_refused
+):
+  code = terngrad(
+    'train text',
+    data_dir=other,
+    train_dir=tmp_path / 'train',
+    net=TINY,
+    num_gpus=1,
+    batch_size=4,
+    max_steps=1,
+    pretrained_model_checkpoint_path=run_dir / 'train',
+    restart_step=True,
+    checkpoint_exclude_scopes=scopes,
+  )
+  error = capsys.readouterr().err
+  assert (code != 0) == is_refused, error
+  assert ('--checkpoint_exclude_scopes=embedding.' in error) == is_refused
+
+
+def test_text_of_equally_many_other_tokens_is_refused(
+  run_dir, other, tmp_path, capsys
+):
   code = terngrad(
     'eval text',
     checkpoint_dir=run_dir / 'train',

@@ -2,6 +2,7 @@
 
 import pytest
 
+from terngrad import errors
 from terngrad.cluster import devices
 from tests import forked
 
@@ -47,3 +48,10 @@ def test_threads_set_after_the_first_operation_are_refused(tmp_path):
 
 def test_names_may_come_from_an_iterator():
   assert devices.device_names(iter(['/CPU:0', 'cpu:1'])) == ('/CPU:0', '/CPU:1')
+
+
+def test_numbers_may_be_text_as_on_a_command_line():
+  assert devices.device_names(['0', '1']) == devices.device_names([0, 1])
+  for wrong in ([-1], ['-1'], ['1.0'], [True], ['']):
+    with pytest.raises(errors.ConfigError, match='expected a list of numbers'):
+      devices.device_names(wrong)

@@ -91,6 +91,14 @@ def test_the_own_failure_and_old_ones_are_ignored(location, monkeypatch):
   assert found.read_failure(1, 2) is None
 
 
+def test_a_failure_of_a_run_with_other_processes_is_not_seen(location):
+  location().write_failure(1, 3, REASON)
+  found = location()
+  found.sync(0, 2, 'host:1')
+  assert found.read_failure(0, 2) is None
+  assert found.read_failure(0, 3).reason == REASON
+
+
 def test_an_old_failure_in_a_folder_is_ignored(tmp_path):
   location = file_rendezvous.Folder(tmp_path)
   location.sync(0, 2, 'host:1')

@@ -1,5 +1,6 @@
 """All scripts/run_multi_gpus_*.sh: the settings and names of 2017."""
 
+import pathlib
 import re
 import shlex
 
@@ -238,3 +239,14 @@ def test_every_variable_of_the_usage_reaches_a_flag(project, dry_run):
 def test_empty_flag_file_leaves_the_variant_out(dry_run):
   _, training = dry_run('cifar10', TRAIN_FLAGFILE='')
   assert training['grad_bits'] == 32
+
+
+def test_a_flag_file_without_a_last_newline_names_the_folders(
+  dry_run, tmp_path
+):
+  file = tmp_path / 'my.flags'
+  file.write_text('--clip_factor=0.25')
+  _, training = dry_run('cifar10', TRAIN_FLAGFILE=file, NUM_NODES=3)
+  assert training['clip_factor'] == 0.25
+  name = pathlib.Path(training['train_dir']).name
+  assert '_0.25_' in name and name.endswith('_3_now')

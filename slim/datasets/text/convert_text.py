@@ -6,6 +6,7 @@ so that each token of the split is predicted once; the last tokens, fewer than
 T, are left out.
 """
 
+import array
 from collections import abc
 from typing import NamedTuple
 
@@ -22,6 +23,7 @@ NAME = 'text'
 TOKENS = 'text/tokens'
 
 _SEQUENCES_PER_CALL = 1000
+_TOKENS_PER_SUM = 2**20
 
 
 class TextLayout(NamedTuple):
@@ -45,7 +47,8 @@ def plan(
 ) -> sharding.ConversionPlan:
   """Plans the shards of a corpus.
 
-  Memory holds the text about four times.
+  Memory holds the text, its tokens (2 bytes each), and all that the tokenizer
+  makes of one document.
 
   Returns:
     The argument of `slim.datasets.records.sharding.write`.
@@ -66,14 +69,15 @@ def plan(
   )
   tokens = {name: _join(known, text) for name, text in texts.items()}
   numbers = {name: (len(t) - 1) // length for name, t in tokens.items()}
-  _check_sizes(corpus, numbers, length)
+  num_bytes = {
+    name: _sum_lengths(known, t[1 : numbers[name] * length + 1])
+    for name, t in tokens.items()
+  }
+  _check_sizes(corpus, num_bytes, length)
   facts = text_facts.TextFacts(
     digest=corpus.digest,
     sequence_length=length,
-    num_bytes={
-      name: int(known.lengths[t[1 : numbers[name] * length + 1]].sum())
-      for name, t in tokens.items()
-    },
+    num_bytes=num_bytes,
     tokenizer=known.description,
   )
   shards = {name: 1 for name in texts} | {'train': layout.train_shards}
@@ -98,15 +102,27 @@ def _join(
   known: vocabulary.Vocabulary, texts: abc.Sequence[bytes]
 ) -> np.ndarray:
   """Returns the tokens of a split, uint16 [n], each document with its end."""
-  end = np.array([known.end], np.uint16)
-  parts = [part for text in texts for part in (known.encode(text), end)]
-  return np.concatenate(parts) if parts else end[:0]
+  # Grows in place, so memory never holds the tokens twice.
+  tokens = array.array('H')
+  for text in texts:
+    tokens.frombytes(known.encode(text).tobytes())
+    tokens.append(known.end)
+  return np.frombuffer(tokens, np.uint16) if tokens else np.zeros(0, np.uint16)
+
+
+def _sum_lengths(known: vocabulary.Vocabulary, tokens: np.ndarray) -> int:
+  """Returns the number of bytes of tokens; the lengths take 8 bytes each."""
+  return sum(
+    int(known.lengths[tokens[i : i + _TOKENS_PER_SUM]].sum())
+    for i in range(0, len(tokens), _TOKENS_PER_SUM)
+  )
 
 
 def _check_sizes(
-  corpus: documents.Corpus, numbers: abc.Mapping[str, int], length: int
+  corpus: documents.Corpus, num_bytes: abc.Mapping[str, int], length: int
 ) -> None:
-  for name, number in numbers.items():
+  # Without bytes: no sequence, or all of its tokens are ends of documents.
+  for name, number in num_bytes.items():
     if number < 1:
       raise errors.DataError(
         f'{corpus.source}: expected a text whose {documents.SPLITS[name]} % '

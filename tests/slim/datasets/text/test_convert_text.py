@@ -148,6 +148,13 @@ def test_a_text_that_is_too_short_for_a_test_is_refused():
     convert_text.plan(corpus, LAYOUT)
 
 
+def test_a_text_whose_test_would_predict_only_ends_of_documents_is_refused():
+  # 5 % of 20 bytes is one, and the end of the document follows it.
+  corpus = documents.Corpus((b'twenty bytes of text',), 'x', 'me')
+  with pytest.raises(errors.DataError, match='whose 5 % for .* than 1 tokens'):
+    convert_text.plan(corpus, LAYOUT._replace(sequence_length=1))
+
+
 @pytest.fixture(scope='module')
 def known():
   pytest.importorskip('tokenizers')
