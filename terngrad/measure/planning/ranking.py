@@ -107,8 +107,8 @@ def describe(table: pd.DataFrame) -> str:
   if others := [text for text in close if text != chosen]:
     reason = (
       f'. A tie within {TOLERANCE:.0%} with {", ".join(others)}: of these the '
-      'code with the smallest loss of accuracy in two sweeps is named (at rates '
-      'that were not searched), then the simplest'
+      'code with the smallest loss of accuracy in two sweeps is named (their '
+      'rates were not searched), then the simplest'
     )
   if unsure:
     reason += (
