@@ -41,12 +41,16 @@ find_python() {
 # run_tests_module MODULE ARGUMENT...: execs the module, in the project's folder.
 # Paths of --input and --output stay relative to the caller's folder.
 run_tests_module() {
-  local argument words=()
+  local argument before='' words=()
   for argument in "$@"; do
-    case "$argument" in
-      --input=/* | --output=/* | --input= | --output=) ;;
-      --input=* | --output=*) argument=${argument%%=*}=$PWD/${argument#*=} ;;
+    case "$before$argument" in
+      --input=[!/]* | --output=[!/]*)
+        argument=${argument%%=*}=$PWD/${argument#*=}
+        ;;
+      '--input '[!/]* | '--output '[!/]*) argument=$PWD/$argument ;;
     esac
+    before=''
+    case "$argument" in --input | --output) before="$argument " ;; esac
     words+=("$argument")
   done
   cd -- "$root"

@@ -52,6 +52,8 @@ class CodecStates:
     # before the first gradients.
     self._model: Sequence[policy.VariableSpec] = ()
     self._loaded: dict[str, np.ndarray] = {}
+    # Numbers of the variables of `_waiting` that the log has named.
+    self._reported: set[int] = set()
     # The variables of the loaded states; None for files of 0.2.
     self._loaded_model: Sequence[policy.VariableSpec] | None = None
     # Whether the indices in names of `_loaded` refer to `_model`.
@@ -134,10 +136,12 @@ class CodecStates:
       return dict(self._loaded)
     numbers = {n for n in map(_number, self._loaded) if n is not None}
     model = self._model if self._is_matched else self._loaded_model
-    if numbers:
+    if not numbers <= self._reported:
+      self._reported |= numbers
       logging.warning(
-        'Not saved: codec states of %s, which were loaded for other workers, '
-        'and whose variables were not trained since.',
+        'Not saved: codec states of %s, which were loaded for other workers '
+        'and are not in use: the code has no such states, or the variables '
+        'were not trained since.',
         ', '.join(sorted(_path(model, number) for number in numbers)),
       )
     return {n: a for n, a in self._loaded.items() if _number(n) is None}

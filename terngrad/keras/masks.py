@@ -16,6 +16,8 @@ import keras
 import tensorflow as tf
 
 _MEANS = 'sum_over_batch_size', 'mean'
+# Keras adds the losses of examples that a loss returns without reduction.
+_SUMS = 'sum', 'none'
 
 
 class Shares(NamedTuple):
@@ -46,16 +48,18 @@ def unmasked_positions(model: keras.Model, data: Any) -> list[tf.Tensor | None]:
 
 
 def reductions(model: keras.Model) -> set[str]:
-  """Returns the reductions of a model's losses: 'sum' also for 'none'.
-
-  Keras adds the losses of examples that a loss returns without reduction.
-  """
-  found = {
-    getattr(loss, 'reduction', 'sum_over_batch_size') or 'sum'
+  """Returns the reductions of a model's losses, such as 'sum' or 'none'."""
+  return {
+    getattr(loss, 'reduction', 'sum_over_batch_size') or 'none'
     for loss in keras.tree.flatten(model.loss)
     if loss is not None
   }
-  return {'sum' if name == 'none' else name for name in found}
+
+
+def are_sums(model: keras.Model) -> bool:
+  """Returns whether a model's loss is a sum over rows."""
+  found = reductions(model)
+  return bool(found) and found <= set(_SUMS)
 
 
 @contextlib.contextmanager

@@ -345,6 +345,7 @@ class CompressedOptimizer(keras.optimizers.Optimizer):
 
   def unwrap(self) -> keras.optimizers.Optimizer:
     """Returns the wrapped optimizer and restores its uncompressed sum."""
+    self._check_wrapped()
     inner = self.inner_optimizer
     delattr(inner, wrapping.REPLACED)
     return inner

@@ -83,8 +83,8 @@ def virtual_workers(
   with contextlib.ExitStack() as undo:
     if isinstance(optimizer, optimizers.CompressedOptimizer):
       states = optimizer.compressor.get_states()
-      undo.callback(optimizer.rewrap)
-      optimizer = optimizer.unwrap()
+      rewrap, optimizer = optimizer.rewrap, optimizer.unwrap()
+      undo.callback(rewrap)
     wrapper = VirtualOptimizer(
       optimizer, codec, num_workers, seed, on_not_finite=on_not_finite
     )
@@ -152,6 +152,7 @@ class VirtualOptimizer(optimizers.CompressedOptimizer):
     """
     if self._record is None:
       raise ValueError(_COMPILED_LATER)
+    self._check_wrapped()
     self._warn_dense(grads, trainable_variables)
     self._record(zip(grads, trainable_variables or (), strict=True))
 
@@ -243,7 +244,7 @@ class _Step:
     # Virtual workers always have a number.
     num_workers = cast(int, self._optimizer.compressor.num_workers)
     rows = rows_lib.Rows(data, num_workers)
-    sums_rows = masks.reductions(self._model) == {'sum'}
+    sums_rows = masks.are_sums(self._model)
     unmasked = masks.unmasked_positions(self._model, data) if is_masked else []
 
     def compute(worker: tf.Tensor) -> list[tf.Tensor]:

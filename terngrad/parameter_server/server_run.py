@@ -205,9 +205,10 @@ def _compare(
 ) -> None:
   """Raises `errors.ConfigError` for a task with another configuration."""
   for task in others:
-    expected = server_tasks.task_fingerprint(config, task.job)
+    received = states[task].fingerprint
+    expected = server_tasks.expected_fingerprint(config, task.job, received)
     with errors.as_config_error():
-      fingerprint.check_equal(expected, states[task].fingerprint, str(task))
+      fingerprint.check_equal(expected, received, str(task))
 
 
 def _explain(

@@ -36,6 +36,8 @@ from terngrad.training import metrics
 
 # Seconds between two checks that the chief still answers.
 _CHECK_SECONDS = 5.0
+# The field of a fingerprint: whether the process has native kernels.
+_KERNELS = 'kernels'
 # Steps between two log lines of a worker.
 LOG_EVERY = 30
 # Rates of the whole run; the 2017 log line shows one worker's rates instead.
@@ -95,19 +97,16 @@ def chief_line(
 def task_fingerprint(config: servers.ServerConfig, job: str) -> dict[str, Any]:
   """Returns the values that a task must share with the chief.
 
-  A ps needs no options of the run, and its threads and kernels do not change
-  the result, so only the versions of terngrad and TensorFlow count for it, and
-  the numbers of tasks. Workers read parts that depend on these numbers. In an
-  asynchronous run a ps decodes with the chief's methods, so it needs kernels if
-  the chief has them.
+  A ps needs no options of the run, and its threads do not change the result, so
+  only the versions of terngrad and TensorFlow count for it, its kernels (see
+  `expected_fingerprint`) and the numbers of tasks. Workers read parts that
+  depend on these numbers.
   """
   jobs = config.cluster.tasks.jobs
   tasks = {f'{name}_tasks': len(jobs[name]) for name in sorted(jobs)}
   if job == 'ps':
     fields = fingerprint.fingerprint(**tasks)
-    names = ['terngrad', 'tensorflow', *tasks]
-    if not config.cluster.waits_for_all:
-      names.append('kernels')
+    names = 'terngrad', 'tensorflow', _KERNELS, *tasks
     return {name: fields[name] for name in names}
   return fingerprint.fingerprint(
     codec=config.codes.methods(config.num_workers).code.name,
@@ -115,6 +114,21 @@ def task_fingerprint(config: servers.ServerConfig, job: str) -> dict[str, Any]:
     **tasks,
     **options.values(config, 'shared', options.WORKERS),
   )
+
+
+def expected_fingerprint(
+  config: servers.ServerConfig, job: str, received: Mapping[str, str]
+) -> dict[str, str]:
+  """Returns the values that the chief expects of a task.
+
+  In an asynchronous run a ps decodes with the chief's methods, so it needs
+  kernels if the chief has them. Otherwise those of a ps do not count.
+  """
+  expected = task_fingerprint(config, job)
+  needs_kernels = not config.cluster.waits_for_all
+  if job == 'ps' and not (needs_kernels and expected[_KERNELS] == str(True)):
+    expected |= {n: v for n, v in received.items() if n == _KERNELS}
+  return expected
 
 
 def open_part(config: servers.ServerConfig) -> batches_lib.Data:

@@ -206,6 +206,8 @@ def _describe_kernels(devices: Sequence[str]) -> str:
     names = {devices_lib.gpu_name(name) or 'CPU' for name in devices}
     cards = ', '.join(sorted(names))
     reason = gpu_kernels.unavailable_reason()
+    if devices_lib.count_tasks(devices) > 1:
+      reason = 'several processes have the devices'
     if reason is None:
       return f'CUDA, for codes that have such kernels, on {cards}'
     return f'compiled by XLA for {cards}; CUDA kernels are not used: {reason}'

@@ -9,6 +9,7 @@ import pytest
 
 from slim import errors as data_errors
 from terngrad import errors
+from terngrad import native
 from terngrad.cluster import fingerprint
 from terngrad.config import options
 from terngrad.config import servers
@@ -80,10 +81,17 @@ def test_workers_that_do_not_wait_as_the_chief_does_are_refused(changed):
 
 @pytest.mark.parametrize('sync', [True, False])
 def test_only_asynchronous_servers_need_the_kernels_of_the_chief(sync):
-  config = options.build(
-    servers.ServerConfig, job_name='ps', sync=sync, **HOSTS
+  chief = options.build(
+    servers.ServerConfig, job_name='worker', sync=sync, **HOSTS
   )
-  assert ('kernels' in server_tasks.task_fingerprint(config, 'ps')) != sync
+  # As the pages start it: without options of the run.
+  server = options.build(servers.ServerConfig, job_name='ps', **HOSTS)
+  fields = server_tasks.task_fingerprint(server, 'ps')
+  for kernels in ('True', 'False'):
+    received = fields | {'kernels': kernels}
+    expected = server_tasks.expected_fingerprint(chief, 'ps', received)
+    accepts = sync or kernels == 'True' or not native.available()
+    assert (expected == received) == accepts
 
 
 class Service:
