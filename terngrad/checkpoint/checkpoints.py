@@ -321,6 +321,11 @@ def check_layout(
       raise mismatch(path, field, value, received)
 
 
+def tokenizer_of(layout: Layout) -> Value:
+  """Returns the `tokenizer_digest` of a net's text; None if not recorded."""
+  return (layout.must_keep or {}).get(TOKENIZER)
+
+
 def check_tokenizer(path: str, layout: Layout, digest: str) -> None:
   """Raises `errors.CheckpointError` if a net was trained with other tokens.
 
@@ -329,8 +334,8 @@ def check_tokenizer(path: str, layout: Layout, digest: str) -> None:
     layout: layout of the checkpoint. Older ones do not tell the vocabulary.
     digest: `tokenizer_digest` of the text.
   """
-  trained = (layout.must_keep or {}).get(TOKENIZER, digest)
-  if trained != digest:
+  trained = tokenizer_of(layout)
+  if trained not in (None, digest):
     raise mismatch(path, TOKENIZER, digest, trained)
 
 

@@ -121,7 +121,7 @@ def _check_tokens(
   layout: checkpoints.Layout,
 ) -> None:
   """Refuses an embedding of other tokens, whose number may be equal."""
-  ours = (layout.must_keep or {}).get(checkpoints.TOKENIZER)
+  ours = checkpoints.tokenizer_of(layout)
   if ours is None or source.tokenizer in (None, ours):
     return
   if wrong := [name for name in found.values if 'embedding' in name]:

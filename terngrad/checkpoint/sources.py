@@ -60,7 +60,7 @@ def open_checkpoint(path: str, net: str) -> WeightSource:
   if is_ours:
     layout = checkpoints.read_layout(path)
     folder = f'tower_{layout.places[0]}'
-    tokenizer = (layout.must_keep or {}).get(checkpoints.TOKENIZER)
+    tokenizer = checkpoints.tokenizer_of(layout)
     names = {key: keys.name_of(folder, key) for key in shapes}
     step = checkpoints.step_of(path)
   else:

@@ -155,6 +155,7 @@ class CodecStates:
     dropped, and the log names their variables.
     """
     self._loaded = {name: np.asarray(array) for name, array in arrays.items()}
+    self._reported = set()
     listed = self._loaded.pop(_VARIABLES, None)
     self._loaded_model = (
       None if listed is None else state_matching.decode(listed)

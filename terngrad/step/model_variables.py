@@ -69,7 +69,7 @@ def variables_of(
   chosen = {id(v): v for v in (*trainable, *statistics, *frozen)}
   # In the order of the model, so that freezing changes no name.
   order = [id(v) for v in model.weights if id(v) in chosen]
-  keys = [*order, *(key for key in chosen if key not in {*order})]
+  keys = [*dict.fromkeys([*order, *chosen])]
   # Paths are not unique: layers of a submodel do not have its name.
   distinct = _distinct([name(chosen[key]) for key in keys])
   names = dict(zip(keys, distinct, strict=True))

@@ -25,6 +25,7 @@ from terngrad.step import whole_step
 from terngrad.training import batches
 from terngrad.training import meter
 from terngrad.training import metrics
+from terngrad.training import run_codecs
 
 
 class Hooks:
@@ -205,9 +206,8 @@ def _describe_kernels(devices: Sequence[str]) -> str:
   if devices_lib.types(devices) != {'CPU'}:
     names = {devices_lib.gpu_name(name) or 'CPU' for name in devices}
     cards = ', '.join(sorted(names))
-    reason = gpu_kernels.unavailable_reason()
-    if devices_lib.count_tasks(devices) > 1:
-      reason = 'several processes have the devices'
+    reason = run_codecs.why_no_gpu_kernels(devices)
+    reason = reason or gpu_kernels.unavailable_reason()
     if reason is None:
       return f'CUDA, for codes that have such kernels, on {cards}'
     return f'compiled by XLA for {cards}; CUDA kernels are not used: {reason}'

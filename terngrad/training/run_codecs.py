@@ -133,10 +133,23 @@ def on_devices(
   A mix of CPUs and GPUs leaves the codec unchanged, and so do GPUs of several
   tasks: only this task loads the GPU kernels.
   """
-  types = devices_lib.types(devices)
-  if types == {'GPU'} and devices_lib.count_tasks(devices) == 1:
-    return bucketing.on_gpus(codec)
-  return bucketing.on_kernels(codec) if types == {'CPU'} else codec
+  if devices_lib.types(devices) == {'CPU'}:
+    return bucketing.on_kernels(codec)
+  reason = why_no_gpu_kernels(devices)
+  return codec if reason else bucketing.on_gpus(codec)
+
+
+def why_no_gpu_kernels(devices: Sequence[str]) -> str | None:
+  """Returns why codecs on these devices use no GPU kernels; None if they may.
+
+  Args:
+    devices: names, not only of CPUs.
+  """
+  if devices_lib.types(devices) != {'GPU'}:
+    return 'CPUs compute too'
+  if devices_lib.count_tasks(devices) > 1:
+    return 'several processes have the GPUs'
+  return None
 
 
 def is_logits(name: str, layers: Sequence[str] = ('logits',)) -> bool:

@@ -86,7 +86,7 @@ def test_states_after_close_are_those_of_the_last_exchange(steps):
   assert (states['exchanges'], states['steps']) == (3, 1)
 
 
-def test_start_after_complete_begins_anew_unless_its_states_are_loaded(steps):
+def test_start_after_complete_is_new_unless_its_states_are_loaded(steps):
   for _ in range(2):
     steps.start(ZEROS)
     steps.complete(ZEROS)

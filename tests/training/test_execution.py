@@ -93,6 +93,19 @@ def test_the_log_line_of_kernels_names_each_model_of_gpu_once(monkeypatch):
   )
 
 
+@pytest.mark.parametrize(
+  ('names', 'reason'),
+  [
+    (('/task:0/device:GPU:0', '/task:1/device:GPU:0'), 'several processes'),
+    (('/GPU:0', '/CPU:0'), 'CPUs compute too'),
+  ],
+)
+def test_the_log_line_says_why_gpus_use_no_kernels(names, reason, monkeypatch):
+  monkeypatch.setattr(gpu, 'unavailable_reason', lambda: None)
+  line = execution._describe_kernels(names)
+  assert f'CUDA kernels are not used: {reason}' in line
+
+
 @pytest.mark.parametrize('is_requested', [True, False])
 def test_missing_kernels_are_a_warning_unless_requested(
   is_requested, monkeypatch, caplog
