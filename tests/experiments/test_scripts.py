@@ -57,6 +57,7 @@ def run_process(script, *words):
   ('script', 'table'),
   [
     ('paper_scaling/model.py', 'model.csv'),
+    ('network/join_starts.py', 'race.csv'),
     pytest.param(
       *('plan_validation/validate.py', 'planned.csv'), marks=pytest.mark.slow
     ),
@@ -85,6 +86,33 @@ def test_accuracies_of_the_plan_are_those_of_the_sweeps(tmp_path, monkeypatch):
   run(ROOT / 'experiments/plan_accuracy/make_table.py', written)
   committed = ROOT / 'terngrad/measure/planning/accuracy_table.py'
   assert written.read_bytes() == committed.read_bytes()
+
+
+def test_starts_of_a_race_are_joined_once_and_compared_start_by_start(
+  tmp_path,
+):
+  folder = ROOT / 'experiments/network'
+  script = shutil.copy(folder / 'join_starts.py', tmp_path)
+  runs = tmp_path / 'runs/net/10mbit'
+  for start, ours, theirs in ((1, 100, 200), (2, 300, 2400)):
+    (runs / f'start_{start}').mkdir(parents=True)
+    table = pd.DataFrame(
+      {'case': ['error_feedback+stc', 'ddp'], 'milliseconds': [ours, theirs]}
+    )
+    more = ('quartiles', 'payload_bytes', 'interface_bytes', 'threads')
+    table[[*more, 'processor', 'oneDNN']] = ['', 5, 6, 1, 'P', 'on']
+    table['peer'] = [None, '1 bucket']
+    table.to_csv(runs / f'start_{start}/measure_exchange.csv', index=False)
+  run(script, tmp_path / 'runs')
+  run(script, tmp_path / 'runs')
+  assert len(pd.read_csv(tmp_path / 'starts.csv')) == 4
+  found = pd.read_csv(tmp_path / 'race.csv').set_index('case').loc['ddp']
+  # Means of 0.2 and 2.4 s; the root of 1/2 times 1/8.
+  assert (found['starts'], found['seconds']) == (2, 1.3)
+  assert found['candidate over case'] == 0.25
+  # Student's t with one degree of freedom; the logarithms differ by log 4.
+  half = 12.706 * np.log(4) / np.sqrt(2) / np.sqrt(2)
+  assert found['high'] == pytest.approx(0.25 * np.exp(half), rel=1e-3)
 
 
 def test_shared_scalers_match_those_by_hand(tmp_path):

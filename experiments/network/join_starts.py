@@ -1,0 +1,108 @@
+"""Joins the starts of the race against PyTorch, and compares their steps.
+
+  python join_starts.py [RUNS]
+
+RUNS/NET/RATEmbit/start_K has the measure_exchange.csv of start K. Their rows
+are added to starts.csv, unless it has the start already. Then race.csv is
+written from all rows of starts.csv. The unit is a start: a start's seconds are
+the median of its rounds, and intervals are those of the starts. Ratios are
+geometric means of the starts' ratios, which have both programs in each.
+"""
+
+import pathlib
+import re
+import sys
+
+import numpy as np
+import pandas as pd
+
+from terngrad.report.statistics import intervals
+
+_FOLDER = pathlib.Path(__file__).parent
+_STARTS = _FOLDER / 'starts.csv'
+# The code that was chosen before the runs.
+CANDIDATE = 'error_feedback+stc'
+_CONDITION = ['net', 'mbit_s']
+_ROW = [*_CONDITION, 'start', 'case']
+# What every start of a case has in common, or a list of what they had.
+_SAME = ['processor', 'oneDNN', 'peer']
+# The heading of half widths.
+_HALF = intervals.heading(intervals.LEVEL)
+_NAME = re.compile(r'([^/]+)/(\d+)mbit/start_(\d+)/measure_exchange\.csv$')
+
+
+def read(runs: pathlib.Path) -> pd.DataFrame:
+  """Returns the rows of all finished starts in a folder."""
+  tables = []
+  for path in sorted(runs.glob('*/*mbit/start_*/measure_exchange.csv')):
+    found = _NAME.search(path.as_posix())
+    if found is None:
+      raise SystemExit(
+        f'{path}: expected NET/RATEmbit/start_K/measure_exchange.csv with '
+        'numbers for RATE and K'
+      )
+    net, rate, start = found.groups()
+    table = pd.read_csv(path)
+    table['seconds'] = table['milliseconds'] / 1000
+    table = table.assign(net=net, mbit_s=int(rate), start=int(start))
+    tables.append(table)
+  return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+
+
+def add(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
+  """Returns the old rows, and those new ones whose start is not among them."""
+  if new.empty:
+    return old
+  columns = [*_ROW, 'seconds', 'quartiles', 'payload_bytes']
+  new = new[[*columns, 'interface_bytes', 'threads', *_SAME]]
+  known = {*old[_ROW].itertuples(index=False, name=None)} if len(old) else set()
+  fresh = [
+    row not in known for row in new[_ROW].itertuples(index=False, name=None)
+  ]
+  return pd.concat([old, new[fresh]], ignore_index=True)
+
+
+def summarize(starts: pd.DataFrame) -> pd.DataFrame:
+  """Returns a row for each net, rate and case."""
+  rows = []
+  for condition, table in starts.groupby(_CONDITION, sort=False):
+    seconds = table.pivot(index='start', columns='case', values='seconds')
+    for case, own in table.groupby('case', sort=False):
+      mean, _, half = intervals.interval(seconds[case].dropna())
+      ratio = np.log(seconds[CANDIDATE] / seconds[case]).dropna()
+      center, _, width = intervals.interval(ratio)
+      low, high = np.exp([center - width, center + width])
+      rows.append(
+        {
+          **dict(zip(_CONDITION, condition, strict=True)),
+          'case': case,
+          'starts': len(own),
+          'seconds': mean,
+          _HALF: half,
+          'candidate over case': np.exp(center),
+          'low': low,
+          'high': high,
+          'payload_bytes': own['payload_bytes'].iloc[0],
+          'interface_bytes': own['interface_bytes'].median(),
+          **{name: '; '.join(own[name].fillna('').unique()) for name in _SAME},
+        }
+      )
+  return pd.DataFrame(rows)
+
+
+def main():
+  """Adds new starts and writes both tables."""
+  starts = pd.read_csv(_STARTS) if _STARTS.exists() else pd.DataFrame()
+  if len(sys.argv) > 1:
+    starts = add(starts, read(pathlib.Path(sys.argv[1])))
+    starts.to_csv(_STARTS, index=False, float_format='%.6g')
+    starts = pd.read_csv(_STARTS)
+  table = summarize(starts)
+  table.to_csv(_FOLDER / 'race.csv', index=False, float_format='%.4g')
+  columns = [*_CONDITION, 'case', 'starts', 'seconds', _HALF]
+  columns += ['candidate over case', 'low', 'high']
+  print(table[columns].to_string(index=False, float_format='{:.3g}'.format))
+
+
+if __name__ == '__main__':
+  main()
