@@ -46,6 +46,7 @@ class TopK(by_variable.FewElementsByVariable):
     """
     check_ratio(self.kind, ratio)
     self.name, self.ratio = f'{self.kind}({ratio:g})', ratio
+    self.traits = self.traits._replace(dense=ratio > 0.99)
 
   def find(
     self, elements: tf.Tensor, number: int

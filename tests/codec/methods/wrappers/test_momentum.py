@@ -125,9 +125,12 @@ DENSE = (
   'natural',
   'one_bit',
   'qsgd:levels=255',
+  'randomk:ratio=1',
   'sign',
   'signsgd',
+  'stc:ratio=1',
   'thc',
+  'topk:ratio=1',
 )
 
 
