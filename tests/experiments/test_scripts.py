@@ -111,7 +111,7 @@ def test_starts_of_a_race_are_joined_once_and_compared_start_by_start(
   assert (found['starts'], found['seconds']) == (2, 1.3)
   assert found['candidate over case'] == 0.25
   # Student's t with one degree of freedom; the logarithms differ by log 4.
-  half = 12.706 * np.log(4) / np.sqrt(2) / np.sqrt(2)
+  half = 12.71 * np.log(4) / np.sqrt(2) / np.sqrt(2)
   assert found['high'] == pytest.approx(0.25 * np.exp(half), rel=1e-3)
 
 
