@@ -46,20 +46,19 @@ def read(runs: pathlib.Path) -> pd.DataFrame:
     table['seconds'] = table['milliseconds'] / 1000
     table = table.assign(net=net, mbit_s=int(rate), start=int(start))
     tables.append(table)
-  return pd.concat(tables, ignore_index=True) if tables else pd.DataFrame()
+  if not tables:
+    raise SystemExit(
+      f'{runs}: expected NET/RATEmbit/start_K/measure_exchange.csv of finished '
+      'starts, received none. Give the folder RUNS of the page.'
+    )
+  return pd.concat(tables)
 
 
 def add(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
   """Returns the old rows, and those new ones whose start is not among them."""
-  if new.empty:
-    return old
   columns = [*_ROW, 'seconds', 'quartiles', 'payload_bytes']
   new = new[[*columns, 'interface_bytes', 'threads', *_SAME]]
-  known = {*old[_ROW].itertuples(index=False, name=None)} if len(old) else set()
-  fresh = [
-    row not in known for row in new[_ROW].itertuples(index=False, name=None)
-  ]
-  return pd.concat([old, new[fresh]], ignore_index=True)
+  return pd.concat([old, new]).drop_duplicates(_ROW, ignore_index=True)
 
 
 def summarize(starts: pd.DataFrame) -> pd.DataFrame:
@@ -82,8 +81,8 @@ def summarize(starts: pd.DataFrame) -> pd.DataFrame:
           'candidate over case': np.exp(center),
           'low': low,
           'high': high,
-          'payload_bytes': own['payload_bytes'].iloc[0],
-          'interface_bytes': own['interface_bytes'].median(),
+          'payload_bytes': int(own['payload_bytes'].iloc[0]),
+          'interface_bytes': round(own['interface_bytes'].median()),
           **{name: '; '.join(own[name].fillna('').unique()) for name in _SAME},
         }
       )
@@ -95,10 +94,10 @@ def main():
   starts = pd.read_csv(_STARTS) if _STARTS.exists() else pd.DataFrame()
   if len(sys.argv) > 1:
     starts = add(starts, read(pathlib.Path(sys.argv[1])))
-    starts.to_csv(_STARTS, index=False, float_format='%.6g')
+    starts.to_csv(_STARTS, index=False, float_format='%.9g')
     starts = pd.read_csv(_STARTS)
   table = summarize(starts)
-  table.to_csv(_FOLDER / 'race.csv', index=False, float_format='%.4g')
+  table.to_csv(_FOLDER / 'race.csv', index=False, float_format='%.6g')
   columns = [*_CONDITION, 'case', 'starts', 'seconds', _HALF]
   columns += ['candidate over case', 'low', 'high']
   print(table[columns].to_string(index=False, float_format='{:.3g}'.format))

@@ -51,7 +51,9 @@ class RandomK(method.Method):
     self.ratio, self.unbiased = ratio, unbiased
     self.name = f'randomk({ratio:g}{", unbiased" if unbiased else ""})'
     self.traits = by_variable.DETERMINISTIC._replace(
-      unbiased=bool(unbiased), randomness='shared', dense=ratio > 0.99
+      unbiased=bool(unbiased),
+      randomness='shared',
+      dense=topk.is_dense(ratio),
     )
 
   def on_gpus(self) -> method.Method:

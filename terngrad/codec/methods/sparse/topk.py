@@ -46,7 +46,7 @@ class TopK(by_variable.FewElementsByVariable):
     """
     check_ratio(self.kind, ratio)
     self.name, self.ratio = f'{self.kind}({ratio:g})', ratio
-    self.traits = self.traits._replace(dense=ratio > 0.99)
+    self.traits = self.traits._replace(dense=is_dense(ratio))
 
   def find(
     self, elements: tf.Tensor, number: int
@@ -104,6 +104,11 @@ def check_ratio(name: str, ratio: float, option: str = 'ratio') -> None:
       f'{name}: expected {option} above 0 and at most 1, received {ratio}. Use '
       '0.01 to send about one element of a hundred.'
     )
+
+
+def is_dense(ratio: float) -> bool:
+  """Returns whether nearly every element is sent; see `contract.Traits`."""
+  return ratio > 0.99
 
 
 def count(ratio: float, num_elements: int) -> int:
