@@ -22,10 +22,10 @@ _FOLDER = pathlib.Path(__file__).parent
 _STARTS = _FOLDER / 'starts.csv'
 # The code that was chosen before the runs.
 CANDIDATE = 'error_feedback+stc'
-_CONDITION = ['net', 'mbit_s']
+_CONDITION = ['net', 'mbit_s', 'processor']
 _ROW = [*_CONDITION, 'start', 'case']
 # What every start of a case has in common, or a list of what they had.
-_SAME = ['processor', 'oneDNN', 'peer']
+_SAME = ['oneDNN', 'peer']
 # The heading of half widths.
 _HALF = intervals.heading(intervals.LEVEL)
 _NAME = re.compile(r'([^/]+)/(\d+)mbit/start_(\d+)/measure_exchange\.csv$')
@@ -62,7 +62,7 @@ def add(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
 
 
 def summarize(starts: pd.DataFrame) -> pd.DataFrame:
-  """Returns a row for each net, rate and case."""
+  """Returns a row for each net, rate, processor and case."""
   rows = []
   for condition, table in starts.groupby(_CONDITION, sort=False):
     seconds = table.pivot(index='start', columns='case', values='seconds')
