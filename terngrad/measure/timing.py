@@ -26,15 +26,15 @@ def alternate(
   jobs: Mapping[_K, tuple[Job, int]],
   rounds: int,
   warm_up: int = 1,
-  settle: bool = True,
+  in_a_row: int = 1,
 ) -> dict[_K, list[float]]:
   """Times jobs in rounds, so that a slow period affects all of them.
 
   Args:
     jobs: by name, each job and the number of repetitions of its work.
     rounds: number of timed rounds.
-    warm_up: number of untimed rounds before these.
-    settle: as for `time_once`.
+    warm_up: number of untimed rounds before these, with one call of each job.
+    in_a_row: number of calls of a job in a round that are timed together.
 
   Returns:
     By name, the seconds per repetition, one value per round.
@@ -42,25 +42,28 @@ def alternate(
   seconds: dict[_K, list[float]] = {name: [] for name in jobs}
   for number in tqdm.trange(warm_up + rounds, unit='round', disable=None):
     for name, (job, times) in jobs.items():
-      found = time_once(job, settle)
-      if number >= warm_up:
-        seconds[name].append(found / times)
+      if number < warm_up:
+        job()
+      else:
+        seconds[name].append(time_once(job, in_a_row=in_a_row) / times)
   return seconds
 
 
-def time_once(job: Job, settle: bool = True) -> float:
+def time_once(job: Job, settle: bool = True, in_a_row: int = 1) -> float:
   """Returns the seconds of one call of a job.
 
   Args:
     job: the job.
     settle: True runs it once untimed before, since threads of the previous job
       may still be spinning and its data fill the caches.
+    in_a_row: number of calls; their mean is returned.
   """
   if settle:
     job()
   start = time.perf_counter()
-  job()
-  return time.perf_counter() - start
+  for _ in range(in_a_row):
+    job()
+  return (time.perf_counter() - start) / in_a_row
 
 
 def ratio(seconds: Mapping[_K, Sequence[float]], name: _K, base: _K) -> float:

@@ -240,3 +240,52 @@ def test_fit_without_an_epoch_left_joins_and_completes():
   small.fit(made, epochs=3, initial_epoch=3, callbacks=[steps])
   assert steps._steps.has_started
   small.assert_equal(steps._steps.completed, weights)
+
+
+def normalized():
+  """A model with moving statistics, which `CompleteToZeros` may set to 0."""
+  keras.utils.set_random_seed(1)
+  made = keras.Sequential(
+    [
+      keras.Input((small.FEATURES,)),
+      keras.layers.BatchNormalization(momentum=0.5),
+      keras.layers.Dense(small.CLASSES),
+    ]
+  )
+  loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+  made.compile('sgd', loss)
+  return made
+
+
+@small.ARRAYS_OF_KERAS
+@pytest.mark.parametrize('statistics', ['average', 'keep'])
+def test_kept_statistics_are_not_exchanged(statistics):
+  made = normalized()
+  steps = terngrad.keras.LocalSteps(10, statistics=statistics)
+  steps._steps = CompleteToZeros()
+  small.fit(made, callbacks=[steps])
+  assert not any(map(np.any, made.trainable_variables))
+  moved = [*map(np.any, made.layers[0].non_trainable_variables)]
+  assert moved == [statistics == 'keep'] * 2
+
+
+@small.ARRAYS_OF_KERAS
+def test_resuming_loads_weights_and_states_once(tmp_path):
+  def resumed(path=''):
+    steps = terngrad.keras.LocalSteps(10, resume_from=path)
+    steps._steps = CompleteToZeros()
+    return steps
+
+  first = normalized()
+  small.fit(first, callbacks=[resumed()])
+  # Not those with which another process begins.
+  first.layers[1].bias.assign([1.0, 2.0, 3.0])
+  first.save(tmp_path / 'model.keras')
+  second, steps = normalized(), resumed(tmp_path / 'model.keras')
+  small.fit(second, epochs=3, initial_epoch=3, callbacks=[steps])
+  assert steps._steps.loaded == {'exchanges': 1}
+  trained = [v.numpy() for v in first.trainable_variables]
+  small.assert_equal(steps._steps.completed, trained)
+  # The next `fit` goes on from its own weights.
+  small.fit(second, epochs=3, initial_epoch=3, callbacks=[steps])
+  assert not any(map(np.any, steps._steps.completed))

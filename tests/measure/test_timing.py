@@ -9,12 +9,25 @@ def test_jobs_alternate_and_warm_up_is_not_timed():
   jobs = {name: (lambda n=name: order.append(n), 5) for name in 'abc'}
   seconds = timing.alternate(jobs, rounds=3, warm_up=2)
   # Every job goes once for nothing before it is timed.
-  assert order == list('aabbcc') * 5
+  assert order == [*'abc' * 2, *'aabbcc' * 3]
   assert {name: len(values) for name, values in seconds.items()} == {
     'a': 3,
     'b': 3,
     'c': 3,
   }
+
+
+def test_calls_in_a_row_are_timed_together(monkeypatch):
+  clock = [0.0]
+  monkeypatch.setattr(timing.time, 'perf_counter', lambda: clock[0])
+  # Every second call is slow.
+  lengths = iter([7.0, 1.0, 3.0, 1.0, 3.0] * 2)
+
+  def job():
+    clock[0] += next(lengths)
+
+  seconds = timing.alternate({'a': (job, 1)}, rounds=2, warm_up=0, in_a_row=4)
+  assert seconds == {'a': [2.0, 2.0]}
 
 
 def test_ratio_is_the_median_of_the_ratios_within_rounds():

@@ -40,8 +40,10 @@ except --task_id:
 
 Cases are CODEC, CODEC@ALGORITHM or CODEC@ALGORITHM@BYTES, with auto, gather,
 reduce, two_shot or slices for ALGORITHM, and BYTES instead of
---bytes_per_bucket. They take turns, round by round, and a ratio is the median
-of the ratios to the first case within a round. The case ddp is PyTorch's
+--bytes_per_bucket. They take turns, round by round. A turn is a step that is
+not timed, and --steps after it that are timed together: memory that is returned
+and taken again makes some programs slower in every second or third step. A
+ratio is the median of the ratios to the first case within a round. The case ddp is PyTorch's
 DistributedDataParallel with its hooks: ddp, ddp:hook=fp16, ddp:hook=bf16,
 ddp:hook=powersgd,rank=4. PyTorch runs in a separate process; --peer_python
 names the Python of another environment, where PyTorch alone is installed.
@@ -87,6 +89,9 @@ class MeasureExchangeFlags:
   batch: int = option(2, 'Examples per process.', 'data')
   threads: int = option(1, 'Threads per process.', 'run')
   rounds: int = option(5, 'Number of rounds for the median.', 'run')
+  steps: int = option(
+    6, 'Steps of a case in a row that are timed together in a round.', 'run'
+  )
   processes: int = option(2, 'Processes to start here.', 'cluster')
   servers: int = option(0, 'Parameter servers to start here.', 'cluster')
   worker_hosts: str = option(
@@ -129,6 +134,7 @@ def act(values: MeasureExchangeFlags) -> int:
   options.choice('net', values.net, exchanges.NETS)
   command.at_least(1, values, 'bandwidth')
   command.at_least(0, values, 'latency')
+  command.at_least(1, values, 'steps')
   rivals = [case.codec for case in cases if peers.is_peer(case.codec)]
   for text in rivals:
     peers.parse(text)
@@ -148,6 +154,7 @@ def act(values: MeasureExchangeFlags) -> int:
     values.real,
     values.batch,
     values.rounds,
+    values.steps,
     values.interface,
     algorithms.Link(values.bandwidth, values.latency),
     values.peer_python,
@@ -187,7 +194,7 @@ def _report(values: MeasureExchangeFlags, table: 'pd.DataFrame') -> None:
   passes = f'batch {values.batch} per process' if values.real else 'no passes'
   command.say(
     f'{values.net}, {passes}, {values.threads} threads per process, medians of '
-    f'{values.rounds} rounds'
+    f'{values.rounds} rounds of {values.steps} steps'
   )
   shown = table.drop(columns=[*exchange_table.CONDITIONS])
   command.say(shown.round(4).to_string(index=False))

@@ -57,6 +57,7 @@ class Settings(NamedTuple):
     real: True for forward and backward passes, as for `exchanges.subject`.
     batch: examples per process.
     rounds: rounds of timing; the median is reported.
+    steps: steps of a case in a row that are timed together in a round.
     interface: network interface whose bytes are counted; '' for all.
     network: the network for which 'auto' chooses algorithms.
     peer_python: interpreter with PyTorch, as for `peers.check`.
@@ -66,6 +67,7 @@ class Settings(NamedTuple):
   real: bool
   batch: int
   rounds: int
+  steps: int
   interface: str
   network: algorithms.Link = algorithms.GIGABIT
   peer_python: str = ''
@@ -202,8 +204,7 @@ def _measure(
   seconds = timing.alternate(
     {text: (one.step, 1) for text, one in built.items()},
     settings.rounds,
-    # Real steps are long, up to minutes on slow networks.
-    settle=not settings.real,
+    in_a_row=settings.steps,
   )
   first = next(iter(built))
   elements = sum(tf.TensorShape(s).num_elements() for s in what.shapes)
