@@ -185,6 +185,24 @@ def read_failures(folder: str | os.PathLike[str]) -> pd.DataFrame:
   return _read_optional(folder, FAILURES, {'variant', 'seed', 'error'})
 
 
+def failed_runs(
+  failures: pd.DataFrame, finished: pd.DataFrame
+) -> list[tuple[str, int]]:
+  """Returns (variant, seed) of the runs that failed and never finished.
+
+  Args:
+    failures: from `read_failures`.
+    finished: from `read`.
+  """
+  if failures.empty:
+    return []
+  failed, ended = (
+    {*zip(table['variant'].map(str), table['seed'].map(int), strict=True)}
+    for table in (failures, finished)
+  )
+  return sorted(failed - ended)
+
+
 def _read_optional(
   folder: str | os.PathLike[str], name: str, columns: Collection[str]
 ) -> pd.DataFrame:
@@ -227,12 +245,14 @@ def summary(
     not known; steps if they differ between runs. Local steps count as steps,
     and bits are per element and such a step. If there are several rankings,
     their names (see `rankings.labels`). If any run failed, the number of failed
-    runs; a variant with failures only is last, with accuracy NaN.
+    runs; a variant with failures only is last, with accuracy NaN. Variants of
+    which a run failed and never finished are not compared.
 
   Raises:
     errors.ConfigError: a baseline has no runs.
   """
   baselines = baselines or {}
+  failures = pd.DataFrame() if failures is None else failures
   known = sorted({*runs['variant']})
   if unknown := sorted({*baselines.values()} - {*known}):
     raise errors.ConfigError(
@@ -244,7 +264,10 @@ def summary(
     index='seed', columns='variant', values='accuracy', aggfunc='last'
   ).reindex(columns=known)
   used = {v: baselines[v] for v in known if v in baselines}
-  compared = paired.compare(100 * accuracy, used, rules.level)
+  # A mean over the runs that did not fail is no mean of the setting.
+  lost = {name for name, _ in failed_runs(failures, runs)}
+  whole = {v: b for v, b in used.items() if not lost & {v, b}}
+  compared = paired.compare(100 * accuracy, whole, rules.level)
   runs = rankings.per_step(runs)
   differ = runs['steps'].nunique() > 1
   is_one = machines.is_one(runs)
@@ -258,7 +281,7 @@ def summary(
   table = pd.DataFrame(rows)
   if table['seconds'].isna().all():
     table = table.drop(columns='seconds')
-  if failures is not None and not failures.empty:
+  if not failures.empty:
     table = _add_failures(table, failures['variant'].value_counts(sort=False))
   return rankings.sort(table, rankings.labels(runs, used, rules))
 

@@ -89,7 +89,8 @@ rates{% endif %} are in separate rankings.</li>
 {% endfor %}
 {% if opened %}
 <li>Circles are variants with one seed
-{%- if failures %}, or of which some runs failed{% endif %}.</li>
+{%- if failures %}, or of which some runs failed (these are not compared: a mean
+of the others is no mean of the setting){% endif %}.</li>
 {% endif %}
 </ul>
 <details><summary>All runs and their flags</summary>

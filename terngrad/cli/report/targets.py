@@ -121,7 +121,7 @@ def act(values: ReportTargetsFlags) -> None:
     if run[0] in configs
   }
   # A run that failed reaches no target.
-  for run in scores.failed_runs(sweep.read_failures(found.folder), runs):
+  for run in sweep.failed_runs(sweep.read_failures(found.folder), runs):
     if run[0] in configs:
       curves.setdefault(run, [])
   names = dict.fromkeys(name for name, _ in curves)

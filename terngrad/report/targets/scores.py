@@ -70,24 +70,6 @@ def curves_of(
   }
 
 
-def failed_runs(
-  failures: pd.DataFrame, finished: pd.DataFrame
-) -> list[tuple[str, int]]:
-  """Returns (variant, seed) of the runs that failed and never finished.
-
-  Args:
-    failures: from `report.sweep.read_failures`.
-    finished: from `report.sweep.read`.
-  """
-  if failures.empty:
-    return []
-  failed, ended = (
-    {*zip(table['variant'].map(str), table['seed'].map(int), strict=True)}
-    for table in (failures, finished)
-  )
-  return sorted(failed - ended)
-
-
 def steps_until(points: Points, target: float, score: TargetScore) -> float:
   """Returns the step at which a run reaches a score for the first time.
 
