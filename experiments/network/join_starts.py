@@ -6,7 +6,8 @@ RUNS/NET/RATEmbit/start_K has the measure_exchange.csv of start K. Their rows
 are added to starts.csv, unless it has the start already. Then race.csv is
 written from all rows of starts.csv. The unit is a start: a start's seconds are
 the median of its rounds, and intervals are those of the starts. Ratios are
-geometric means of the starts' ratios, which have both programs in each.
+geometric means of the starts' ratios, which have both programs in each. The
+case `fastest ddp` has in each start the seconds of the fastest hook there.
 """
 
 import pathlib
@@ -22,6 +23,9 @@ _FOLDER = pathlib.Path(__file__).parent
 _STARTS = _FOLDER / 'starts.csv'
 # The code that was chosen before the runs.
 CANDIDATE = 'error_feedback+stc'
+FASTEST = 'fastest ddp'
+# PyTorch's case and the same method of this project.
+SAME_METHOD = {'ddp:hook=powersgd,rank=1': 'error_feedback+powersgd:rank=1'}
 _CONDITION = ['net', 'mbit_s', 'processor']
 _ROW = [*_CONDITION, 'start', 'case']
 # What every start of a case has in common, or a list of what they had.
@@ -66,27 +70,37 @@ def summarize(starts: pd.DataFrame) -> pd.DataFrame:
   rows = []
   for condition, table in starts.groupby(_CONDITION, sort=False):
     seconds = table.pivot(index='start', columns='case', values='seconds')
+    common = dict(zip(_CONDITION, condition, strict=True))
     for case, own in table.groupby('case', sort=False):
-      mean, _, half = intervals.interval(seconds[case].dropna())
-      ratio = np.log(seconds[CANDIDATE] / seconds[case]).dropna()
-      center, _, width = intervals.interval(ratio)
-      low, high = np.exp([center - width, center + width])
-      rows.append(
-        {
-          **dict(zip(_CONDITION, condition, strict=True)),
-          'case': case,
-          'starts': len(own),
-          'seconds': mean,
-          _HALF: half,
-          'candidate over case': np.exp(center),
-          'low': low,
-          'high': high,
-          'payload_bytes': int(own['payload_bytes'].iloc[0]),
-          'interface_bytes': round(own['interface_bytes'].median()),
-          **{name: '; '.join(own[name].fillna('').unique()) for name in _SAME},
-        }
-      )
-  return pd.DataFrame(rows)
+      sent = {
+        'payload_bytes': int(own['payload_bytes'].iloc[0]),
+        'interface_bytes': round(own['interface_bytes'].median()),
+        **{name: '; '.join(own[name].fillna('').unique()) for name in _SAME},
+      }
+      rows.append(common | _compared(seconds, str(case)) | sent)
+    peers = [name for name in seconds if name.startswith('ddp')]
+    seconds[FASTEST] = seconds[peers].min(axis=1)
+    rows.append(common | _compared(seconds, FASTEST))
+  return pd.DataFrame(rows).astype(
+    {'payload_bytes': 'Int64', 'interface_bytes': 'Int64'}
+  )
+
+
+def _compared(seconds: pd.DataFrame, case: str) -> dict[str, object]:
+  """Returns the columns of a case's seconds, and ratios of others to them."""
+  mean, _, half = intervals.interval(seconds[case].dropna())
+  starts = int(seconds[case].count())
+  row = {'case': case, 'starts': starts, 'seconds': mean, _HALF: half}
+  for other, name in (('candidate', CANDIDATE), ('same', SAME_METHOD.get(case))):
+    if name in seconds:
+      logs = np.log(seconds[name] / seconds[case]).dropna()
+      center, _, width = intervals.interval(logs)
+      row |= {
+        f'{other} over case': np.exp(center),
+        f'{other} low': np.exp(center - width),
+        f'{other} high': np.exp(center + width),
+      }
+  return row
 
 
 def main():
@@ -99,7 +113,7 @@ def main():
   table = summarize(starts)
   table.to_csv(_FOLDER / 'race.csv', index=False, float_format='%.6g')
   columns = [*_CONDITION, 'case', 'starts', 'seconds', _HALF]
-  columns += ['candidate over case', 'low', 'high']
+  columns += ['candidate over case', 'candidate low', 'candidate high']
   print(table[columns].to_string(index=False, float_format='{:.3g}'.format))
 
 

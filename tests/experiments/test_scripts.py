@@ -94,25 +94,32 @@ def test_starts_of_a_race_are_joined_once_and_compared_start_by_start(
   folder = ROOT / 'experiments/network'
   script = shutil.copy(folder / 'join_starts.py', tmp_path)
   runs = tmp_path / 'runs/net/10mbit'
-  for start, ours, theirs in ((1, 100, 200), (2, 300, 2400)):
+  cases = ['error_feedback+stc', 'error_feedback+powersgd:rank=1']
+  cases += ['ddp:hook=powersgd,rank=1', 'ddp']
+  for start, *times in ((1, 100, 50, 200, 400), (2, 300, 600, 2400, 1200)):
     (runs / f'start_{start}').mkdir(parents=True)
-    table = pd.DataFrame(
-      {'case': ['error_feedback+stc', 'ddp'], 'milliseconds': [ours, theirs]}
-    )
+    table = pd.DataFrame({'case': cases, 'milliseconds': times})
     more = ('quartiles', 'payload_bytes', 'interface_bytes', 'threads')
     table[[*more, 'processor', 'oneDNN']] = ['', 5, 6, 1, 'P', 'on']
-    table['peer'] = [None, '1 bucket']
+    table['peer'] = [None, None, '1 bucket', '']
     table.to_csv(runs / f'start_{start}/measure_exchange.csv', index=False)
   run(script, tmp_path / 'runs')
   run(script, tmp_path / 'runs')
-  assert len(pd.read_csv(tmp_path / 'starts.csv')) == 4
-  found = pd.read_csv(tmp_path / 'race.csv').set_index('case').loc['ddp']
+  assert len(pd.read_csv(tmp_path / 'starts.csv')) == 8
+  table = pd.read_csv(tmp_path / 'race.csv').set_index('case')
+  found = table.loc['ddp:hook=powersgd,rank=1']
   # Means of 0.2 and 2.4 s; the root of 1/2 times 1/8.
   assert (found['starts'], found['seconds']) == (2, 1.3)
   assert found['candidate over case'] == 0.25
   # Student's t with one degree of freedom; the logarithms differ by log 4.
   half = 12.71 * np.log(4) / np.sqrt(2) / np.sqrt(2)
-  assert found['high'] == pytest.approx(0.25 * np.exp(half), rel=1e-3)
+  high = pytest.approx(0.25 * np.exp(half), rel=1e-3)
+  assert found['candidate high'] == high
+  assert found['same over case'] == 0.25
+  # 0.2 of one hook and 1.2 s of the other.
+  assert table.loc['fastest ddp', 'seconds'] == 0.7
+  fastest = table.loc['fastest ddp', 'candidate over case']
+  assert fastest == pytest.approx(np.sqrt(0.1 / 0.2 * 0.3 / 1.2), rel=1e-4)
 
 
 def test_shared_scalers_match_those_by_hand(tmp_path):
