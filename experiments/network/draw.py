@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib import figure
 
 _FOLDER = pathlib.Path(__file__).parent
-_PROCESSOR = 'GenuineIntel family 6 model 207'
+_PROCESSOR = 'AuthenticAMD family 25 model 17'
 _OUTPUT = _FOLDER.parents[1] / 'docs' / 'step.svg'
 _LABEL = (
   'seconds a step: AlexNet, 2 hosts, 1 Gbit/s\n'

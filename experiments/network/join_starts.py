@@ -91,7 +91,10 @@ def _compared(seconds: pd.DataFrame, case: str) -> dict[str, object]:
   mean, _, half = intervals.interval(seconds[case].dropna())
   starts = int(seconds[case].count())
   row = {'case': case, 'starts': starts, 'seconds': mean, _HALF: half}
-  for other, name in (('candidate', CANDIDATE), ('same', SAME_METHOD.get(case))):
+  for other, name in (
+    ('candidate', CANDIDATE),
+    ('same', SAME_METHOD.get(case)),
+  ):
     if name in seconds:
       logs = np.log(seconds[name] / seconds[case]).dropna()
       center, _, width = intervals.interval(logs)

@@ -26,7 +26,7 @@ SWEEPS = {
   ),
   'cifar10_causes': SweepSource(
     'CIFAR-10 (JPEG), points',
-        'cifar10_alexnet on a copy of CIFAR-10 stored as JPEG, 2 workers, 8,000 '
+    'cifar10_alexnet on a copy of CIFAR-10 stored as JPEG, 2 workers, 8,000 '
     'steps of Adam at 2e-4, where float32 is 2.3 points below its accuracy at '
     '4e-4',
   ),
