@@ -30,6 +30,7 @@ from terngrad.report.statistics import sweep_rules
 CURVES = 'curves.csv'
 # One row per failed run, written by `terngrad.sweep.failures`.
 FAILURES = 'failures.csv'
+_NO_FAILURES = pd.DataFrame()
 _COLUMNS = {
   'variant',
   'seed',
@@ -222,7 +223,7 @@ def _read_optional(
 def summary(
   runs: pd.DataFrame,
   baselines: Mapping[str, str] | None = None,
-  failures: pd.DataFrame | None = None,
+  failures: pd.DataFrame = _NO_FAILURES,
   rules: sweep_rules.SweepRules = sweep_rules.DEFAULT,
 ) -> pd.DataFrame:
   """Computes one row per variant; in each ranking the most accurate first.
@@ -252,7 +253,6 @@ def summary(
     errors.ConfigError: a baseline has no runs.
   """
   baselines = baselines or {}
-  failures = pd.DataFrame() if failures is None else failures
   known = sorted({*runs['variant']})
   if unknown := sorted({*baselines.values()} - {*known}):
     raise errors.ConfigError(
@@ -264,9 +264,7 @@ def summary(
     index='seed', columns='variant', values='accuracy', aggfunc='last'
   ).reindex(columns=known)
   used = {v: baselines[v] for v in known if v in baselines}
-  # A mean over the runs that did not fail is no mean of the setting.
-  lost = {name for name, _ in failed_runs(failures, runs)}
-  whole = {v: b for v, b in used.items() if not lost & {v, b}}
+  whole = _without_lost(used, failures, runs)
   compared = paired.compare(100 * accuracy, whole, rules.level)
   runs = rankings.per_step(runs)
   differ = runs['steps'].nunique() > 1
@@ -284,6 +282,17 @@ def summary(
   if not failures.empty:
     table = _add_failures(table, failures['variant'].value_counts(sort=False))
   return rankings.sort(table, rankings.labels(runs, used, rules))
+
+
+def _without_lost(
+  baselines: Mapping[str, str], failures: pd.DataFrame, runs: pd.DataFrame
+) -> dict[str, str]:
+  """Returns the baselines of variants that, as theirs, lost no run.
+
+  A mean over the runs that did not fail is no mean of the setting.
+  """
+  lost = {name for name, _ in failed_runs(failures, runs)}
+  return {v: b for v, b in baselines.items() if not lost & {v, b}}
 
 
 def _spread(variant: str, accuracy: pd.Series, level: float) -> dict[str, Any]:

@@ -43,10 +43,11 @@ reduce, two_shot or slices for ALGORITHM, and BYTES instead of
 --bytes_per_bucket. They take turns, round by round. A turn is a step that is
 not timed, and --steps after it that are timed together: memory that is returned
 and taken again makes some programs slower in every second or third step. A
-ratio is the median of the ratios to the first case within a round. The case ddp is PyTorch's
-DistributedDataParallel with its hooks: ddp, ddp:hook=fp16, ddp:hook=bf16,
-ddp:hook=powersgd,rank=4. PyTorch runs in a separate process; --peer_python
-names the Python of another environment, where PyTorch alone is installed.
+ratio is the median of the ratios to the first case within a round. The case ddp
+is PyTorch's DistributedDataParallel with its hooks: ddp, ddp:hook=fp16,
+ddp:hook=bf16, ddp:hook=powersgd,rank=4. PyTorch runs in a separate process;
+--peer_python names the Python of another environment, where PyTorch alone is
+installed.
 
 Without --real gradients are Gaussian numbers with the shapes of the net's
 variables, and the timed step probes, encodes, sends, decodes and updates. With
