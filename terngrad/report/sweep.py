@@ -266,11 +266,8 @@ def summary(
   used = {v: baselines[v] for v in known if v in baselines}
   whole = _without_lost(used, failures, runs)
   compared = paired.compare(100 * accuracy, whole, rules.level)
-  runs = rankings.per_step(runs)
+  runs = _with_comparable_seconds(rankings.per_step(runs))
   differ = runs['steps'].nunique() > 1
-  is_one = machines.is_one(runs)
-  incomparable = [v or not is_one for v in sweep_page.virtual_runs(runs)]
-  runs = runs.assign(seconds=runs['seconds'].mask(incomparable))
   rows = []
   for variant, variant_runs in runs.groupby('variant', sort=False):
     row = _spread(str(variant), accuracy[variant], rules.level)
@@ -293,6 +290,13 @@ def _without_lost(
   """
   lost = {name for name, _ in failed_runs(failures, runs)}
   return {v: b for v, b in baselines.items() if not lost & {v, b}}
+
+
+def _with_comparable_seconds(runs: pd.DataFrame) -> pd.DataFrame:
+  """Hides seconds of virtual nodes, and all if the machines differ."""
+  is_one = machines.is_one(runs)
+  incomparable = [v or not is_one for v in sweep_page.virtual_runs(runs)]
+  return runs.assign(seconds=runs['seconds'].mask(incomparable))
 
 
 def _spread(variant: str, accuracy: pd.Series, level: float) -> dict[str, Any]:
