@@ -8,13 +8,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
+from google.protobuf import message
 
 from slim import errors
 from slim.datasets.records import features
 from slim.datasets.records import manifest
+from slim.datasets.records import records
 
 _SHARDED = re.compile(r'(.+)-\d{5}-of-\d{5}')
 _LABEL = 'image/class/label'
+# Their names are a list in memory and in a file.
+_MAX_CLASSES = 2**20
 # Features with these keys are lists of any length, including 0.
 _LISTS = 'image/object/'
 
@@ -64,7 +68,7 @@ def write(data_dir: str | os.PathLike[str]) -> None:
     )
     for name, entry in found.splits.items()
   ]
-  first = next(iter(found.splits.values())).shards[0].file
+  first, *_ = (s.file for e in found.splits.values() for s in e.shards)
   tfds.folder_dataset.write_metadata(
     data_dir=data_dir,
     features=_nested(_connectors(found, _example(data_dir / first), tfds)),
@@ -76,6 +80,14 @@ def write(data_dir: str | os.PathLike[str]) -> None:
 
 
 def _check_names(folder: pathlib.Path, found: manifest.Manifest) -> None:
+  if not all(entry.shards for entry in found.splits.values()) or not (
+    found.splits and found.label_range <= _MAX_CLASSES
+  ):
+    raise errors.DataError(
+      f'{folder / manifest.FILE_NAME}: expected splits with shards and at most '
+      f'{_MAX_CLASSES} classes, received splits {[*found.splits]} and '
+      f'{found.label_range} classes. Convert the data set again.'
+    )
   for split, entry in found.splits.items():
     for shard in entry.shards:
       match = _SHARDED.fullmatch(shard.file)
@@ -89,10 +101,22 @@ def _check_names(folder: pathlib.Path, found: manifest.Manifest) -> None:
 
 def _example(path: pathlib.Path) -> Mapping[str, tf.train.Feature]:
   """Returns the features of the first record of a file."""
-  for serialized in tf.data.TFRecordDataset(os.fspath(path)).take(1):
-    return tf.train.Example.FromString(serialized.numpy()).features.feature
+  problem = 'none'
+  try:
+    for serialized in tf.data.TFRecordDataset(os.fspath(path)).take(1):
+      found = tf.train.Example.FromString(serialized.numpy()).features.feature
+      needed = (
+        found['image/format'].bytes_list,
+        found['image/channels'].int64_list,
+      )
+      if all(one.value for one in needed):
+        return found
+      problem = 'one without image/format or image/channels'
+  except (*records.FAILURES, message.DecodeError) as error:
+    problem = records.message_of(error)
   raise errors.DataError(
-    f'{path}: expected a record, received none. Convert the data set again.'
+    f'{path}: expected a record of an image, received {problem}. Convert the '
+    'data set again.'
   )
 
 
@@ -109,6 +133,11 @@ def _connectors(
   }
   made = {}
   for key, kind in found.features.items():
+    if kind not in kinds:
+      raise errors.DataError(
+        f'{manifest.FILE_NAME}: expected one of {", ".join(kinds)} for {key}, '
+        f'received {kind!r}. Convert the data set again.'
+      )
     made[key] = kinds[kind]
     if key.startswith(_LISTS):
       made[key] = tfds.features.Sequence(kinds[kind])

@@ -10,9 +10,11 @@ leaves the last complete checkpoint intact. `Writer.save` syncs its files to the
 disk before it returns, so they survive a power cut.
 """
 
+import contextlib
 import json
 import os
 import pathlib
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -227,8 +229,26 @@ def is_prefix(path: str) -> bool:
 
 
 def step_of(path: str) -> int:
-  """Returns the number of steps taken before a checkpoint was written."""
-  return int(tf.train.load_checkpoint(path).get_tensor('step' + keys_lib.VALUE))
+  """Returns the number of steps taken before a checkpoint was written.
+
+  Raises:
+    errors.CheckpointError: the checkpoint cannot be read.
+  """
+  with explain_damage(path):
+    reader = tf.train.load_checkpoint(path)
+    return int(reader.get_tensor('step' + keys_lib.VALUE))
+
+
+@contextlib.contextmanager
+def explain_damage(path: str) -> Iterator[None]:
+  """Context in which errors of reading a checkpoint are `CheckpointError`s."""
+  try:
+    yield
+  except (IndexError, ValueError, tf.errors.OpError) as error:
+    raise errors.CheckpointError(
+      f'{path}: expected a checkpoint that can be read, received: {error} '
+      'Restore its files, or give another folder.'
+    ) from error
 
 
 def read_layout(path: str) -> Layout:
@@ -240,7 +260,7 @@ def read_layout(path: str) -> Layout:
   try:
     text = tf.train.load_checkpoint(path).get_tensor('layout' + keys_lib.VALUE)
     return Layout(**json.loads(text))
-  except (TypeError, ValueError, tf.errors.OpError) as error:
+  except (IndexError, TypeError, ValueError, tf.errors.OpError) as error:
     raise errors.CheckpointError(
       f'{path}: expected a checkpoint of this package, received one without a '
       f'layout that can be read ({error}). Choose another, or train again.'
@@ -295,13 +315,8 @@ def restore(
   check_variables(path, device_index, variables)
   reader = tf.train.load_checkpoint(path)
   for name, variable in variables.items():
-    try:
+    with explain_damage(path):
       value = reader.get_tensor(keys_lib.key_of(f'tower_{device_index}', name))
-    except (IndexError, ValueError, tf.errors.OpError) as error:
-      raise errors.CheckpointError(
-        f'{path}: expected a checkpoint that can be read, received: {error} '
-        'Restore its files, or give another folder.'
-      ) from error
     variable.assign(value)
 
 

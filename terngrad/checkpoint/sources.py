@@ -50,11 +50,16 @@ def open_checkpoint(path: str, net: str) -> WeightSource:
   try:
     reader = tf.train.load_checkpoint(path)
     shapes = reader.get_variable_to_shape_map()
-  except (ValueError, tf.errors.OpError) as error:
+  except (IndexError, ValueError, tf.errors.OpError) as error:
     raise errors.CheckpointError(
       f'{path}: expected a checkpoint that can be read, received: {error}. It '
       'is damaged or no checkpoint; choose another file.'
     ) from error
+
+  def read(name: str) -> np.ndarray:
+    with checkpoints.explain_damage(path):
+      return reader.get_tensor(known[name])
+
   is_ours = reader.has_tensor('layout' + keys.VALUE)
   tokenizer = None
   if is_ours:
@@ -77,7 +82,7 @@ def open_checkpoint(path: str, net: str) -> WeightSource:
     {name: list(shapes[key]) for name, key in known.items()},
     unexpected,
     step,
-    lambda name: reader.get_tensor(known[name]),
+    read,
     tokenizer,
   )
 

@@ -299,13 +299,17 @@ def configurations(
 
 
 def _command(group: str, data_set: str) -> command.Command:
+  refusal = errors.ConfigError(
+    f'program: expected a data set of `terngrad {group}`, received '
+    f'{data_set!r}. Correct it in sweep.ini.'
+  )
+  # Its flags are those of TF-Slim, which a sweep does not know.
+  if data_set == 'slim':
+    raise refusal
   try:
     return commands.command_at((group, data_set))
   except KeyError as error:
-    raise errors.ConfigError(
-      f'program: expected a data set of `terngrad {group}`, received '
-      f'{data_set!r}. Correct it in sweep.ini.'
-    ) from error
+    raise refusal from error
 
 
 def _chief(

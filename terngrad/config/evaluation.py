@@ -61,13 +61,18 @@ class EvalRunOptions(options.ConfigPart):
   def validate(self) -> None:
     """Raises `errors.ConfigError` for the first invalid option."""
     super().validate()
-    folders = self.eval_dir, self.checkpoint_dir
+    folders = self.eval_dir, checkpoint_folder(self.checkpoint_dir)
     options.refuse(
       all(folders) and len({*map(os.path.realpath, folders)}) == 1,
       'eval_dir: expected another folder than --checkpoint_dir, received '
       f'{self.eval_dir} for both; the records would mix. Choose another '
       '--eval_dir.',
     )
+
+
+def checkpoint_folder(path: str) -> str:
+  """Returns the folder of a checkpoint's prefix; other paths unchanged."""
+  return os.path.dirname(path) if os.path.exists(f'{path}.index') else path
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import os
 import zipfile
+import zlib
 from collections.abc import Iterable
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -50,6 +51,14 @@ class Errors(NamedTuple):
   shrinkage: float
 
 
+# Also a file of a single array (TypeError), a damaged member, and one whose
+# header claims more than the memory.
+_UNREADABLE = (
+  *(OSError, EOFError, ValueError, TypeError, MemoryError),
+  *(zipfile.BadZipFile, zlib.error),
+)
+
+
 def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   """Reads a file of `report.worker_gradients`, without unpickling objects.
 
@@ -61,8 +70,12 @@ def read(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
   """
   try:
     with np.load(path, allow_pickle=False) as file:
-      arrays = {key: np.float32(file[key]) for key in file.files}
-  except (OSError, ValueError, zipfile.BadZipFile) as error:
+      loaded = {key: file[key] for key in file.files}
+    kinds = {array.dtype.kind for array in loaded.values()}
+    if not kinds <= {*'fiu'}:
+      raise ValueError(f'arrays of kinds {sorted(kinds)}, not numbers')
+    arrays = {key: np.float32(array) for key, array in loaded.items()}
+  except _UNREADABLE as error:
     raise refusals.ConfigError(
       f'{path}: expected a file of `terngrad report gradients`, received '
       f'"{error}". Write one with this command, or correct the path.'

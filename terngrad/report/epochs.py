@@ -75,7 +75,8 @@ def rows(
   time_before, step_before = 0.0, 0
   for record in found:
     if 'epoch' not in record:
-      logged = record
+      # Records of other values, such as the sparsity, have no time.
+      logged = record if metrics.SECONDS.name in record else logged
       continue
     seconds, step = logged.get(metrics.SECONDS.name) or 0.0, record['step']
     spent, count = seconds - time_before, (step - step_before) * batch_size

@@ -115,5 +115,7 @@ def last_values(
     for subset in metrics.epoch_subsets(losses, kind):
       name = metrics.epoch_name(subset, kind)
       *_, value = (record[name] for record in losses if name in record)
-      facts[f'{shown.label}, {subset}'] = shown.show(value)
+      # Not finite.
+      if value is not None:
+        facts[f'{shown.label}, {subset}'] = shown.show(value)
   return facts

@@ -170,25 +170,33 @@ def _is_at(path: pathlib.Path, file: IO[bytes]) -> bool:
     return False
 
 
+def _commit() -> str:
+  """Returns the commit of this package; '' without git or a repository."""
+  try:
+    described = subprocess.run(
+      ['git', 'describe', '--always', '--dirty', '--exclude=*'],
+      cwd=pathlib.Path(__file__).parent,
+      capture_output=True,
+      text=True,
+      check=False,
+    )
+  except OSError:
+    return ''
+  return described.stdout.strip()
+
+
 def provenance() -> dict[str, str]:
   """Returns the columns for commit, package versions, machine and TensorFlow.
 
   Equal runs repeat to the last digit only where all of them are equal, except
   for the number of cores.
   """
-  commit = subprocess.run(
-    ['git', 'describe', '--always', '--dirty', '--exclude=*'],
-    cwd=pathlib.Path(__file__).parent,
-    capture_output=True,
-    text=True,
-    check=False,
-  )
   versions = [f'python {platform.python_version()}']
   for name in _PACKAGES:
     with contextlib.suppress(importlib.metadata.PackageNotFoundError):
       versions.append(f'{name} {importlib.metadata.version(name)}')
   return {
-    'commit': commit.stdout.strip() or 'unknown',
+    'commit': _commit() or 'unknown',
     'versions': ', '.join(versions),
     'machine': ', '.join(
       [processor.name(), f'{os.cpu_count()} cores', *devices.gpu_names()]

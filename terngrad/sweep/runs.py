@@ -24,6 +24,7 @@ from collections.abc import Callable
 from collections.abc import Sequence
 from multiprocessing import connection
 from multiprocessing import context
+from typing import Any
 
 import pandas as pd
 
@@ -48,6 +49,21 @@ _BEGUN = 'flags.json'
 _FLAGS, _EVALUATION = 'flags', 'evaluation'
 _MAIN = 'terngrad.cli.main'
 _REFUSED = 2  # exit code of `terngrad` for wrong flags or data
+
+
+def _read(path: pathlib.Path) -> dict[str, Any]:
+  """Reads a file that this module wrote."""
+  try:
+    found = json.loads(path.read_text(encoding='utf-8'))
+    if isinstance(found, dict):
+      return found
+    problem = f'a {type(found).__name__}'
+  except (OSError, ValueError) as error:
+    problem = str(error)
+  raise errors.ConfigError(
+    f'{path}: expected a JSON object that a sweep wrote, received {problem}. '
+    'Remove the folder, so that its run begins again.'
+  )
 
 
 class Sweep:
@@ -157,7 +173,7 @@ class Sweep:
     """Writes how a run is made, and how it was made before it was stopped."""
     begun, provenance = work / _BEGUN, self._provenance
     if listing.prefixes(work / 'train'):
-      before = json.loads(begun.read_text('utf-8')) if begun.exists() else {}
+      before = _read(begun) if begun.exists() else {}
       provenance = machines.add_start(before, provenance)
     disk.make_folder(work)
     disk.write_text(begun, json.dumps(self._settings(cell) | provenance))
@@ -165,7 +181,7 @@ class Sweep:
   def _finish(self, run: '_Run') -> str:
     """Records a run that has ended; returns a log line about it."""
     cell, work = run.cell, run.folder
-    begun = json.loads((work / _BEGUN).read_text(encoding='utf-8'))
+    begun = _read(work / _BEGUN)
     if run.code:
       self.failed.append(cell.name)
       failure = failures.row(cell, run.code, run.log(), flags_of(cell))
@@ -239,7 +255,7 @@ class Sweep:
     folder = self._work_dir / cell.name
     path = folder / _RESULT
     if path.exists():
-      row = json.loads(path.read_text(encoding='utf-8'))
+      row = _read(path)
       curve = row.pop(results.CURVE, None)
       if cell.name not in self._rows:
         self._restore(cell, row, path)
@@ -247,7 +263,7 @@ class Sweep:
         self._old_curves[cell.variant, cell.seed] = curve
     elif cell.name not in self._rows and (folder / _BEGUN).exists():
       path = folder / _BEGUN
-      self._check(cell, json.loads(path.read_text(encoding='utf-8')), path)
+      self._check(cell, _read(path), path)
 
   def _settings(self, cell: definitions.Cell) -> dict[str, str]:
     """Returns how a run of this definition is made."""

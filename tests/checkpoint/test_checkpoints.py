@@ -4,6 +4,7 @@ import tensorflow as tf
 
 from terngrad import errors
 from terngrad.checkpoint import checkpoints
+from terngrad.checkpoint import sources
 from terngrad.step import replicas
 from tests.step import small
 
@@ -137,8 +138,25 @@ def test_values_that_cannot_be_read_are_one_line(tmp_path):
   path = writer.save(1)
   variables = dict(zip(names, training.replicas[0].variables(), strict=True))
   (tmp_path / 'model.ckpt-1.data-00000-of-00001').write_bytes(b'cut')
-  with pytest.raises(errors.CheckpointError, match='that can be read, rec'):
+  message = 'that can be read, rec'
+  with pytest.raises(errors.CheckpointError, match=message):
     checkpoints.restore(path, 0, variables)
+  with pytest.raises(errors.CheckpointError, match=message):
+    checkpoints.step_of(path)
+
+
+@pytest.mark.parametrize('size', [0, 40])
+def test_a_truncated_checkpoint_is_refused_by_all_readers(size, tmp_path):
+  _, _, writer = opened(tmp_path)
+  path = writer.save(1)
+  (data,) = tmp_path.glob('*.data-*')
+  data.write_bytes(data.read_bytes()[:size])
+  with pytest.raises(errors.CheckpointError, match='layout that can be read'):
+    checkpoints.read_layout(path)
+  with pytest.raises(errors.CheckpointError, match=path):
+    source = sources.open_checkpoint(path, 'lenet')
+    for name in source.shapes:
+      source.read(name)
 
 
 def test_another_net_is_refused_by_name(tmp_path):

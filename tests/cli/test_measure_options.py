@@ -57,3 +57,24 @@ def test_two_files_of_gradients_of_one_name_are_refused():
   values = variance.MeasureVarianceFlags(gradients=('a=1.npz', 'a=2.npz'))
   with pytest.raises(flags.UsageError, match='received a twice'):
     variance.act(values)
+
+
+@pytest.mark.parametrize(
+  ('module', 'word'),
+  [
+    # Children that start children would have no end.
+    (exchange, '--processes=0'),
+    (exchange, '--servers=-1'),
+    (exchange, '--rounds=0'),
+    (exchange, '--steps=0'),
+    (exchange, '--batch=0'),
+    (step, '--rounds=0'),
+    (step, '--steps=0'),
+  ],
+)
+def test_counts_that_measure_nothing_are_refused(module, word):
+  command = module.COMMAND
+  values = flags.parse(command.options, command.defaults, [word]).values
+  name = word.partition('=')[0].strip('-')
+  with pytest.raises(errors.ConfigError, match=f'{name}: expected'):
+    command.act(values)

@@ -145,6 +145,13 @@ def test_a_data_set_without_servers_is_refused(finished):
     report(finished)
 
 
+def test_the_flags_of_slim_are_refused(finished):
+  text = TEXT.replace('baseline', 'program = slim\nbaseline')
+  (finished / 'sweep.ini').write_text(text, encoding='utf-8')
+  with pytest.raises(errors.ConfigError, match="received 'slim'"):
+    sweep.configurations(definition.read(finished))
+
+
 def test_steps_beside_epochs_are_refused(tmp_path):
   text = TEXT.replace('--max_steps = 50', '--num_epochs = 3')
   (tmp_path / 'sweep.ini').write_text(text, encoding='utf-8')

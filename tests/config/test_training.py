@@ -1,3 +1,4 @@
+import contextlib
 import re
 
 import pytest
@@ -381,6 +382,22 @@ def test_an_unknown_net_is_refused_with_the_known_ones():
 @pytest.mark.parametrize(('nodes', 'expected'), [(-1, 3), (0, 3), (7, 7)])
 def test_nodes_are_the_devices_unless_set(nodes, expected):
   assert config(num_gpus=3, num_nodes=nodes).num_workers == expected
+
+
+def test_records_do_not_mix_beside_one_checkpoint_either(tmp_path):
+  (tmp_path / 'model.ckpt-4.index').touch()
+  prefix = f'{tmp_path}/model.ckpt-4'
+  for eval_dir, refused in ((tmp_path, True), (tmp_path / 'eval', False)):
+    config = options_lib.build(
+      configs.EvalConfig,
+      **{'net': 'lenet', 'eval_dir': str(eval_dir), 'checkpoint_dir': prefix},
+    )
+    with (
+      pytest.raises(errors.ConfigError, match='the records would mix')
+      if refused
+      else contextlib.nullcontext()
+    ):
+      config.validate()
 
 
 def test_records_of_training_and_evaluation_do_not_mix():

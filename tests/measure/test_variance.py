@@ -1,6 +1,10 @@
+import io
+import zipfile
+
 import numpy as np
 import pytest
 
+from terngrad import errors
 from terngrad.codec.methods.scalar import sign
 from terngrad.codec.methods.sparse import topk
 from terngrad.measure import variance
@@ -17,6 +21,7 @@ from terngrad.measure import variance
     ({'a': np.float32(1)}, 'the same number of workers'),
     ({'a': np.zeros((0, 3))}, 'the same number of workers'),
     ({}, 'the same number of workers'),
+    ({'a': np.zeros((2, 3), complex)}, 'not numbers'),
   ],
 )
 def test_arrays_of_other_shapes_or_types_are_refused(tmp_path, arrays, message):
@@ -32,6 +37,31 @@ def test_missing_and_invalid_files_are_refused(tmp_path):
       ValueError, match='a file of `terngrad report gradients`'
     ):
       variance.read(tmp_path / name)
+
+
+def claiming(shape):
+  """A file whose header has a shape without its elements."""
+  content = io.BytesIO()
+  header = {'descr': '<f4', 'fortran_order': False, 'shape': shape}
+  np.lib.format.write_array_header_1_0(content, header)
+  return content.getvalue()
+
+
+@pytest.mark.parametrize(
+  'spoil',
+  [
+    lambda path: path.write_bytes(claiming((0, 3))),
+    lambda path: path.write_bytes(b''),
+    lambda path: zipfile.ZipFile(path, 'w').writestr(
+      'a.npy', claiming((2, 10**14))
+    ),
+  ],
+)
+def test_damaged_files_are_refused(spoil, tmp_path):
+  path = tmp_path / 'g.npz'
+  spoil(path)
+  with pytest.raises(errors.ConfigError, match=f'{path}: expected a file of'):
+    variance.read(path)
 
 
 def gradients_of(workers):

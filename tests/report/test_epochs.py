@@ -90,3 +90,10 @@ def test_epochs_that_were_not_tested_are_not_drawn():
 @pytest.mark.parametrize('found', [[], FOUND[:2]])
 def test_a_run_without_an_epoch_has_no_row(found):
   assert epochs.rows(found, 64) == []
+
+
+def test_records_without_a_time_change_no_row():
+  # The sparsity is written at a save, which may end an epoch.
+  sparsity = {'step': 12, 'gradient_sparsity': 0.5}
+  found = [*FOUND[:2], sparsity, *FOUND[2:]]
+  assert epochs.rows(found, 64, 'test') == epochs.rows(FOUND, 64, 'test')

@@ -44,3 +44,11 @@ def test_given_facts_come_first_and_replace_others():
   run = run_facts.report(RECORDS, [], LAYOUT, {'folder': 'f', 'net': 'other'})
   assert [*run.facts][:2] == ['folder', 'net']
   assert run.facts['net'] == 'other'
+
+
+def test_a_score_that_is_not_finite_is_left_out():
+  scored = {'step': 3, 'epoch': 1, 'validation_loss': 0.25, 'test_loss': None}
+  facts = run_facts.report([*RECORDS, scored], [], LAYOUT, {}).facts
+  (found,) = (value for name, value in facts.items() if 'validation' in name)
+  assert found.startswith('0.25')
+  assert not [name for name in facts if name.endswith(', test')]

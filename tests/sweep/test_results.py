@@ -50,3 +50,8 @@ def test_one_sweep_at_a_time_holds_the_lock(tmp_path):
       done.result()
   assert table.read_text() == '200'
   assert os.listdir(tmp_path) == ['results.csv']
+
+
+def test_without_git_the_commit_is_unknown(monkeypatch, tmp_path):
+  monkeypatch.setenv('PATH', str(tmp_path))
+  assert results.provenance()['commit'] == 'unknown'

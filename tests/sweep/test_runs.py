@@ -162,6 +162,19 @@ def test_a_run_that_has_begun_goes_on_only_as_it_began(
     opened(name, **changed)
 
 
+@pytest.mark.parametrize('content', ['{"flags": ', '[]', ''])
+@pytest.mark.parametrize('name', ['flags.json', 'result.json'])
+def test_a_damaged_file_of_a_run_is_one_line(opened, tmp_path, name, content):
+  run(opened('ends'))
+  path = tmp_path / 'work' / 'ends_seed1' / name
+  path.write_text(content)
+  (tmp_path / 'results.csv').unlink()
+  if name == 'flags.json':
+    path.with_name('result.json').unlink()
+  with pytest.raises(errors.ConfigError, match=f'{path}: expected a JSON obj'):
+    opened('ends')
+
+
 def test_rows_without_an_evaluation_are_those_of_older_versions(
   opened, tmp_path
 ):

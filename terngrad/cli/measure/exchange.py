@@ -134,8 +134,8 @@ def act(values: MeasureExchangeFlags) -> int:
   ]
   options.choice('net', values.net, exchanges.NETS)
   command.at_least(1, values, 'bandwidth')
-  command.at_least(0, values, 'latency')
-  command.at_least(1, values, 'steps')
+  command.at_least(0, values, 'latency', 'servers', 'threads')
+  command.at_least(1, values, 'steps', 'rounds', 'batch', 'processes')
   rivals = [case.codec for case in cases if peers.is_peer(case.codec)]
   for text in rivals:
     peers.parse(text)

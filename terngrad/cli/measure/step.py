@@ -74,6 +74,7 @@ class MeasureStepFlags:
 
 def act(values: MeasureStepFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
+  command.at_least(1, values, 'rounds', 'steps')
   measured = step_table.measure(
     config_of(values),
     nodes_of(values),

@@ -7,6 +7,7 @@ from typing import Any
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli.slim import names
+from terngrad.config import evaluation as evaluation_config
 from terngrad.config import options
 from terngrad.config import training as configs
 
@@ -98,11 +99,9 @@ def to_config(values: SlimEvaluateFlags) -> configs.EvalConfig:
     flags.UsageError: a flag is not supported.
   """
   names.check(values)
-  folder = values.checkpoint_path
-  eval_dir = values.eval_dir or (
-    folder if os.path.isdir(folder) else os.path.dirname(folder)
-  )
-  if os.path.realpath(eval_dir) == os.path.realpath(values.checkpoint_path):
+  folder = evaluation_config.checkpoint_folder(values.checkpoint_path)
+  eval_dir = values.eval_dir or folder
+  if os.path.realpath(eval_dir) == os.path.realpath(folder):
     eval_dir = os.path.join(eval_dir, 'eval')
   return command.build_config(
     values,

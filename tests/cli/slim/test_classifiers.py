@@ -179,6 +179,20 @@ def test_flags_of_the_evaluator_set_the_configuration(line, expected):
   config.validate()
 
 
+@pytest.mark.parametrize('eval_dir', [None, '.'])
+def test_scores_of_one_checkpoint_are_not_written_into_its_folder(
+  eval_dir, tmp_path
+):
+  (tmp_path / 'model.ckpt-2.index').touch()
+  line = f'--checkpoint_path={tmp_path}/model.ckpt-2'
+  if eval_dir:
+    line += f' --eval_dir={tmp_path}'
+  config = eval_config(f'{LENET} {line}')
+  expected = {'eval_dir': f'{tmp_path}/eval'}
+  assert received(config, expected) == expected
+  config.validate()
+
+
 WORKERS = '--worker_hosts=localhost:2,localhost:3 --worker_replicas=2 '
 SERVERS = f'--ps_hosts=localhost:1 --num_ps_tasks=1 {WORKERS}'
 SYNC = '--sync_replicas --replicas_to_aggregate=2 '

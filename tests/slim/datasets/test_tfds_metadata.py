@@ -1,5 +1,7 @@
 """TensorFlow Datasets reads what converters write, in its order."""
 
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -87,3 +89,48 @@ def test_a_folder_of_text_is_refused(tmp_path):
   sharding.write(tmp_path / 'made', convert_text.plan(corpus, layout))
   with pytest.raises(errors.DataError, match='images, received .* of text'):
     tfds_metadata.write(tmp_path / 'made')
+
+
+def rewritten(folder, change):
+  """A converted folder after a change of its manifest."""
+  made = converted(
+    folder, convert_arrays.FileLayout(shard=True, train_shards=2)
+  )
+  path = made / manifest.FILE_NAME
+  found = json.loads(path.read_text())
+  change(found)
+  path.write_text(json.dumps(found))
+  return made
+
+
+def no_shards(found):
+  found['splits']['train']['shards'] = []
+
+
+def many_classes(found):
+  found['num_classes'] = 2**31 - 1
+
+
+def unknown_kind(found):
+  found['features']['image/format'] = 'list'
+
+
+@pytest.mark.parametrize('change', [no_shards, many_classes, unknown_kind])
+def test_a_manifest_that_no_converter_writes_is_refused(change, tmp_path):
+  with pytest.raises(errors.DataError, match='shards.json: '):
+    tfds_metadata.write(rewritten(tmp_path, change))
+
+
+@pytest.mark.parametrize('damage', ['zeros', 'no image'])
+def test_a_first_record_that_is_no_image_is_refused(damage, tmp_path):
+  made = converted(
+    tmp_path, convert_arrays.FileLayout(shard=True, train_shards=2)
+  )
+  path, *_ = sorted(made.glob('*-00000-of-*'), reverse=True)
+  if damage == 'zeros':
+    path.write_bytes(bytes(path.stat().st_size))
+  else:
+    with tf.io.TFRecordWriter(str(path)) as writer:
+      writer.write(tf.train.Example().SerializeToString())
+  with pytest.raises(errors.DataError, match='record of an image, received'):
+    tfds_metadata.write(made)
