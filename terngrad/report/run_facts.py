@@ -111,11 +111,9 @@ def last_values(
     for kind, shown in metric.entries(table, 'fact'):
       if last.get(kind.name) is not None:
         facts[shown.label] = shown.show(last[kind.name])
+  newest = {key: value for record in losses for key, value in record.items()}
   for kind, shown in metric.entries(metrics.evaluated(), 'fact'):
     for subset in metrics.epoch_subsets(losses, kind):
-      name = metrics.epoch_name(subset, kind)
-      *_, value = (record[name] for record in losses if name in record)
-      # Not finite.
-      if value is not None:
+      if (value := newest[metrics.epoch_name(subset, kind)]) is not None:
         facts[f'{shown.label}, {subset}'] = shown.show(value)
   return facts
