@@ -71,8 +71,9 @@ class EvalRunOptions(options.ConfigPart):
 
 
 def checkpoint_folder(path: str) -> str:
-  """Returns the folder of a checkpoint's prefix; other paths unchanged."""
-  return os.path.dirname(path) if os.path.exists(f'{path}.index') else path
+  """Returns the folder of a checkpoint's file or prefix; others unchanged."""
+  is_one = os.path.isfile(path) or os.path.exists(f'{path}.index')
+  return os.path.dirname(path) if is_one else path
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -384,8 +384,9 @@ def test_nodes_are_the_devices_unless_set(nodes, expected):
   assert config(num_gpus=3, num_nodes=nodes).num_workers == expected
 
 
-def test_records_do_not_mix_beside_one_checkpoint_either(tmp_path):
-  (tmp_path / 'model.ckpt-4.index').touch()
+@pytest.mark.parametrize('ending', ['.index', ''])
+def test_records_do_not_mix_beside_one_checkpoint_either(tmp_path, ending):
+  (tmp_path / f'model.ckpt-4{ending}').touch()
   prefix = f'{tmp_path}/model.ckpt-4'
   for eval_dir, refused in ((tmp_path, True), (tmp_path / 'eval', False)):
     config = options_lib.build(
