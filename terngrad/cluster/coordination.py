@@ -282,3 +282,18 @@ LOST_TASK_ERRORS = (
   tf.errors.InternalError,
 )
 _ABORTED = 'Collective ops is aborted'
+# The first process is new: it knows none of those that were there before. The
+# error is an InvalidArgumentError, which shapes that differ raise too.
+_RESTARTED = 'must be registered before sending heartbeat'
+
+
+def loss_of(error: Exception) -> str | None:
+  """Returns the line that says what was lost; None for other errors."""
+  if not isinstance(error, tf.errors.OpError):
+    return None
+  if not (isinstance(error, LOST_TASK_ERRORS) or _RESTARTED in error.message):
+    return None
+  # Errors of traced functions have a heading and a list of operations first.
+  lines = [line.strip() for line in error.message.splitlines()]
+  saying = [line for line in lines if _ABORTED in line or 'task' in line]
+  return [*saying, *filter(None, lines), type(error).__name__][0]

@@ -97,23 +97,24 @@ class LocalStepsCallback(keras.callbacks.Callback):
     self._trained: list[list[np.ndarray]] = []  # At the last epoch's end.
 
   def set_model(self, model: keras.Model) -> None:
-    """Lets the model's files contain the states."""
+    """Lets the model's files contain the states; loads `resume_from`, once."""
     super().set_model(model)
     setattr(
       model, saved_states.ATTRIBUTE, saved_states.SavedStates(self._steps)
     )
+    # Not in on_train_begin, where `BackupAndRestore` restores newer ones.
+    if self._resume_from:
+      if not model.optimizer.built:
+        model.optimizer.build(model.trainable_variables)
+      model.load_weights(self._resume_from)
+      self._resume_from = ''
 
   def on_train_begin(self, logs: _Logs = None) -> None:
-    """Loads `resume_from`, once."""
+    """Compares the optimizer with the recipe's."""
     del logs
     self._is_started = False
     if self._recipe:
       recipe_optimizers.compare(self._recipe, self.model.optimizer)
-    if self._resume_from:
-      if not self.model.optimizer.built:
-        self.model.optimizer.build(self.model.trainable_variables)
-      self.model.load_weights(self._resume_from)
-      self._resume_from = ''
 
   def on_epoch_begin(self, epoch: int, logs: _Logs = None) -> None:
     """Joins the other processes, in the first epoch of `fit`."""

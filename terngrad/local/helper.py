@@ -44,15 +44,15 @@ def _serve(channel: channels.Channel, files: Sequence[int]) -> int:
   try:
     options, values = options_lib.decode(channel.receive()['start'])
     serving.HelperServer(options, values, channel, files).serve()
-  except coordination.LOST_TASK_ERRORS as error:
-    channel.write(lost=str(error).splitlines()[0])
-    return _LOST
   except ValueError as error:
     channel.write(refused=str(error))
     return 1
   except EOFError:
     raise
   except Exception as error:  # the training process reports it
+    if (lost := coordination.loss_of(error)) is not None:
+      channel.write(lost=lost)
+      return _LOST
     traceback.print_exc()
     channel.write(failed=f'{type(error).__name__}: {error}')
     return 1

@@ -197,9 +197,10 @@ class LocalSteps:
   ) -> list[np.ndarray]:
     """Exchanges the last local steps and ends the helper.
 
-    It applies all changes, whatever the overlap, so that all processes that
-    call it end with equal parameters. Arguments and results are as in
-    `exchange`.
+    It applies all changes, whatever the overlap, so that processes that call it
+    after the same exchange end with equal parameters. If the others go on, the
+    last local steps of this process, and a mean that is on its way, are lost.
+    Arguments and results are as in `exchange`.
     """
     found = self._ask(
       channels.FINISH, (*arrays, *statistics), has_steps=self._steps > 0

@@ -77,3 +77,34 @@ def test_any_error_is_a_loss_if_a_task_does_not_answer(cluster, kind):
   jobs = {'worker': [*cluster.jobs['worker'], closed]}
   with pytest.raises(EndedError, match='no answer from worker 2'):
     step(spec.make(jobs, 'worker', 0), kind, 'x')
+
+
+RESTARTED = (
+  'Collective ops is aborted by: Task /job:worker/task:1 must be registered '
+  'before sending heartbeat messages. The service might have restarted.'
+)
+
+
+@pytest.mark.parametrize(
+  ('kind', 'message', 'expected'),
+  [
+    # The first process is lost and was started again meanwhile.
+    (tf.errors.InvalidArgumentError, RESTARTED, RESTARTED),
+    (
+      tf.errors.UnavailableError,
+      'Graph execution error:\n\nDetected at node a\n/task:0 went away\n',
+      '/task:0 went away',
+    ),
+    (tf.errors.AbortedError, '', 'AbortedError'),
+    (
+      tf.errors.InvalidArgumentError,
+      'Collective ops is aborted by: shapes',
+      None,
+    ),
+    (ValueError, RESTARTED, None),
+  ],
+)
+def test_a_loss_is_told_by_the_line_that_names_it(kind, message, expected):
+  is_of_tensorflow = issubclass(kind, tf.errors.OpError)
+  error = kind(None, None, message) if is_of_tensorflow else kind(message)
+  assert coordination.loss_of(error) == expected

@@ -289,3 +289,23 @@ def test_resuming_loads_weights_and_states_once(tmp_path):
   # The next `fit` goes on from its own weights.
   small.fit(second, epochs=3, initial_epoch=3, callbacks=[steps])
   assert not any(map(np.any, steps._steps.completed))
+
+
+class Restore(keras.callbacks.Callback):
+  """Sets weights when training begins, as `BackupAndRestore` does."""
+
+  def on_train_begin(self, logs=None):
+    self.model.layers[1].bias.assign([7.0, 8.0, 9.0])
+
+
+@small.ARRAYS_OF_KERAS
+def test_weights_of_a_backup_are_newer_than_those_to_resume_from(tmp_path):
+  first = normalized()
+  first.save_weights(tmp_path / 'first.weights.h5')
+  steps = terngrad.keras.LocalSteps(
+    10, resume_from=tmp_path / 'first.weights.h5'
+  )
+  steps._steps = CompleteToZeros()
+  made = normalized()
+  small.fit(made, epochs=3, initial_epoch=3, callbacks=[Restore(), steps])
+  assert [*steps._steps.completed[-1]] == [7.0, 8.0, 9.0]
