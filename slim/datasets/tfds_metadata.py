@@ -17,6 +17,7 @@ from slim.datasets.records import records
 
 _SHARDED = re.compile(r'(.+)-\d{5}-of-\d{5}')
 _LABEL = 'image/class/label'
+_KINDS = ('bytes_list', 'int64_list', 'float_list')
 # Their names are a list in memory and in a file.
 _MAX_CLASSES = 2**20
 # Features with these keys are lists of any length, including 0.
@@ -52,7 +53,7 @@ def write(data_dir: str | os.PathLike[str]) -> None:
       f'{data_dir}: expected records of images, received records of text. Give '
       'a folder of images, or read the text with tf.data.'
     )
-  _check_names(data_dir, found)
+  _check_manifest(data_dir, found)
   template = tfds.core.ShardedFileTemplate(
     data_dir=data_dir,
     template='{SPLIT}-{SHARD_X_OF_Y}',
@@ -79,7 +80,7 @@ def write(data_dir: str | os.PathLike[str]) -> None:
   )
 
 
-def _check_names(folder: pathlib.Path, found: manifest.Manifest) -> None:
+def _check_manifest(folder: pathlib.Path, found: manifest.Manifest) -> None:
   if not all(entry.shards for entry in found.splits.values()) or not (
     found.splits and found.label_range <= _MAX_CLASSES
   ):
@@ -88,6 +89,12 @@ def _check_names(folder: pathlib.Path, found: manifest.Manifest) -> None:
       f'{_MAX_CLASSES} classes, received splits {[*found.splits]} and '
       f'{found.label_range} classes. Convert the data set again.'
     )
+  for key, kind in found.features.items():
+    if kind not in _KINDS:
+      raise errors.DataError(
+        f'{folder / manifest.FILE_NAME}: expected one of {", ".join(_KINDS)} '
+        f'for {key}, received {kind!r}. Convert the data set again.'
+      )
   for split, entry in found.splits.items():
     for shard in entry.shards:
       match = _SHARDED.fullmatch(shard.file)
@@ -126,18 +133,14 @@ def _connectors(
   tfds: types.ModuleType,
 ) -> dict[str, Any]:
   """Returns {key: tfds feature connector} of all features."""
-  kinds = {
-    'bytes_list': tfds.features.Text(),
-    'int64_list': tfds.features.Scalar(tf.int64),
-    'float_list': tfds.features.Scalar(tf.float32),
-  }
+  connectors = (
+    tfds.features.Text(),
+    tfds.features.Scalar(tf.int64),
+    tfds.features.Scalar(tf.float32),
+  )
+  kinds = dict(zip(_KINDS, connectors, strict=True))
   made = {}
   for key, kind in found.features.items():
-    if kind not in kinds:
-      raise errors.DataError(
-        f'{manifest.FILE_NAME}: expected one of {", ".join(kinds)} for {key}, '
-        f'received {kind!r}. Convert the data set again.'
-      )
     made[key] = kinds[kind]
     if key.startswith(_LISTS):
       made[key] = tfds.features.Sequence(kinds[kind])

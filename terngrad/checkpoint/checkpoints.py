@@ -36,6 +36,10 @@ TOKENIZER = 'tokenizer'
 Value = str | int | float | list[Any] | None
 
 
+# What TensorFlow raises for damaged checkpoints.
+UNREADABLE = (IndexError, ValueError, tf.errors.OpError)
+
+
 class Layout(NamedTuple):
   """The description of a run that a checkpoint stores.
 
@@ -183,7 +187,7 @@ def newest(directory: str) -> str | None:
       if reader.has_tensor('step' + keys_lib.VALUE):
         return path
       logging.warning('Checkpoint %s was written by another program', path)
-    except (IndexError, ValueError, tf.errors.OpError) as error:
+    except UNREADABLE as error:
       logging.warning('Checkpoint %s cannot be read: %s', path, error)
   return None
 
@@ -244,7 +248,7 @@ def explain_damage(path: str) -> Iterator[None]:
   """Context in which errors of reading a checkpoint are `CheckpointError`s."""
   try:
     yield
-  except (IndexError, ValueError, tf.errors.OpError) as error:
+  except UNREADABLE as error:
     raise errors.CheckpointError(
       f'{path}: expected a checkpoint that can be read, received: {error} '
       'Restore its files, or give another folder.'
@@ -260,7 +264,7 @@ def read_layout(path: str) -> Layout:
   try:
     text = tf.train.load_checkpoint(path).get_tensor('layout' + keys_lib.VALUE)
     return Layout(**json.loads(text))
-  except (IndexError, TypeError, ValueError, tf.errors.OpError) as error:
+  except (TypeError, *UNREADABLE) as error:
     raise errors.CheckpointError(
       f'{path}: expected a checkpoint of this package, received one without a '
       f'layout that can be read ({error}). Choose another, or train again.'

@@ -50,7 +50,7 @@ def open_checkpoint(path: str, net: str) -> WeightSource:
   try:
     reader = tf.train.load_checkpoint(path)
     shapes = reader.get_variable_to_shape_map()
-  except (IndexError, ValueError, tf.errors.OpError) as error:
+  except checkpoints.UNREADABLE as error:
     raise errors.CheckpointError(
       f'{path}: expected a checkpoint that can be read, received: {error}. It '
       'is damaged or no checkpoint; choose another file.'

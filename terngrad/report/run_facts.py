@@ -103,15 +103,14 @@ def last_values(
     Values as text, by label.
   """
   facts = {'steps': str(losses[-1]['step'])}
-  for table, found in (
-    (metrics.TRAINING, losses),
-    (metrics.evaluated(), scores[-1:]),
+  newest = {key: value for record in losses for key, value in record.items()}
+  for table, last in (
+    (metrics.TRAINING, newest),
+    (metrics.evaluated(), scores[-1] if scores else {}),
   ):
-    last = {key: value for record in found for key, value in record.items()}
     for kind, shown in metric.entries(table, 'fact'):
       if last.get(kind.name) is not None:
         facts[shown.label] = shown.show(last[kind.name])
-  newest = {key: value for record in losses for key, value in record.items()}
   for kind, shown in metric.entries(metrics.evaluated(), 'fact'):
     for subset in metrics.epoch_subsets(losses, kind):
       if (value := newest[metrics.epoch_name(subset, kind)]) is not None:
