@@ -258,9 +258,13 @@ def time_limit(
   try:
     with limit(cluster, seconds, what):
       yield
-  except LOST_TASK_ERRORS as error:
+  except tf.errors.OpError as error:
+    if not _may_be_loss(error):
+      raise
     lost = watchdog.lost_tasks(cluster, error.message)
-    is_loss = isinstance(error, _LOSS_ERRORS) or _ABORTED in error.message
+    is_loss = isinstance(error, _LOSS_ERRORS) or any(
+      text in error.message for text in (_ABORTED, _RESTARTED)
+    )
     if not lost and not is_loss:
       raise
     watchdog.end(f'{what}: {watchdog.loss_report(lost, error.message)}')
@@ -287,11 +291,16 @@ _ABORTED = 'Collective ops is aborted'
 _RESTARTED = 'must be registered before sending heartbeat'
 
 
+def _may_be_loss(error: tf.errors.OpError) -> bool:
+  """Whether losses raise such errors; an operation may raise them too."""
+  return isinstance(error, LOST_TASK_ERRORS) or _RESTARTED in error.message
+
+
 def loss_of(error: Exception) -> str | None:
   """Returns the line that says what was lost; None for other errors."""
   if not isinstance(error, tf.errors.OpError):
     return None
-  if not (isinstance(error, LOST_TASK_ERRORS) or _RESTARTED in error.message):
+  if not _may_be_loss(error):
     return None
   # Errors of traced functions have a heading and a list of operations first.
   lines = [line.strip() for line in error.message.splitlines()]

@@ -6,6 +6,7 @@ from typing import Any
 
 from terngrad.cluster import coordination
 from terngrad.cluster import devices as devices_lib
+from terngrad.cluster import watchdog
 from terngrad.config import cluster as clusters
 from terngrad.config import options
 from terngrad.exchange import device_groups
@@ -19,7 +20,8 @@ def join(
 ) -> protocol.Exchange:
   """Creates the exchange, whose batches have a row per device.
 
-  Blocks until all processes have joined.
+  Blocks until all processes have joined. After `start_timeout` seconds this
+  process ends with 1, and its message names those that are missing.
 
   Args:
     devices: numbers of GPUs, or of logical CPU devices on a machine without
@@ -50,7 +52,10 @@ def join(
   count, size = len(names), devices_per_worker
   device_groups.check_size(count, size)
   num_workers = count // size * cluster.num_processes
-  exchange = coordination.join(cluster, count, num_workers, names, size)
+  # `tasks` may wait for the others in a rendezvous, which has its own limit.
+  tasks, limit = cluster.tasks, watchdog.limit_start
+  with coordination.time_limit(tasks, cluster.start_timeout, 'Start', limit):
+    exchange = coordination.join(cluster, count, num_workers, names, size)
   if isinstance(exchange, device_groups.DeviceGroups):
     return dataclasses.replace(exchange, rows_are_devices=True)
   return exchange

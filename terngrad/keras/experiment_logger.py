@@ -8,6 +8,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from terngrad.keras import saved_states
 from terngrad.tracking import trackers
 from terngrad.training import records
 
@@ -22,8 +23,8 @@ class ExperimentLogger(keras.callbacks.Callback):
   `iterations` are dropped, and the runs in Weights & Biases and MLflow go on.
   If the program itself began a run there, by `wandb.init` or
   `mlflow.start_run`, the callback logs to that run and does not end it. Of
-  several processes only the chief writes. If a tracker fails, one warning is
-  logged and training goes on.
+  several processes only the chief writes; with `LocalSteps` it is the first
+  one. If a tracker fails, one warning is logged and training goes on.
 
   Put it after callbacks that add to the logs, such as `CompressionMetrics`.
   """
@@ -82,8 +83,7 @@ class ExperimentLogger(keras.callbacks.Callback):
     del epoch, logs
     self._last_batch = -1
     # Not in on_train_begin, where a later callback may restore the step.
-    strategy = self.model.distribute_strategy
-    if not self._recorder and strategy.extended.should_save_summary:
+    if not self._recorder and _is_chief(self.model):
       os.makedirs(self._folder, exist_ok=True)
       self._recorder = records.Recorder(
         self._folder, self._step(), self._log_to, self._options
@@ -116,6 +116,15 @@ class ExperimentLogger(keras.callbacks.Callback):
   def _record(self, logs: dict[str, Any] | None) -> None:
     if self._recorder and logs:
       self._recorder.scalars(self._step(), _flatten(logs))
+
+
+def _is_chief(model: keras.Model) -> bool:
+  """Whether this process writes, of those of a strategy or of local steps."""
+  local: saved_states.SavedStates | None = getattr(
+    model, saved_states.ATTRIBUTE, None
+  )
+  is_chief: bool = model.distribute_strategy.extended.should_save_summary
+  return is_chief and (local is None or local.is_chief())
 
 
 def _flatten(logs: Mapping[str, Any]) -> dict[str, float]:

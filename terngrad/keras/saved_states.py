@@ -24,6 +24,10 @@ class SavedStates(keras_saveable.KerasSaveable):
     """Takes the local steps whose states are saved."""
     self._steps = steps
 
+  def is_chief(self) -> bool:
+    """Whether this process is the first of those that exchange."""
+    return self._steps.rank == 0
+
   def _obj_type(self) -> str:
     # Of Keras's kinds, the one with the fewest attributes.
     return 'Loss'

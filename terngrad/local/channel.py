@@ -49,6 +49,10 @@ class Channel:
       raise EOFError('the connection is closed')
     return dict(json.loads(line))
 
+  def wait(self, seconds: float) -> bool:
+    """Waits for the first message; returns whether it comes in time."""
+    return bool(select.select([self._socket], [], [], seconds)[0])
+
   def close(self) -> None:
     """Closes the connection."""
     try:

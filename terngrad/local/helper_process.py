@@ -20,6 +20,8 @@ from terngrad.local import channel as channels
 
 # Seconds that a helper has to end by itself: TensorFlow closes connections.
 _SECONDS = 10.0
+# Pipes whose writing end must be open in this process only.
+_writers: set[int] = set()
 
 
 class HelperLost(Exception):
@@ -66,11 +68,26 @@ class HelperProcess:
     theirs.close()
     os.close(reader)
     self._channel = channels.Channel(ours)
+    _writers.add(writer)
     self._end = weakref.finalize(
       self, _end, self._process, self._channel, writer
     )
     with contextlib.suppress(OSError):
       self._channel.write(start=start)
+
+  def wait_until_joined(self, seconds: float | None) -> None:
+    """Waits until the helper has joined all others.
+
+    Args:
+      seconds: limit; None for no limit.
+
+    Raises:
+      HelperLost: another process did not join in time, or as in `receive`, as
+        well as the other errors.
+    """
+    if seconds is not None and not self._channel.wait(seconds):
+      raise HelperLost(f'some process did not join within {seconds:g} seconds')
+    self.receive()
 
   def write(self, **message: Any) -> None:
     """Sends a request.
@@ -128,8 +145,23 @@ def _end(
   process: 'subprocess.Popen[bytes]', channel: channels.Channel, writer: int
 ) -> None:
   """Closes the connection, and kills a helper that does not end by itself."""
+  if writer not in _writers:
+    # A copy of the object in a forked process.
+    return
   channel.close()
   with contextlib.suppress(subprocess.TimeoutExpired):
     process.wait(_SECONDS)
+  _writers.remove(writer)
   os.close(writer)
+  process.kill()
   process.wait()
+
+
+def _leave_to_parent() -> None:
+  """Lets the helpers of a forked process end with its parent."""
+  for writer in _writers:
+    os.close(writer)
+  _writers.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

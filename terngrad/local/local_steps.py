@@ -42,6 +42,7 @@ class LocalSteps:
 
   Attributes:
     options: of the run.
+    rank: index of this process in TF_CONFIG, from 0.
     figures: by name, sums since `reset_figures`: 'sent_bytes', bytes of coded
       changes that this process sent; 'exchange_seconds', seconds of exchanges,
       overlapped or not; 'waiting_seconds', seconds that training waited.
@@ -87,9 +88,10 @@ class LocalSteps:
       seed=seed,
     )
     self._cluster: spec.Cluster = options_lib.find_cluster()
+    self.rank = self._cluster.index
     if recipe:
       catalog.find(recipe).check_workers(len(self._cluster.jobs['worker']))
-      if self._cluster.index == 0:
+      if self.rank == 0:
         # A warning, since absl shows no lower level by default.
         logging.warning('Local steps: %s', line)
     self._supervisor: supervisors.Supervisor | None = None

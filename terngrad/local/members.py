@@ -1,7 +1,9 @@
 """The helpers that exchange, as one of them sees the others."""
 
 import contextlib
+from collections.abc import Mapping
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -14,7 +16,6 @@ from terngrad.codec.stages import tracing
 from terngrad.exchange import collective
 from terngrad.exchange import group as groups
 from terngrad.exchange import towers
-from terngrad.local import options as options_lib
 
 
 class Members:
@@ -27,12 +28,22 @@ class Members:
   """
 
   def __init__(
-    self, options: options_lib.LocalOptions, addresses: Sequence[str], rank: int
+    self,
+    addresses: Sequence[str],
+    rank: int,
+    lost_after: float,
+    fields: Mapping[str, Any],
   ) -> None:
     """Joins the processes at these addresses; blocks until all have joined.
 
+    Args:
+      addresses: 'host:port' of all processes, by rank.
+      rank: of this process.
+      lost_after: seconds without a heartbeat after which a process is lost.
+      fields: by name, what must be the same in all processes.
+
     Raises:
-      errors.ConfigError: the port of this process is in use, or the options of
+      errors.ConfigError: the port of this process is in use, or the fields of
         two processes differ.
     """
     self.count, self.rank = len(addresses), rank
@@ -44,12 +55,11 @@ class Members:
     tasks = spec.make({'worker': addresses}, 'worker', rank)
     coordination.check_port(tasks)
     devices.configure(1)
-    self._group = groups.Group(tasks, options.lost_after)
+    self._group = groups.Group(tasks, lost_after)
     self.exchange = collective.Collective(
       self._group, devices.tower_devices(1), self.count
     )
-    fields = vars(options)
-    coordination.assert_same(self.exchange, {k: fields[k] for k in fields})
+    coordination.assert_same(self.exchange, fields)
 
   def gather(self, *numbers: int) -> np.ndarray:
     """Gathers some integers of each process, int32 [processes, numbers]."""
@@ -68,9 +78,18 @@ class Members:
     return [p.reshape(v.shape) for p, v in zip(parts, values, strict=True)]
 
   def broadcast(
-    self, variables: Sequence[tf.Variable], source: int = 0
+    self,
+    variables: Sequence[tf.Variable],
+    source: int = 0,
+    assigns: bool = True,
   ) -> None:
-    """Assigns the values of process `source`, bit by bit."""
+    """Assigns the values of process `source`, bit by bit.
+
+    Args:
+      variables: of this process.
+      source: rank of the process that sends.
+      assigns: False if this process keeps its values.
+    """
     if self._group is None:
       return
     for variable in variables:
@@ -78,7 +97,8 @@ class Members:
       # Adding integers to 0 rounds nothing.
       bits = bits if self.rank == source else tf.zeros_like(bits)
       bits = self._group.all_reduce(bits)
-      variable.assign(tf.bitcast(bits, variable.dtype))
+      if assigns:
+        variable.assign(tf.bitcast(bits, variable.dtype))
 
   def barrier(self) -> None:
     """Waits until all processes have received everything.

@@ -1,10 +1,13 @@
-"""Finds the processes that remain after a loss.
+"""Finds the processes that exchange, before the first one and after a loss.
 
 Each process listens at its address from the beginning. It connects to all
-others and registers: it sends its address. A process is alive if its port
-accepts connections: its old helper may not know of the loss yet, because no
-exchange is due. A process is lost if its port has refused connections for
-`GRACE` seconds and it has not registered.
+others and registers: it sends its address, and `_FIRST` before its first
+exchange. A process is alive if its port accepts connections: its old helper may
+not know of the loss yet, because no exchange is due. A process is lost if its
+port has refused connections for `GRACE` seconds and it has not registered. But
+before the first exchange none is lost, as it may start later. A process that
+was lost and started again believes to be before the first exchange too, until
+another one registers without `_FIRST`.
 
 The process of the lowest rank that is alive decides. It waits until each other
 process has registered or is lost, and sends the list to those that registered.
@@ -20,12 +23,18 @@ import socket
 import time
 from collections.abc import Sequence
 
+from absl import logging
+
 from terngrad.cluster import spec
 
 # Seconds that a port must refuse connections: a process has none open while it
 # replaces its helper.
 GRACE = 5.0
 _POLL, _MOST_BYTES = 0.2, 1 << 16
+# No address: it has no port.
+_FIRST = 'first'
+# Seconds after which a process says once for which others it waits.
+_PATIENCE = 60.0
 # Seconds without an answer of a host that has lost power.
 _KEEPALIVE = {
   socket.TCP_KEEPIDLE: 10,
@@ -34,7 +43,9 @@ _KEEPALIVE = {
 }
 
 
-def remaining(addresses: Sequence[str], rank: int) -> list[int]:
+def remaining(
+  addresses: Sequence[str], rank: int, is_first: bool = False
+) -> list[int]:
   """Returns the ranks of the processes that are alive, ascending.
 
   The processes that are alive call it and get the same list, in whatever order
@@ -47,10 +58,24 @@ def remaining(addresses: Sequence[str], rank: int) -> list[int]:
     addresses: 'host:port' of all processes, by rank. The port of this process
       must be free.
     rank: of this process.
+    is_first: True before the first exchange of this process. It then waits for
+      all, unless another process has exchanged before.
+
+  Raises:
+    OSError: the port of this process is in use.
   """
-  with contextlib.closing(_Search(addresses, rank)) as search:
+  search = _Search(addresses, rank, is_first)
+  started: float | None = time.monotonic()
+  with contextlib.closing(search):
     while True:
       search.connect()
+      if started and time.monotonic() - started > _PATIENCE:
+        started = None
+        logging.warning(
+          'Local steps: waiting for %s. Start the processes that are missing; '
+          'if the others go on without this one, stop it.',
+          ', '.join(search.missing()),
+        )
       search.accept()
       found = search.receive() or search.decide()
       if found:
@@ -93,8 +118,12 @@ class _AddressReader:
 class _Search:
   """What a process knows of the others."""
 
-  def __init__(self, addresses: Sequence[str], rank: int) -> None:
+  def __init__(
+    self, addresses: Sequence[str], rank: int, is_first: bool
+  ) -> None:
     """Listens at the address of this process."""
+    self._words = [addresses[rank], *[_FIRST] * is_first]
+    self._is_first = is_first
     self._local, self._lower = addresses[rank], addresses[:rank]
     self._others = [a for a in addresses if a != self._local]
     self._listener = _listen(self._local)
@@ -114,11 +143,11 @@ class _Search:
         self._links[address] = _AddressReader(_connect(address))
       except OSError:
         since = self._refused_since.setdefault(address, time.monotonic())
-        if time.monotonic() - since > GRACE:
+        if time.monotonic() - since > GRACE and not self._is_first:
           self._lost.add(address)
       else:
         self._refused_since.pop(address, None)
-        _send([self._local], self._links[address])
+        _send(self._words, self._links[address])
 
   def accept(self) -> None:
     """Waits for a short time for a connection."""
@@ -137,6 +166,7 @@ class _Search:
         _close(self._registered, words[0])
         self._registered[words[0]] = reader
         self._lost.discard(words[0])
+        self._is_first &= _FIRST in words
       else:
         reader.connection.close()
     for address, reader in [*self._registered.items()]:
@@ -150,6 +180,10 @@ class _Search:
           return words
         _close(self._links, address)
     return []
+
+  def missing(self) -> list[str]:
+    """Returns the addresses of those that have not registered here."""
+    return [a for a in self._others if a not in self._registered]
 
   def decide(self) -> list[str]:
     """Makes and sends the list; returns [] if it is not complete."""

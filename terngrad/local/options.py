@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 from typing import TypeAlias
 
@@ -120,6 +121,29 @@ def find_cluster(environment: Mapping[str, str] = os.environ) -> spec.Cluster:
       'program with `terngrad launch -n 2 -- python my_program.py`.'
     )
   return cluster
+
+
+def shared_fields(
+  options: LocalOptions,
+  specs: Sequence[tuple[str, Sequence[int]]],
+  statistics: Sequence[Sequence[int]],
+) -> dict[str, Any]:
+  """Returns by name what all processes need the same of.
+
+  Names of parameters are among it only if they choose codes.
+
+  Args:
+    options: of the run.
+    specs: name and shape of each parameter.
+    statistics: shape of each array of statistics.
+  """
+  fields = dataclasses.asdict(options) | {
+    'parameters': [shape for _, shape in specs],
+    'statistics': statistics,
+  }
+  if isinstance(options.codec, dict):
+    fields['names of parameters'] = [name for name, _ in specs]
+  return fields
 
 
 def encode(options: LocalOptions, **more: Any) -> str:

@@ -100,8 +100,10 @@ class OuterState:
     """Agrees with the other processes on the state to start from.
 
     Without states all start from parameters and statistics of process 0. If a
-    process joins again after a loss, all take the state of the process with the
-    most exchanges, except codec states of workers and the correction.
+    process joins again after a loss, those with fewer exchanges take the state
+    of the process with the most, except codec states of workers and the
+    correction. With EAGER the others must keep theirs: their parameters have
+    their own shares of the last change.
 
     Args:
       members: the processes.
@@ -119,7 +121,7 @@ class OuterState:
     is_restored = bool((counts == latest).all()) and latest != _NO_STATE
     if latest == _NO_STATE:
       self.step.assign(values)
-      self._broadcast(members, self.step.parameters, 0)
+      self._broadcast(members, self.step.parameters, 0, True)
     elif not is_restored and not rows[:, 1].any():
       raise errors.ConfigError(
         'Local steps: expected states of the same exchange in all processes, '
@@ -127,14 +129,20 @@ class OuterState:
         'Restore checkpoints of the same epoch in all processes.'
       )
     elif not is_restored:
-      source = int(counts.argmax())
-      self._adopt(members, source)
-      self.updates = int(rows[source, 2])
+      source, is_behind = int(counts.argmax()), self.exchanges < latest
+      self._adopt(members, source, is_behind)
+      if is_behind:
+        self.updates = int(rows[source, 2])
     self.exchanges = max(0, latest)
     return not is_restored
 
-  def _adopt(self, members: members_lib.Members, source: int) -> None:
-    """Takes the state of process `source`, except those of workers."""
+  def _adopt(
+    self, members: members_lib.Members, source: int, is_behind: bool
+  ) -> None:
+    """Takes the state of process `source`, except those of workers.
+
+    A process that is not behind sends and receives too, but keeps its state.
+    """
     zeros = [tf.zeros(v.shape) for v in self.step.parameters]
     overlap = self._options.overlap
     means: list[tf.Variable] = []
@@ -145,19 +153,21 @@ class OuterState:
       local = [tf.Variable(v) for v in self.pending.local or zeros]
     codec = self.step.declare_codec_states()
     shared = [*self.step.shared, *codec.devices[0].shared.values()]
-    self._broadcast(members, [*shared, *means, *local], source)
+    self._broadcast(members, [*shared, *means, *local], source, is_behind)
     codec.restart_from_means()
-    self.pending = overlaps.PendingChange(
-      [v.read_value() for v in means], [v.read_value() for v in local]
-    )
+    if is_behind:
+      self.pending = overlaps.PendingChange(
+        [v.read_value() for v in means], [v.read_value() for v in local]
+      )
 
   def _broadcast(
     self,
     members: members_lib.Members,
     variables: Sequence[tf.Variable],
     source: int,
+    assigns: bool,
   ) -> None:
-    """Takes variables and statistics of process `source`."""
+    """Takes variables and statistics of process `source`, if it `assigns`."""
     statistics = [tf.Variable(array) for array in self.statistics]
-    members.broadcast([*variables, *statistics], source)
+    members.broadcast([*variables, *statistics], source, assigns)
     self.statistics = [variable.numpy() for variable in statistics]

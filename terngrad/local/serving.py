@@ -32,7 +32,7 @@ class HelperServer:
     channel: channels.Channel,
     descriptors: Sequence[int],
   ) -> None:
-    """Joins the other helpers, agrees on the state and reports it.
+    """Joins the other helpers, agrees on the state and reports both.
 
     Args:
       options: of the run.
@@ -53,8 +53,10 @@ class HelperServer:
     self._arrays = shared_memory.SharedArrays(shapes, descriptors[0])
     self._files = descriptors[1:]
     self._members = members_lib.Members(
-      options, values['members'], values['rank']
+      *(values['members'], values['rank'], options.lost_after),
+      options_lib.shared_fields(options, values['specs'], values['statistics']),
     )
+    self._channel.write(joined=self._members.count)
     self._step = outer_step.OuterStep(options, specs, self._members.exchange)
     self._state = outer_state.OuterState(options, self._step, self._statistics)
     # Figures of the last exchange, for the metrics of the training process.

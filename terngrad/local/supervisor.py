@@ -20,6 +20,9 @@ from terngrad.local import shared_memory
 
 # Seconds before a helper is started again after it could not join.
 _PAUSE = 1.0
+# Seconds in which the helpers of processes that have found each other join. A
+# helper has to import TensorFlow.
+_JOIN_SECONDS = 120.0
 _CHANGES = helper_process.HelperLost, helper_process.HelpersFinished
 
 
@@ -54,7 +57,7 @@ class Supervisor:
     self.arrays = shared_memory.SharedArrays(shapes)
     self.members = cluster.jobs['worker']
     self.rank = cluster.index
-    self._options = options
+    self._options, self._cluster = options, cluster
     self._values = {'specs': specs, 'statistics': statistics}
     self._files = [os.memfd_create('terngrad_states') for _ in range(2)]
     self._close_files = weakref.finalize(
@@ -73,7 +76,16 @@ class Supervisor:
     self._saved = 0
 
   def start(self) -> dict[str, Any]:
-    """Starts a helper, joins the others and returns its first answer."""
+    """Starts a helper, joins the others and returns its first answer.
+
+    Raises:
+      errors.ConfigError: the port of this process is in use, or options and
+        shapes of two processes differ.
+    """
+    if self._continues:
+      with errors.as_config_error():
+        spec.check_port(self._cluster)
+      self._keep(membership.remaining(self.members, self.rank, is_first=True))
     try:
       return self._start(rejoins=False)
     except helper_process.HelperLost as lost:
@@ -161,9 +173,16 @@ class Supervisor:
     self._helper = helper_process.HelperProcess(
       text, [self.arrays.descriptor, *self._files]
     )
+    self._helper.wait_until_joined(_JOIN_SECONDS if self._continues else None)
     answer = self._helper.receive()
     self._receive_saved()
     return answer
+
+  @property
+  def _continues(self) -> bool:
+    """Whether the others go on without a lost process."""
+    continues = self._options.on_lost_worker == options_lib.CONTINUE
+    return continues and len(self.members) > 1
 
   def _restart(self, change: Exception) -> dict[str, Any]:
     """Starts helpers until one has joined the processes that remain.
@@ -192,15 +211,19 @@ class Supervisor:
     ranks = [*range(count)]
     if isinstance(change, helper_process.HelpersFinished):
       ranks = [rank for rank in ranks if rank not in change.ranks]
-    elif self._options.on_lost_worker == options_lib.CONTINUE:
+    elif self._continues:
       ranks = membership.remaining(self.members, self.rank)
-    self.members = tuple(self.members[rank] for rank in ranks)
-    self.rank = ranks.index(self.rank)
+    self._keep(ranks)
     logging.warning(
       'Local steps: %s. A new helper process joins %d of %d processes%s.',
       *(change, len(ranks), count),
       '' if len(ranks) < count else ', when all run',
     )
+
+  def _keep(self, ranks: Sequence[int]) -> None:
+    """Leaves out all processes but these; this one is among them."""
+    self.members = tuple(self.members[rank] for rank in ranks)
+    self.rank = ranks.index(self.rank)
 
 
 def _close(descriptors: Sequence[int]) -> None:

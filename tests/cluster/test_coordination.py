@@ -9,6 +9,11 @@ from terngrad.cluster import coordination
 from terngrad.cluster import spec
 from terngrad.cluster import watchdog
 
+RESTARTED = (
+  'Collective ops is aborted by: Task /job:worker/task:1 must be registered '
+  'before sending heartbeat messages. The service might have restarted.'
+)
+
 
 class EndedError(Exception):
   """The process would have ended as one that lost a task."""
@@ -41,6 +46,7 @@ def step(cluster, kind, message):
     ),
     (tf.errors.FailedPreconditionError, 'Could not find variable w.'),
     (tf.errors.CancelledError, 'Function was cancelled'),
+    (tf.errors.InvalidArgumentError, 'Collective ops is aborted by: shapes'),
   ],
 )
 def test_an_error_of_this_process_is_no_lost_task(cluster, kind, message):
@@ -56,6 +62,7 @@ def test_an_error_of_this_process_is_no_lost_task(cluster, kind, message):
     (tf.errors.DeadlineExceededError, 'late'),
     (tf.errors.InternalError, 'Collective ops is aborted by: x'),
     (tf.errors.InternalError, 'GRPC error from /job:worker/replica:0/task:1'),
+    (tf.errors.InvalidArgumentError, RESTARTED),
     (
       tf.errors.FailedPreconditionError,
       'Device /job:worker/replica:0/task:1/device:CPU:0 current incarnation '
@@ -77,12 +84,6 @@ def test_any_error_is_a_loss_if_a_task_does_not_answer(cluster, kind):
   jobs = {'worker': [*cluster.jobs['worker'], closed]}
   with pytest.raises(EndedError, match='no answer from worker 2'):
     step(spec.make(jobs, 'worker', 0), kind, 'x')
-
-
-RESTARTED = (
-  'Collective ops is aborted by: Task /job:worker/task:1 must be registered '
-  'before sending heartbeat messages. The service might have restarted.'
-)
 
 
 @pytest.mark.parametrize(

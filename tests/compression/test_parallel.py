@@ -750,6 +750,24 @@ def test_several_processes_equal_one_with_as_many_devices(tmp_path, averaged):
     np.testing.assert_array_equal(ours.numpy(), others.numpy())
 
 
+@pytest.mark.slow
+@pytest.mark.cluster
+def test_a_process_that_never_comes_is_named_after_start_timeout(tmp_path):
+  hosts = processes.addresses(2)
+  rendezvous = {
+    'worker_hosts': ','.join(hosts),
+    'task_id': 0,
+    'start_timeout': 5,
+  }
+  request = {'rendezvous': rendezvous, 'averaged': True}
+  script = processes.ROOT / 'tests/compression/parallel_process.py'
+  with processes.Processes() as started:
+    started.start(script, json.dumps(request | {'folder': str(tmp_path)}))
+    (ended,) = started.wait()
+  assert ended.code == 1, ended.log
+  assert f'no answer from worker 1 ({hosts[1]})' in ended.log
+
+
 def is_compiled(parallel):
   """Whether the pass of a model is compiled."""
   node_pass = parallel._step._training.node_pass

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import terngrad.keras
+from terngrad.keras import saved_states
 from terngrad.tracking import trackers
 from terngrad.training import records
 from tests.keras import small
@@ -63,6 +64,18 @@ def test_an_interrupted_run_keeps_its_records_before_its_backup(tmp_path):
   fit(tmp_path, epochs=2, later=[backup()], log_to='')
   steps = [r['step'] for r in records.read(tmp_path)]
   assert steps == [2, 4, 4, 6, 8, 8]
+
+
+@pytest.mark.parametrize('rank', [0, 1])
+def test_of_processes_with_local_steps_only_the_first_one_writes(
+  tmp_path, rank
+):
+  model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+  model.compile('sgd', 'mse')
+  steps = types.SimpleNamespace(rank=rank)
+  setattr(model, saved_states.ATTRIBUTE, saved_states.SavedStates(steps))
+  fit(tmp_path / 'run', model)
+  assert (tmp_path / 'run').exists() == (rank == 0)
 
 
 def test_a_metric_with_several_values_has_a_record_for_each(tmp_path):

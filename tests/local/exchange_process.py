@@ -4,10 +4,14 @@
 
 TF_CONFIG says which process it is. JSON has the arguments of
 `terngrad.LocalSteps`, the number of `phases`, and optionally: `save_after` a
-phase, and `resume` there; `kill`, [rank, phase], ends this process with SIGKILL
-before the exchange of a phase; `nan`, [rank, phase], gives all its arrays NaN
-there; `ends`, for each rank the phases it takes. It writes FOLDER/RANK.npz: the
-arrays of the start, those after each exchange, and the last ones.
+phase, and `resume` there; `begin`, the first phase; `kill`, [rank, phase], ends
+this process with SIGKILL before the exchange of a phase; `nan`, [rank, phase],
+gives all its arrays NaN there; `ends`, for each rank the phases it takes;
+`waits`, [phase, path], waits before the exchange of a phase: when the exchange
+before it is complete here, it writes path.RANK, and it goes on when the path
+exists; `wide`, a rank whose parameters have another shape. It writes
+FOLDER/RANK.npz: the arrays of the start, those after each exchange, and the
+last ones.
 """
 
 import json
@@ -15,6 +19,7 @@ import os
 import pathlib
 import signal
 import sys
+import time
 
 import numpy as np
 
@@ -27,7 +32,9 @@ def main(folder, request):
   folder, request = pathlib.Path(folder), json.loads(request)
   steps = terngrad.LocalSteps(1, **request['options'])
   parameters, statistics = small.begin(rank)
-  first = 0
+  if request.get('wide') == rank:
+    parameters = [np.tile(p, 2) for p in parameters]
+  first = request.get('begin', 0)
   backup = folder / f'backup-{rank}.npz'
   if request.get('resume'):
     with np.load(backup) as stored:
@@ -50,6 +57,12 @@ def main(folder, request):
       )
     if request.get('kill') == [rank, phase]:
       os.kill(os.getpid(), signal.SIGKILL)
+    wait_phase, path = request.get('waits', [None, None])
+    if wait_phase == phase:
+      steps.get_states()
+      pathlib.Path(f'{path}.{rank}').touch()
+      while not os.path.exists(path):
+        time.sleep(0.05)
     assert steps.count_step()
     values = steps.exchange(parameters, statistics)
     found |= {f'{phase}:{i}': value for i, value in enumerate(values)}

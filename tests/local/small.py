@@ -1,5 +1,7 @@
 """A small training without a framework, and what its exchanges should give."""
 
+import copy
+
 import numpy as np
 
 SHAPES = (3, 4), (5,)
@@ -39,16 +41,20 @@ class NumpyOuter:
       w -= RATE * (g + MOMENTUM * v)
 
 
-def expected(overlap, count, phases):
-  """The parameters of process 0 after each exchange, float64.
+def expected(overlap, count, phases, rank=0, adopts=(None, 0, 0)):
+  """The parameters of process `rank` after each exchange, float64.
 
-  Written from the description of each overlap, without a codec.
+  Written from the description of each overlap, without a codec. `adopts`:
+  (phase, a process that begins this phase from the state of another, that one).
   """
   outers = [NumpyOuter(begin()[0]) for _ in range(count)]
   delayed = [np.zeros(s) for s in SHAPES]
   delayed_own = [[np.zeros(s) for s in SHAPES] for _ in range(count)]
-  found = []
+  found, kept = [], rank
   for phase in range(phases):
+    if phase == adopts[0]:
+      outers[adopts[1]] = copy.deepcopy(outers[adopts[2]])
+      delayed_own[adopts[1]] = delayed_own[adopts[2]]
     changes = []
     for rank, outer in enumerate(outers):
       before = [p.astype('float32') for p in outer.parameters]
@@ -66,5 +72,5 @@ def expected(overlap, count, phases):
         outer.apply([now + late - seen for now, late, seen in terms])
       delayed_own[rank] = own
     delayed = mean
-    found.append([p.copy() for p in outers[0].parameters])
+    found.append([p.copy() for p in outers[kept].parameters])
   return found

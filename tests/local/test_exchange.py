@@ -1,6 +1,7 @@
 """Processes without a framework exchange parameters by their helpers."""
 
 import json
+import select
 
 import numpy as np
 import pytest
@@ -148,6 +149,69 @@ def test_the_others_wait_for_a_killed_process(tmp_path):
   assert_follows(first, 'none', 2)
   for i in range(2):
     np.testing.assert_array_equal(first[f'3:{i}'], second[f'1:{i}'])
+
+
+def lose(folder, lost, policy):
+  """Three processes, of which one is killed after two exchanges.
+
+  It is back before the others know of it.
+
+  Returns:
+    {name: array} of each process, and the logs of the others.
+  """
+  options = {**NESTEROV, 'on_lost_worker': policy, 'overlap': 'eager'}
+  request, path = {'phases': 4, 'options': options}, folder / 'go'
+  waits = {'waits': [2, str(path)]}
+  hosts = processes.addresses(3)
+  with processes.Processes() as started:
+    for rank in range(3):
+      start(started, folder, hosts, rank, request | waits)
+    marks = [folder / f'go.{rank}' for rank in range(3)]
+    while not all(mark.exists() for mark in marks):
+      codes = [process.poll() for process in started.processes]
+      assert codes == [None] * 3, [started.log(rank) for rank in range(3)]
+      select.select([], [], [], 0.05)  # lets the others run
+    killed = started.processes[lost]
+    killed.kill()
+    killed.wait()
+    start(started, folder, hosts, lost, request | {'begin': 2})
+    path.touch()
+    ended = started.wait()
+  codes = [-9 if rank == lost else 0 for rank in range(3)]
+  assert [one.code for one in ended] == [*codes, 0], [one.log for one in ended]
+  logs = [one.log for rank, one in enumerate(ended[:3]) if rank != lost]
+  return [read(folder, rank) for rank in range(3)], logs
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ('lost', 'policy'), [(0, 'continue'), (2, 'continue'), (0, 'wait')]
+)
+def test_a_process_that_is_back_before_the_others_know_joins_again(
+  tmp_path, lost, policy
+):
+  found, logs = lose(tmp_path, lost, policy)
+  assert_same(found[0], found[1], 'last')
+  assert_same(found[0], found[2], 'last')
+  for log in logs:
+    assert 'joins 3 of 3 processes' in log
+  # The lost process goes on from the state of the first one that was not.
+  adopts = (2, lost, 0 if lost else 1)
+  for rank, one in enumerate(found):
+    for phase, values in enumerate(small.expected('eager', 3, 4, rank, adopts)):
+      for i, value in enumerate(values):
+        if rank != lost or phase >= 2:
+          np.testing.assert_allclose(
+            one[f'{phase}:{i}'], value, rtol=1e-5, atol=1e-6
+          )
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+def test_processes_with_different_shapes_are_refused(tmp_path):
+  with pytest.raises(AssertionError, match='expected parameters to be'):
+    run(tmp_path, phases=1, wide=1, options=NESTEROV)
 
 
 @pytest.mark.cluster

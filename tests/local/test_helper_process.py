@@ -20,7 +20,7 @@ from tests.exchange import processes
 
 # Starts a helper that waits for another one, and prints its pid.
 PARENT = """
-import os, sys
+import os, signal, sys
 from terngrad.local import helper_process, options, shared_memory
 text = options.encode(
   options.LocalOptions(1), specs=[['a', [2]]], statistics=[], rank=0,
@@ -29,30 +29,61 @@ text = options.encode(
 arrays = shared_memory.SharedArrays([(2,)])
 files = [arrays.descriptor, os.memfd_create('a'), os.memfd_create('b')]
 helper = helper_process.HelperProcess(text, files)
-print(helper._process.pid, flush=True)
+if not (forked := os.fork()):
+  signal.pause()
+print(helper._process.pid, forked, flush=True)
 sys.stdin.read()
 """
 
 
 def start_parent():
-  """(A process with a helper, the helper's process descriptor)."""
+  """(A process with a helper and a forked child, descriptors of both)."""
   parent = subprocess.Popen(
     [sys.executable, '-c', PARENT, *processes.addresses(2)],
     stdin=subprocess.PIPE,
     stdout=subprocess.PIPE,
     stderr=subprocess.DEVNULL,
   )
-  return parent, os.pidfd_open(int(parent.stdout.readline()))
+  pids = map(int, parent.stdout.readline().split())
+  return parent, *map(os.pidfd_open, pids)
 
 
 @pytest.mark.parametrize('number', [signal.SIGKILL, signal.SIGTERM])
 def test_a_helper_ends_with_a_killed_training_process(number):
-  parent, helper = start_parent()
+  parent, helper, forked = start_parent()
   parent.send_signal(number)
+  parent.wait()
+  try:
+    # Readable when the process has ended; a forked child may live longer.
+    assert select.select([helper], [], [], 60)[0]
+    assert not select.select([forked], [], [], 0)[0]
+  finally:
+    signal.pidfd_send_signal(forked, signal.SIGKILL)
   parent.communicate()
-  # Readable when the process has ended.
-  assert select.select([helper], [], [], 60)[0]
   os.close(helper)
+  os.close(forked)
+
+
+def test_a_forked_process_does_not_end_the_helper_of_its_parent(monkeypatch):
+  monkeypatch.setattr(helper_process, '_SECONDS', 0.0)
+  ours = helper_process.HelperProcess('{}', [])
+  if not (forked := os.fork()):
+    ours.end()
+    os._exit(0)
+  assert os.waitstatus_to_exitcode(os.waitpid(forked, 0)[1]) == 0
+  assert ours._process.poll() is None
+  ours.end()
+  assert ours._process.poll() is not None
+
+
+def test_a_helper_that_others_do_not_join_in_time_is_lost(monkeypatch):
+  monkeypatch.setattr(helper_process, '_SECONDS', 0.0)
+  waiting = helper_process.HelperProcess('{}', [])
+  with pytest.raises(
+    helper_process.HelperLost, match='did not join within 0.01 seconds'
+  ):
+    waiting.wait_until_joined(0.01)
+  waiting.end()
 
 
 def test_a_helper_leaves_signals_to_the_training_process(monkeypatch):

@@ -40,6 +40,9 @@ class CountingHelper:
       shared_memory.write_states(self._files[0], states)
       self._messages.append({'saved': 0})
 
+  def wait_until_joined(self, seconds):
+    assert seconds is None
+
   def write(self, **message):
     self._exchanges += message.get('has_steps', True)
     self._answer()

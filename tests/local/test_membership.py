@@ -37,6 +37,51 @@ def test_all_that_remain_get_the_same_list():
       assert found == [ranks] * len(ranks)
 
 
+def test_before_its_first_exchange_a_process_waits_for_those_that_are_late():
+  addresses = processes.addresses(2)
+  with concurrent.futures.ThreadPoolExecutor(2) as threads:
+    first = threads.submit(membership.remaining, addresses, 0, True)
+    end = time.monotonic() + 1.5 * membership.GRACE
+    while time.monotonic() < end:
+      # A stranger can connect while it waits.
+      connect(addresses[0]).close()
+    assert not first.done()
+    second = threads.submit(membership.remaining, addresses, 1, True)
+    assert first.result(60) == second.result(60) == [0, 1]
+
+
+@pytest.mark.parametrize('returned', [0, 1])
+def test_a_process_that_is_back_before_the_others_know_is_no_loss(
+  returned,
+):
+  addresses = processes.addresses(2)
+  with concurrent.futures.ThreadPoolExecutor(2) as threads:
+    back = threads.submit(membership.remaining, addresses, returned, True)
+    connect(addresses[returned]).close()
+    other = threads.submit(membership.remaining, addresses, 1 - returned)
+    assert back.result(60) == other.result(60) == [0, 1]
+
+
+def test_a_process_that_is_back_learns_of_another_loss():
+  addresses = processes.addresses(3)
+  with concurrent.futures.ThreadPoolExecutor(2) as threads:
+    # The first one, which decides, believes to begin.
+    back = threads.submit(membership.remaining, addresses, 0, True)
+    other = threads.submit(membership.remaining, addresses, 1)
+    assert back.result(60) == other.result(60) == [0, 1]
+
+
+def test_a_process_that_waits_for_long_names_those_that_are_missing(
+  monkeypatch, caplog
+):
+  monkeypatch.setattr(membership, '_PATIENCE', 0.0)
+  addresses = processes.addresses(2)
+  with concurrent.futures.ThreadPoolExecutor(1) as threads:
+    found = threads.submit(membership.remaining, addresses, 0)
+    assert found.result(60) == [0]
+  assert f'waiting for {addresses[1]}. Start' in caplog.text
+
+
 def be_another(old, words=b''):
   """Answers as a helper that knows of no loss, until others count as lost."""
   old.accept()[0].close()

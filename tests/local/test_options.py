@@ -59,3 +59,16 @@ def test_a_start_without_parameters_is_refused():
 def test_other_dtypes_are_refused():
   with pytest.raises(ValueError, match='expected float32, received float64'):
     terngrad.LocalSteps(10).start([np.zeros(3)])
+
+
+@pytest.mark.parametrize('codec', ['ternary', {'a': 'ternary', '.*': 'fp16'}])
+def test_processes_compare_shapes_and_the_names_that_choose_codes(codec):
+  def fields(name='a', shape=(3,), statistics=((2,),), seed=0):
+    made = options.LocalOptions(1, codec=codec, seed=seed)
+    return options.shared_fields(made, [(name, shape)], statistics)
+
+  assert fields() == fields()
+  assert fields() != fields(shape=(4,))
+  assert fields() != fields(statistics=((3,),))
+  assert fields() != fields(seed=1)
+  assert (fields() != fields(name='b')) == isinstance(codec, dict)

@@ -13,6 +13,7 @@ from terngrad.local import members as members_lib
 from terngrad.local import options as options_lib
 from terngrad.local import outer_state
 from terngrad.local import outer_step
+from terngrad.local import overlaps
 from terngrad.local import serving
 from terngrad.local import shared_memory
 
@@ -50,11 +51,11 @@ class Training:
     self.arrays.inputs[1][...] = self.arrays.outputs[1] + np.float32(change)
     return request
 
-  def write(self, saved=None, **answer):
-    if saved is None:
+  def write(self, saved=None, joined=None, **answer):
+    if saved is None and joined is None:
       self.found.append(self.arrays.outputs[0][0].copy())
       self.statistics.append(self.arrays.outputs[1][0])
-    else:
+    elif joined is None:
       self._saved = saved
 
   def states(self):
@@ -129,7 +130,7 @@ def test_the_statistics_of_an_exchange_that_others_completed_are_taken(overlap):
 
 def outer(options, statistics=(), specs=SPECS):
   """A state and its step, of one worker."""
-  exchange = members_lib.Members(options, ['localhost:1'], 0).exchange
+  exchange = members_lib.Members(['localhost:1'], 0, 60.0, {}).exchange
   step = outer_step.OuterStep(options, specs, exchange)
   return outer_state.OuterState(options, step, statistics), step
 
@@ -190,27 +191,33 @@ def test_states_of_another_model_are_refused(shapes):
 
 
 class Rejoining:
-  """Two processes: one has 2 exchanges and 1 update, the other is behind."""
+  """Three processes: two have 2 exchanges and 1 update, the last is behind.
+
+  The first one to call sends.
+  """
 
   def __init__(self, sent):
     self._sent = sent
 
   def gather(self, *numbers):
-    return np.array([[2, 1, 1], [1, 1, 0]])
+    return np.array([[2, 1, 1], [2, 1, 1], [1, 1, 0]])
 
-  def broadcast(self, variables, source):
+  def broadcast(self, variables, source, assigns):
     assert source == 0
     if not self._sent:
       self._sent += [variable.numpy() for variable in variables]
     for variable, value in zip(variables, self._sent, strict=True):
-      variable.assign(value)
+      if assigns:
+        variable.assign(value)
 
 
 def test_processes_that_rejoin_have_equal_statistics_and_vectors():
   options = made(codec='ef21+topk:ratio=0.5', outer='adam')
   sent, vectors = [], []
-  for scale in (1.0, 3.0):
+  for scale, exchanges in ((1.0, 2), (3.0, 1)):
     state, step = outer(options, [np.full(2, scale, np.float32)])
+    state.exchanges = exchanges
+    state.updates = exchanges - 1
     step.reduce([scale * tf.constant([1.0, 2, 3])], 0)
     # As after an exchange with a process whose changes were others.
     for rows in step.declare_codec_states().devices[0].workers.values():
@@ -222,6 +229,25 @@ def test_processes_that_rejoin_have_equal_statistics_and_vectors():
   for name in ('codec.ef21_worker:0', 'codec.ef21_common:0'):
     for found in vectors:
       assert found[name].tolist() == [[0, 2, 3]]
+
+
+def test_after_a_loss_the_processes_keep_their_own_shares_of_eager_updates():
+  sent, sums, changes = [], [], []
+  for share, exchanges in ((1.0, 2), (3.0, 2), (2.0, 1)):
+    state, step = outer(made(overlap='eager'))
+    state.exchanges = exchanges
+    # A share is applied before the mean of the exchange is known.
+    parameters = np.full(3, 10 - RATE * share, np.float32)
+    step.assign([parameters])
+    mean = tf.fill([3], 4.0)
+    state.pending = overlaps.PendingChange([mean], [tf.fill([3], share)])
+    state.agree(Rejoining(sent), [], True)
+    changes += [step.changes([parameters])[0].numpy()[0]] * (exchanges == 2)
+    step.apply(state.pending.rest(), 0)
+    sums.append(step.parameters[0].numpy()[0])
+  # Training went on from these parameters: they are no change.
+  assert changes == [0, 0]
+  assert sums == [10 - RATE * 4] * 3
 
 
 def test_more_bytes_than_an_int32_counts_are_reported():

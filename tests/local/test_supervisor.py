@@ -3,13 +3,17 @@
 import contextlib
 import json
 import os
+import socket
 
 import numpy as np
 import pytest
 
+from terngrad import errors
 from terngrad.local import helper_process
 from terngrad.local import local_steps
 from terngrad.local import shared_memory
+from terngrad.local import supervisor
+from tests.exchange import processes
 
 OPTIONS = {'every': 1, 'overlap': 'eager'}
 
@@ -32,6 +36,9 @@ class ScriptedHelper:
   def _save(self):
     shared_memory.write_states(self._files[0], {'n': np.array(1)})
     self._messages.append({'saved': 0})
+
+  def wait_until_joined(self, seconds):
+    assert seconds is None
 
   def write(self, **message):
     result = next(self.results)
@@ -59,6 +66,53 @@ def make_steps(monkeypatch):
   made = local_steps.LocalSteps(**OPTIONS)
   made.start([np.zeros(3, np.float32)])
   return made
+
+
+class LateHelper(ScriptedHelper):
+  """Another process does not join the first helper in time."""
+
+  limits = []
+
+  def wait_until_joined(self, seconds):
+    self.limits.append(seconds)
+    if len(self.limits) == 1:
+      raise helper_process.HelperLost('some process did not join')
+
+
+def test_a_process_lost_before_it_joins_is_left_out(monkeypatch):
+  monkeypatch.setattr(helper_process, 'HelperProcess', LateHelper)
+  monkeypatch.setattr(LateHelper, 'limits', [])
+  addresses, asked = processes.addresses(3), []
+
+  def remaining(addresses, rank, is_first=False):
+    asked.append((len(addresses), rank, is_first))
+    return [0, 1, 2] if is_first else [1, 2]
+
+  monkeypatch.setattr(supervisor.membership, 'remaining', remaining)
+  config = {
+    'cluster': {'worker': addresses},
+    'task': {'type': 'worker', 'index': 2},
+  }
+  monkeypatch.setenv('TF_CONFIG', json.dumps(config))
+  made = local_steps.LocalSteps(**OPTIONS, on_lost_worker='continue')
+  made.start([np.zeros(3, np.float32)])
+  assert asked == [(3, 2, True), (3, 2, False)]
+  assert LateHelper.limits == [supervisor._JOIN_SECONDS] * 2
+  assert made._supervisor.members == tuple(addresses[1:])
+  assert made._supervisor.rank == 1
+
+
+def test_a_port_in_use_is_refused_before_a_process_waits(monkeypatch):
+  with socket.create_server(('127.0.0.1', 0)) as server:
+    hosts = [f'127.0.0.1:{server.getsockname()[1]}', 'localhost:1']
+    config = {
+      'cluster': {'worker': hosts},
+      'task': {'type': 'worker', 'index': 0},
+    }
+    monkeypatch.setenv('TF_CONFIG', json.dumps(config))
+    made = local_steps.LocalSteps(**OPTIONS, on_lost_worker='continue')
+    with pytest.raises(errors.ConfigError, match='expected to listen on its'):
+      made.start([np.zeros(3, np.float32)])
 
 
 def open_files():
