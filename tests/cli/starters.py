@@ -14,7 +14,11 @@ def command(module):
 
 def parse(module, words):
   """What a starter's command reads from a command line: its options."""
-  found = command(module)
+  return parse_words(command(module), words)
+
+
+def parse_words(found, words):
+  """What a `command.Command` reads from a command line: its options."""
   return flags.parse(
     found.options,
     found.defaults,

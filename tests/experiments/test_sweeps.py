@@ -7,6 +7,7 @@ import re
 import pandas as pd
 import pytest
 
+from terngrad.cli import commands
 from terngrad.cli import sweep as sweep_cli
 from terngrad.config import options
 from terngrad.sweep import definition
@@ -14,10 +15,15 @@ from terngrad.sweep import runs
 from tests.cli import starters
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FOLDERS = sorted(path.parent for path in ROOT.glob('experiments/*/sweep.ini'))
+FOLDERS = sorted(path.parent for path in ROOT.glob('experiments/**/sweep.ini'))
 
 
-@pytest.fixture(params=FOLDERS, ids=lambda folder: folder.name)
+def name_of(folder):
+  """The folder's path in experiments, such as 'records/final'."""
+  return str(folder.relative_to(ROOT / 'experiments'))
+
+
+@pytest.fixture(params=FOLDERS, ids=name_of)
 def folder(request, monkeypatch):
   # Codes of the experiment, registered as those of another package.
   if [*request.param.glob('*.dist-info')]:
@@ -28,9 +34,9 @@ def folder(request, monkeypatch):
 def test_runs_are_valid_and_scored_with_their_net(folder):
   found = definition.read(folder)
   configs = sweep_cli.configurations(found)
-  program = f'terngrad.bin.{found.program}_eval'
+  evaluation = commands.load(commands.find(('eval', found.program)))
   for words in found.scoring.values():
-    scored = options.by_name(starters.parse(program, words))
+    scored = options.by_name(starters.parse_words(evaluation, words))
     for config in configs.values():
       trained = options.by_name(config)
       for name in ('net', 'image_size', 'dataset_name'):
@@ -80,5 +86,7 @@ def test_later_stages_that_a_sweep_suggests_are_valid(name, tmp_path):
 
 
 def test_the_readme_shows_the_command(folder):
-  text = (folder / 'README.md').read_text(encoding='utf-8')
-  assert f'terngrad sweep experiments/{folder.name}' in text
+  pages = folder / 'README.md', folder.parent / 'README.md'
+  page = next(page for page in pages if page.exists())
+  text = page.read_text(encoding='utf-8')
+  assert f'terngrad sweep experiments/{name_of(folder)}' in text
