@@ -14,6 +14,8 @@ import contextlib
 import json
 import os
 import pathlib
+import types
+import typing
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -32,6 +34,8 @@ from terngrad.step import replicas as replica_lib
 NAME = listing.NAME
 # Name of the digest of the vocabulary among what a resumed run must keep.
 TOKENIZER = 'tokenizer'
+# Numbers of a layout that are at least 1, and at most this.
+_COUNTS, _MOST = ('num_classes', 'num_devices', 'num_workers'), 2**20
 # The value of an option, as JSON stores it.
 Value = str | int | float | list[Any] | None
 
@@ -263,12 +267,36 @@ def read_layout(path: str) -> Layout:
   """
   try:
     text = tf.train.load_checkpoint(path).get_tensor('layout' + keys_lib.VALUE)
-    return Layout(**json.loads(text))
+    layout = Layout(**json.loads(text))
+    _check_values(layout)
+    return layout
   except (TypeError, *UNREADABLE) as error:
     raise errors.CheckpointError(
       f'{path}: expected a checkpoint of this package, received one without a '
       f'layout that can be read ({error}). Choose another, or train again.'
     ) from error
+
+
+def _check_values(layout: Layout) -> None:
+  """Checks a layout that a file describes.
+
+  Raises:
+    ValueError: a value has another type, or is out of range.
+  """
+  for name, hint in typing.get_type_hints(Layout).items():
+    value = getattr(layout, name)
+    allowed = (
+      typing.get_args(hint)
+      if typing.get_origin(hint) is types.UnionType
+      else [hint]
+    )
+    kinds = [typing.get_origin(one) or one for one in allowed]
+    is_count = name in _COUNTS
+    if type(value) not in kinds or is_count and not 0 < value <= _MOST:
+      raise ValueError(f'{name} is {value!r}')
+  places = layout.places
+  if not places or not {*places} <= {*range(layout.num_devices)}:
+    raise ValueError(f'places is {places!r}')
 
 
 def names_of(path: str, device_index: int) -> set[str]:

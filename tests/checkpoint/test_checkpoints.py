@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -170,6 +172,38 @@ def test_a_checkpoint_of_another_program_is_refused(tmp_path):
   path = tf.train.Checkpoint(a=tf.Variable(1.0)).save(str(tmp_path / 'other'))
   with pytest.raises(errors.CheckpointError, match='without a layout'):
     checkpoints.read_layout(path)
+
+
+@pytest.mark.parametrize(
+  'changed',
+  [
+    {'places': []},
+    {'places': [2]},
+    {'places': [[0]]},
+    {'places': 0},
+    {'num_devices': 0},
+    {'num_workers': 2**60},
+    {'num_workers': 1.5},
+    {'net': ['lenet']},
+    {'must_keep': 'seed'},
+    {'unknown': 1},
+  ],
+)
+def test_a_layout_with_impossible_values_is_refused(changed, tmp_path):
+  text = json.dumps(layout()._asdict() | changed)
+  # As `Writer` stores it.
+  stored = tf.train.Checkpoint(layout=tf.Variable(text))
+  path = stored.write(str(tmp_path / 'model.ckpt-1'))
+  with pytest.raises(errors.CheckpointError, match='layout that can be read'):
+    checkpoints.read_layout(path)
+
+
+def test_a_layout_of_an_older_version_is_read(tmp_path):
+  needed = checkpoints.Layout._fields[:7]
+  old = {name: getattr(layout(), name) for name in needed}
+  stored = tf.train.Checkpoint(layout=tf.Variable(json.dumps(old)))
+  path = stored.write(str(tmp_path / 'model.ckpt-1'))
+  assert checkpoints.read_layout(path).dtype == 'float32'
 
 
 def test_a_path_without_a_checkpoint_is_refused(tmp_path):
