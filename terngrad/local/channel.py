@@ -51,7 +51,11 @@ class Channel:
 
   def wait(self, seconds: float) -> bool:
     """Waits for the first message; returns whether it comes in time."""
-    return bool(select.select([self._socket], [], [], seconds)[0])
+    return _is_readable(self._socket.fileno(), seconds)
+
+  def abandon(self) -> None:
+    """Closes the copy of a forked process, without sending anything."""
+    os.close(self._socket.detach())
 
   def close(self) -> None:
     """Closes the connection."""
@@ -76,5 +80,12 @@ def end_with_writer(pipe: int) -> None:
   flags = fcntl.fcntl(pipe, fcntl.F_GETFL)
   fcntl.fcntl(pipe, fcntl.F_SETFL, flags | os.O_ASYNC)
   # It may have been closed before.
-  if select.select([pipe], [], [], 0)[0]:
+  if _is_readable(pipe, 0):
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _is_readable(descriptor: int, seconds: float) -> bool:
+  # Not select(2), which takes no descriptors above 1023.
+  waiting = select.poll()
+  waiting.register(descriptor, select.POLLIN)
+  return bool(waiting.poll(1000 * seconds))

@@ -16,6 +16,8 @@ from terngrad.local import channel as channels
 
 # EX_TEMPFAIL of sysexits.h: another process was lost.
 _LOST = 75
+# The training process has closed the connection or ended.
+_ENDED = (EOFError, BrokenPipeError)
 
 
 def main(descriptors: Sequence[int]) -> int:
@@ -29,8 +31,7 @@ def main(descriptors: Sequence[int]) -> int:
   channel = channels.Channel(socket.socket(fileno=connection))
   try:
     return _serve(channel, files)
-  except EOFError:
-    # The training process has ended.
+  except _ENDED:
     return 0
 
 
@@ -47,7 +48,7 @@ def _serve(channel: channels.Channel, files: Sequence[int]) -> int:
   except ValueError as error:
     channel.write(refused=str(error))
     return 1
-  except EOFError:
+  except _ENDED:
     raise
   except Exception as error:  # the training process reports it
     if (lost := coordination.loss_of(error)) is not None:

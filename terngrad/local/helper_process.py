@@ -20,8 +20,8 @@ from terngrad.local import channel as channels
 
 # Seconds that a helper has to end by itself: TensorFlow closes connections.
 _SECONDS = 10.0
-# Pipes whose writing end must be open in this process only.
-_writers: set[int] = set()
+# Those whose pipe and connection a forked process closes.
+_running: 'weakref.WeakSet[HelperProcess]' = weakref.WeakSet()
 
 
 class HelperLost(Exception):
@@ -55,7 +55,9 @@ class HelperProcess:
       descriptors: of the files that the helper opens.
     """
     ours, theirs = socket.socketpair()
-    reader, writer = os.pipe()
+    reader, self._writer = os.pipe()
+    self._channel = channels.Channel(ours)
+    _running.add(self)
     passed = [theirs.fileno(), reader, *descriptors]
     words = ['-m', 'terngrad.local.helper', *map(str, passed)]
     self._process = subprocess.Popen(
@@ -67,10 +69,8 @@ class HelperProcess:
     )
     theirs.close()
     os.close(reader)
-    self._channel = channels.Channel(ours)
-    _writers.add(writer)
     self._end = weakref.finalize(
-      self, _end, self._process, self._channel, writer
+      self, _end, os.getpid(), self._process, self._channel, self._writer
     )
     with contextlib.suppress(OSError):
       self._channel.write(start=start)
@@ -132,7 +132,13 @@ class HelperProcess:
 
   def end(self) -> None:
     """Ends the helper; does nothing if it was ended before."""
+    _running.discard(self)
     self._end()
+
+  def leave_to_parent(self) -> None:
+    """Lets the helper end with the process that started it, after a fork."""
+    os.close(self._writer)
+    self._channel.abandon()
 
 
 def _environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -142,26 +148,28 @@ def _environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _end(
-  process: 'subprocess.Popen[bytes]', channel: channels.Channel, writer: int
+  owner: int,
+  process: 'subprocess.Popen[bytes]',
+  channel: channels.Channel,
+  writer: int,
 ) -> None:
   """Closes the connection, and kills a helper that does not end by itself."""
-  if writer not in _writers:
-    # A copy of the object in a forked process.
+  if os.getpid() != owner:
+    # In a forked process.
     return
   channel.close()
   with contextlib.suppress(subprocess.TimeoutExpired):
     process.wait(_SECONDS)
-  _writers.remove(writer)
   os.close(writer)
   process.kill()
   process.wait()
 
 
 def _leave_to_parent() -> None:
-  """Lets the helpers of a forked process end with its parent."""
-  for writer in _writers:
-    os.close(writer)
-  _writers.clear()
+  """Lets helpers end with the process that started them."""
+  for helper in [*_running]:
+    helper.leave_to_parent()
+  _running.clear()
 
 
 os.register_at_fork(after_in_child=_leave_to_parent)

@@ -1,21 +1,25 @@
 """Finds the processes that exchange, before the first one and after a loss.
 
 Each process listens at its address from the beginning. It connects to all
-others and registers: it sends its address, and `_FIRST` before its first
-exchange. A process is alive if its port accepts connections: its old helper may
-not know of the loss yet, because no exchange is due. A process is lost if its
-port has refused connections for `GRACE` seconds and it has not registered. But
-before the first exchange none is lost, as it may start later. A process that
-was lost and started again believes to be before the first exchange too, until
-another one registers without `_FIRST`.
+others and registers: it sends the addresses of those that exchange, its own
+first, or `_FIRST` behind its own before its first exchange. Those that are not
+among the addresses have left the run.
+
+A process is alive if its port accepts connections: its old helper may not know
+of the loss yet, because no exchange is due. A process is lost if its port has
+refused connections for `GRACE` seconds and it has not registered. But before
+the first exchange none is lost, as it may start later. A process that was lost
+and started again believes to be before the first exchange too, as long as no
+other one is registered without `_FIRST`.
 
 The process of the lowest rank that is alive decides. It waits until each other
 process has registered or is lost, and sends the list to those that registered.
 If it is lost before that, the next one decides: all have registered there too.
 
 All messages are one line: addresses, with spaces between. A process takes a
-list if it contains its address and that of the sender. No other message is
-trusted further than the address that it names.
+list, and the addresses of a registration, if they contain its address and that
+of the sender. No other message is trusted further than the address that it
+names.
 """
 
 import contextlib
@@ -72,8 +76,9 @@ def remaining(
       if started and time.monotonic() - started > _PATIENCE:
         started = None
         logging.warning(
-          'Local steps: waiting for %s. Start the processes that are missing; '
-          'if the others go on without this one, stop it.',
+          'Local steps: waiting for %s. Start the processes that are missing, '
+          'all with the same on_lost_worker. If the others go on without this '
+          'one, stop it.',
           ', '.join(search.missing()),
         )
       search.accept()
@@ -122,32 +127,41 @@ class _Search:
     self, addresses: Sequence[str], rank: int, is_first: bool
   ) -> None:
     """Listens at the address of this process."""
-    self._words = [addresses[rank], *[_FIRST] * is_first]
-    self._is_first = is_first
     self._local, self._lower = addresses[rank], addresses[:rank]
     self._others = [a for a in addresses if a != self._local]
+    self._began_first = is_first
     self._listener = _listen(self._local)
     # By address: to the others, and from those that have registered.
     self._links: dict[str, _AddressReader] = {}
     self._registered: dict[str, _AddressReader] = {}
+    # Addresses that have registered without `_FIRST`.
+    self._running: set[str] = set()
     self._strangers: list[_AddressReader] = []
     self._refused_since: dict[str, float] = {}
     self._lost: set[str] = set()
 
   def connect(self) -> None:
     """Registers with each other process, or finds that it is lost."""
+    lost = self._left_out()
+    others = [_FIRST] if self._began_first else self._others
     for address in self._others:
-      if address in self._links or address in self._lost:
+      if address in self._links or address in lost:
         continue
       try:
         self._links[address] = _AddressReader(_connect(address))
       except OSError:
         since = self._refused_since.setdefault(address, time.monotonic())
-        if time.monotonic() - since > GRACE and not self._is_first:
+        if time.monotonic() - since > GRACE:
           self._lost.add(address)
       else:
         self._refused_since.pop(address, None)
-        _send(self._words, self._links[address])
+        self._lost.discard(address)
+        _send([self._local, *others], self._links[address])
+
+  def _left_out(self) -> set[str]:
+    """Returns the lost processes; none before the first exchange of all."""
+    is_first = self._began_first and not self._running & {*self._registered}
+    return set() if is_first else self._lost
 
   def accept(self) -> None:
     """Waits for a short time for a connection."""
@@ -161,12 +175,14 @@ class _Search:
       if words is None and time.monotonic() < reader.deadline:
         continue
       self._strangers.remove(reader)
-      if words and words[0] in self._others:
+      if words and self._is_registration(words):
         # It connects again if a connection is cut.
         _close(self._registered, words[0])
         self._registered[words[0]] = reader
         self._lost.discard(words[0])
-        self._is_first &= _FIRST in words
+        if _FIRST not in words:
+          self._running.add(words[0])
+          self._keep(words)
       else:
         reader.connection.close()
     for address, reader in [*self._registered.items()]:
@@ -181,13 +197,24 @@ class _Search:
         _close(self._links, address)
     return []
 
+  def _is_registration(self, words: Sequence[str]) -> bool:
+    is_for_us = bool({self._local, _FIRST} & {*words})
+    return words[0] in self._others and is_for_us
+
+  def _keep(self, addresses: Sequence[str]) -> None:
+    """Forgets processes that are not among these, and have left the run."""
+    for address in {*self._others} - {*addresses}:
+      self._others.remove(address)
+      for readers in (self._links, self._registered):
+        _close(readers, address)
+
   def missing(self) -> list[str]:
     """Returns the addresses of those that have not registered here."""
     return [a for a in self._others if a not in self._registered]
 
   def decide(self) -> list[str]:
     """Makes and sends the list; returns [] if it is not complete."""
-    awaited = {*self._others} - self._lost
+    awaited = {*self._others} - self._left_out()
     if awaited & {*self._lower} or awaited - self._registered.keys():
       return []
     found = [self._local, *self._registered]

@@ -101,9 +101,9 @@ class OuterState:
 
     Without states all start from parameters and statistics of process 0. If a
     process joins again after a loss, those with fewer exchanges take the state
-    of the process with the most, except codec states of workers and the
-    correction. With EAGER the others must keep theirs: their parameters have
-    their own shares of the last change.
+    of the process with the most, except codec states of workers, and their
+    correction is zero. With EAGER the others must keep theirs: their parameters
+    have their own shares of the last change.
 
     Args:
       members: the processes.
@@ -116,7 +116,10 @@ class OuterState:
     Raises:
       errors.ConfigError: the processes restored states of different exchanges.
     """
-    rows = members.gather(self.exchanges, int(rejoins), self.updates)
+    pending = [bool(tensors) for tensors in self.pending]
+    rows = members.gather(
+      self.exchanges, int(rejoins), self.updates, *map(int, pending)
+    )
     counts, latest = rows[:, 0], int(rows[:, 0].max())
     is_restored = bool((counts == latest).all()) and latest != _NO_STATE
     if latest == _NO_STATE:
@@ -130,18 +133,27 @@ class OuterState:
       )
     elif not is_restored:
       source, is_behind = int(counts.argmax()), self.exchanges < latest
-      self._adopt(members, source, is_behind)
+      found = self._adopt(members, source, is_behind)
       if is_behind:
         self.updates = int(rows[source, 2])
+        self.clear_correction()
+        # Without a pending change the source sent zeros.
+        kept = zip(found, rows[source, 3:], strict=True)
+        self.pending = overlaps.PendingChange(
+          *(tensors if is_there else [] for tensors, is_there in kept)
+        )
     self.exchanges = max(0, latest)
     return not is_restored
 
   def _adopt(
     self, members: members_lib.Members, source: int, is_behind: bool
-  ) -> None:
+  ) -> overlaps.PendingChange:
     """Takes the state of process `source`, except those of workers.
 
     A process that is not behind sends and receives too, but keeps its state.
+
+    Returns:
+      The pending change that was received, zeros if the source has none.
     """
     zeros = [tf.zeros(v.shape) for v in self.step.parameters]
     overlap = self._options.overlap
@@ -155,10 +167,9 @@ class OuterState:
     shared = [*self.step.shared, *codec.devices[0].shared.values()]
     self._broadcast(members, [*shared, *means, *local], source, is_behind)
     codec.restart_from_means()
-    if is_behind:
-      self.pending = overlaps.PendingChange(
-        [v.read_value() for v in means], [v.read_value() for v in local]
-      )
+    return overlaps.PendingChange(
+      [v.read_value() for v in means], [v.read_value() for v in local]
+    )
 
   def _broadcast(
     self,

@@ -208,16 +208,15 @@ class Supervisor:
   def _change_members(self, change: Exception) -> None:
     """Leaves out processes that have finished or, with CONTINUE, are lost."""
     count = len(self.members)
-    ranks = [*range(count)]
     if isinstance(change, helper_process.HelpersFinished):
-      ranks = [rank for rank in ranks if rank not in change.ranks]
-    elif self._continues:
-      ranks = membership.remaining(self.members, self.rank)
-    self._keep(ranks)
+      self._keep([r for r in range(count) if r not in change.ranks])
+    if self._continues:
+      # After the end of another one, too: some may take that for a loss.
+      self._keep(membership.remaining(self.members, self.rank))
     logging.warning(
       'Local steps: %s. A new helper process joins %d of %d processes%s.',
-      *(change, len(ranks), count),
-      '' if len(ranks) < count else ', when all run',
+      *(change, len(self.members), count),
+      '' if len(self.members) < count else ', when all run',
     )
 
   def _keep(self, ranks: Sequence[int]) -> None:

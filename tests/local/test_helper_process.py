@@ -1,5 +1,6 @@
 """A helper ends with its training process, and reports its failures."""
 
+import fcntl
 import os
 import pathlib
 import select
@@ -12,9 +13,11 @@ import numpy as np
 import pytest
 
 from terngrad import errors
+from terngrad.local import channel as channels
 from terngrad.local import helper
 from terngrad.local import helper_process
 from terngrad.local import local_steps
+from terngrad.local import options
 from terngrad.local import shared_memory
 from tests.exchange import processes
 
@@ -74,6 +77,58 @@ def test_a_forked_process_does_not_end_the_helper_of_its_parent(monkeypatch):
   assert ours._process.poll() is None
   ours.end()
   assert ours._process.poll() is not None
+
+
+def test_a_connection_may_have_a_descriptor_above_1023():
+  ours, theirs = socket.socketpair()
+  high = fcntl.fcntl(ours.detach(), fcntl.F_DUPFD, 1500)
+  channel = channels.Channel(socket.socket(fileno=high))
+  assert not channel.wait(0)
+  theirs.sendall(b'{}\n')
+  assert channel.wait(60)
+  channel.close()
+  theirs.close()
+
+
+def start_helper(*hosts):
+  """The helper of process 0, and the files that it shares."""
+  text = options.encode(
+    options.LocalOptions(1),
+    **{'specs': [['a', [2]]], 'statistics': [], 'rank': 0},
+    **{'members': hosts, 'restored': None, 'rejoins': False},
+  )
+  shared = shared_memory.SharedArrays([(2,)])
+  files = [os.memfd_create(name) for name in ('a', 'b')]
+  return helper_process.HelperProcess(text, [shared.descriptor, *files]), files
+
+
+@pytest.mark.slow
+def test_a_forked_process_keeps_no_connection_to_the_helper():
+  ours, files = start_helper('localhost:1')
+  ours.wait_until_joined(None)
+  if not (forked := os.fork()):
+    signal.pause()
+  try:
+    # It ends by itself only if the connection is closed everywhere.
+    ours._channel.close()
+    assert ours._process.wait(60) == 0
+  finally:
+    os.kill(forked, signal.SIGKILL)
+    os.waitpid(forked, 0)
+    ours.end()
+    for file in files:
+      os.close(file)
+
+
+@pytest.mark.slow
+def test_a_helper_has_not_joined_before_the_others_come():
+  waiting, files = start_helper(*processes.addresses(2))
+  # It has imported TensorFlow long before.
+  with pytest.raises(helper_process.HelperLost, match='did not join within 45'):
+    waiting.wait_until_joined(45)
+  waiting.end()
+  for file in files:
+    os.close(file)
 
 
 def test_a_helper_that_others_do_not_join_in_time_is_lost(monkeypatch):

@@ -37,14 +37,18 @@ def test_all_that_remain_get_the_same_list():
       assert found == [ranks] * len(ranks)
 
 
+def wait_for_grace(address):
+  """Connects to a process that waits, until silent ones count as lost."""
+  end = time.monotonic() + 1.5 * membership.GRACE
+  while time.monotonic() < end:
+    connect(address).close()
+
+
 def test_before_its_first_exchange_a_process_waits_for_those_that_are_late():
   addresses = processes.addresses(2)
   with concurrent.futures.ThreadPoolExecutor(2) as threads:
     first = threads.submit(membership.remaining, addresses, 0, True)
-    end = time.monotonic() + 1.5 * membership.GRACE
-    while time.monotonic() < end:
-      # A stranger can connect while it waits.
-      connect(addresses[0]).close()
+    wait_for_grace(addresses[0])
     assert not first.done()
     second = threads.submit(membership.remaining, addresses, 1, True)
     assert first.result(60) == second.result(60) == [0, 1]
@@ -57,9 +61,58 @@ def test_a_process_that_is_back_before_the_others_know_is_no_loss(
   addresses = processes.addresses(2)
   with concurrent.futures.ThreadPoolExecutor(2) as threads:
     back = threads.submit(membership.remaining, addresses, returned, True)
-    connect(addresses[returned]).close()
+    wait_for_grace(addresses[returned])
     other = threads.submit(membership.remaining, addresses, 1 - returned)
     assert back.result(60) == other.result(60) == [0, 1]
+
+
+def test_a_process_that_was_left_out_does_not_come_back_with_another():
+  addresses = processes.addresses(4)
+  with concurrent.futures.ThreadPoolExecutor(4) as threads:
+    # 3 was left out before. It and 0 are started again.
+    left_out = threads.submit(membership.remaining, addresses, 3, True)
+    back = threads.submit(membership.remaining, addresses, 0, True)
+    wait_for_grace(addresses[0])
+    others = [
+      threads.submit(membership.remaining, addresses[:3], rank)
+      for rank in (1, 2)
+    ]
+    for call in (back, *others):
+      assert call.result(60) == [0, 1, 2]
+    assert not left_out.done()
+    # Lets it end.
+    again = [
+      threads.submit(membership.remaining, addresses, rank, True)
+      for rank in range(3)
+    ]
+    for call in (left_out, *again):
+      assert call.result(60) == [0, 1, 2, 3]
+
+
+def test_a_process_that_is_back_does_not_go_on_alone():
+  addresses = processes.addresses(2)
+  with concurrent.futures.ThreadPoolExecutor(2) as threads:
+    back = threads.submit(membership.remaining, addresses, 1, True)
+    # The other one notices the loss, and is lost itself.
+    with connect(addresses[1]) as connection:
+      connection.sendall(' '.join(addresses).encode() + b'\n')
+      assert connection.getpeername()
+    wait_for_grace(addresses[1])
+    assert not back.done()
+    other = threads.submit(membership.remaining, addresses, 0, True)
+    assert back.result(60) == other.result(60) == [0, 1]
+
+
+def test_a_process_that_ends_for_some_and_is_lost_for_others_is_left_out():
+  addresses = processes.addresses(3)
+  with (
+    concurrent.futures.ThreadPoolExecutor(2) as threads,
+    listen(addresses[2]),
+  ):
+    # Its port accepts connections, as one that forks would leave it.
+    lost = threads.submit(membership.remaining, addresses, 1)
+    ended = threads.submit(membership.remaining, addresses[:2], 0)
+    assert lost.result(60) == ended.result(60) == [0, 1]
 
 
 def test_a_process_that_is_back_learns_of_another_loss():

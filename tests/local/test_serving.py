@@ -196,11 +196,12 @@ class Rejoining:
   The first one to call sends.
   """
 
-  def __init__(self, sent):
-    self._sent = sent
+  def __init__(self, sent, pending=(0, 0)):
+    self._sent, self._pending = sent, pending
 
   def gather(self, *numbers):
-    return np.array([[2, 1, 1], [2, 1, 1], [1, 1, 0]])
+    rows = [[2, 1, 1], [2, 1, 1], [1, 1, 0]]
+    return np.array([[*row, *self._pending] for row in rows])
 
   def broadcast(self, variables, source, assigns):
     assert source == 0
@@ -241,13 +242,29 @@ def test_after_a_loss_the_processes_keep_their_own_shares_of_eager_updates():
     step.assign([parameters])
     mean = tf.fill([3], 4.0)
     state.pending = overlaps.PendingChange([mean], [tf.fill([3], share)])
-    state.agree(Rejoining(sent), [], True)
+    state.agree(Rejoining(sent, (1, 1)), [], True)
     changes += [step.changes([parameters])[0].numpy()[0]] * (exchanges == 2)
     step.apply(state.pending.rest(), 0)
     sums.append(step.parameters[0].numpy()[0])
   # Training went on from these parameters: they are no change.
   assert changes == [0, 0]
   assert sums == [10 - RATE * 4] * 3
+
+
+@pytest.mark.parametrize('overlap', ['delayed', 'eager'])
+def test_a_process_that_is_behind_has_no_pending_change_if_the_others_have_none(
+  overlap,
+):
+  sent, updates = [], []
+  for exchanges in (2, 1):
+    state, step = outer(made(overlap=overlap, outer='adam'), [np.ones(2, 'f')])
+    state.exchanges, state.correction = exchanges, [np.full(2, 7.0, 'f')]
+    state.agree(Rejoining(sent), [], True)
+    assert state.pending == overlaps.NOTHING
+    updates.append(state.updates)
+    # That of the one behind is of another exchange.
+    assert (state.correction[0] == 0).all() == (exchanges == 1)
+  assert updates == [0, 1]
 
 
 def test_more_bytes_than_an_int32_counts_are_reported():
