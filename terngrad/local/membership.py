@@ -180,6 +180,7 @@ class _Search:
         _close(self._registered, words[0])
         self._registered[words[0]] = reader
         self._lost.discard(words[0])
+        self._running.discard(words[0])
         if _FIRST not in words:
           self._running.add(words[0])
           self._keep(words)
