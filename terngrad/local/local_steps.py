@@ -256,6 +256,7 @@ class LocalSteps:
         self._loaded = self.get_states()
     finally:
       self._supervisor.end()
+      self._cluster = options_lib.without(self._cluster, self._supervisor.lost)
       self._supervisor = None
 
   def _ask(

@@ -2,8 +2,8 @@
 
 Each process listens at its address from the beginning. It connects to all
 others and registers: it sends the addresses of those that exchange, its own
-first, or `_FIRST` behind its own before its first exchange. Those that are not
-among the addresses have left the run.
+first, and `_FIRST` before its first exchange. Those that are not among the
+addresses have left the run.
 
 A process is alive if its port accepts connections: its old helper may not know
 of the loss yet, because no exchange is due. A process is lost if its port has
@@ -143,7 +143,7 @@ class _Search:
   def connect(self) -> None:
     """Registers with each other process, or finds that it is lost."""
     lost = self._left_out()
-    others = [_FIRST] if self._began_first else self._others
+    words = [self._local, *self._others, *[_FIRST] * self._began_first]
     for address in self._others:
       if address in self._links or address in lost:
         continue
@@ -156,7 +156,7 @@ class _Search:
       else:
         self._refused_since.pop(address, None)
         self._lost.discard(address)
-        _send([self._local, *others], self._links[address])
+        _send(words, self._links[address])
 
   def _left_out(self) -> set[str]:
     """Returns the lost processes; none before the first exchange of all."""
@@ -175,15 +175,20 @@ class _Search:
       if words is None and time.monotonic() < reader.deadline:
         continue
       self._strangers.remove(reader)
-      if words and self._is_registration(words):
+      if words and words[0] in self._others and self._local in words:
         # It connects again if a connection is cut.
         _close(self._registered, words[0])
         self._registered[words[0]] = reader
         self._lost.discard(words[0])
-        self._running.discard(words[0])
-        if _FIRST not in words:
+        if _FIRST in words:
+          self._running.discard(words[0])
+        else:
+          if self._began_first and not self._running:
+            # Those that were waited for until now get their time too.
+            self._refused_since.clear()
+            self._lost.clear()
           self._running.add(words[0])
-          self._keep(words)
+        self._keep(words)
       else:
         reader.connection.close()
     for address, reader in [*self._registered.items()]:
@@ -197,10 +202,6 @@ class _Search:
           return words
         _close(self._links, address)
     return []
-
-  def _is_registration(self, words: Sequence[str]) -> bool:
-    is_for_us = bool({self._local, _FIRST} & {*words})
-    return words[0] in self._others and is_for_us
 
   def _keep(self, addresses: Sequence[str]) -> None:
     """Forgets processes that are not among these, and have left the run."""

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+from collections.abc import Container
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
@@ -121,6 +122,13 @@ def find_cluster(environment: Mapping[str, str] = os.environ) -> spec.Cluster:
       'program with `terngrad launch -n 2 -- python my_program.py`.'
     )
   return cluster
+
+
+def without(cluster: spec.Cluster, lost: Container[str]) -> spec.Cluster:
+  """Returns a cluster of workers without the lost ones."""
+  addresses = [a for a in cluster.jobs['worker'] if a not in lost]
+  index = addresses.index(cluster.jobs['worker'][cluster.index])
+  return spec.Cluster({'worker': tuple(addresses)}, 'worker', index)
 
 
 def shared_fields(

@@ -33,6 +33,7 @@ class Supervisor:
     arrays: inputs and outputs of requests. Write inputs after `settle`.
     members: addresses of the processes that exchange.
     rank: index of this process in them.
+    lost: addresses of those that the others have left out.
     shifts: what the next request adds to the arrays, because a new helper
       repeated the last one: the new outputs minus the earlier ones, which
       training went on with; [] for nothing. The caller clears them.
@@ -57,6 +58,7 @@ class Supervisor:
     self.arrays = shared_memory.SharedArrays(shapes)
     self.members = cluster.jobs['worker']
     self.rank = cluster.index
+    self.lost: set[str] = set()
     self._options, self._cluster = options, cluster
     self._values = {'specs': specs, 'statistics': statistics}
     self._files = [os.memfd_create('terngrad_states') for _ in range(2)]
@@ -85,7 +87,7 @@ class Supervisor:
     if self._continues:
       with errors.as_config_error():
         spec.check_port(self._cluster)
-      self._keep(membership.remaining(self.members, self.rank, is_first=True))
+      self._leave_out_lost(is_first=True)
     try:
       return self._start(rejoins=False)
     except helper_process.HelperLost as lost:
@@ -212,12 +214,18 @@ class Supervisor:
       self._keep([r for r in range(count) if r not in change.ranks])
     if self._continues:
       # After the end of another one, too: some may take that for a loss.
-      self._keep(membership.remaining(self.members, self.rank))
+      self._leave_out_lost()
     logging.warning(
       'Local steps: %s. A new helper process joins %d of %d processes%s.',
       *(change, len(self.members), count),
       '' if len(self.members) < count else ', when all run',
     )
+
+  def _leave_out_lost(self, is_first: bool = False) -> None:
+    """Finds the processes that remain."""
+    before = self.members
+    self._keep(membership.remaining(before, self.rank, is_first))
+    self.lost |= {*before} - {*self.members}
 
   def _keep(self, ranks: Sequence[int]) -> None:
     """Leaves out all processes but these; this one is among them."""

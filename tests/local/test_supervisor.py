@@ -86,7 +86,7 @@ def test_a_process_lost_before_it_joins_is_left_out(monkeypatch):
 
   def remaining(addresses, rank, is_first=False):
     asked.append((len(addresses), rank, is_first))
-    return [0, 1, 2] if is_first else [1, 2]
+    return [*range(len(addresses))] if is_first else [1, 2]
 
   monkeypatch.setattr(supervisor.membership, 'remaining', remaining)
   config = {
@@ -100,6 +100,11 @@ def test_a_process_lost_before_it_joins_is_left_out(monkeypatch):
   assert LateHelper.limits == [supervisor._JOIN_SECONDS] * 2
   assert made._supervisor.members == tuple(addresses[1:])
   assert made._supervisor.rank == 1
+  # Nor is it waited for later.
+  made.close()
+  made.start([np.zeros(3, np.float32)])
+  assert asked[2:] == [(2, 1, True)]
+  assert made.rank == 2
 
 
 def test_a_port_in_use_is_refused_before_a_process_waits(monkeypatch):
