@@ -294,8 +294,8 @@ def _check_values(layout: Layout) -> None:
     is_count = name in _COUNTS
     if type(value) not in kinds or is_count and not 0 < value <= _MOST:
       raise ValueError(f'{name} is {value!r}')
-  places = layout.places
-  if not places or not {*places} <= {*range(layout.num_devices)}:
+  places, known = layout.places, range(layout.num_devices)
+  if not places or any(place not in known for place in places):
     raise ValueError(f'places is {places!r}')
 
 

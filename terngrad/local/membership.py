@@ -158,10 +158,13 @@ class _Search:
         self._lost.discard(address)
         _send(words, self._links[address])
 
+  def _is_first(self) -> bool:
+    """Whether no process is known to have exchanged."""
+    return self._began_first and not self._running & {*self._registered}
+
   def _left_out(self) -> set[str]:
     """Returns the lost processes; none before the first exchange of all."""
-    is_first = self._began_first and not self._running & {*self._registered}
-    return set() if is_first else self._lost
+    return set() if self._is_first() else self._lost
 
   def accept(self) -> None:
     """Waits for a short time for a connection."""
@@ -176,19 +179,7 @@ class _Search:
         continue
       self._strangers.remove(reader)
       if words and words[0] in self._others and self._local in words:
-        # It connects again if a connection is cut.
-        _close(self._registered, words[0])
-        self._registered[words[0]] = reader
-        self._lost.discard(words[0])
-        if _FIRST in words:
-          self._running.discard(words[0])
-        else:
-          if self._began_first and not self._running:
-            # Those that were waited for until now get their time too.
-            self._refused_since.clear()
-            self._lost.clear()
-          self._running.add(words[0])
-        self._keep(words)
+        self._register(words, reader)
       else:
         reader.connection.close()
     for address, reader in [*self._registered.items()]:
@@ -202,6 +193,22 @@ class _Search:
           return words
         _close(self._links, address)
     return []
+
+  def _register(self, words: Sequence[str], reader: _AddressReader) -> None:
+    was_first, address = self._is_first(), words[0]
+    # It connects again if a connection is cut.
+    _close(self._registered, address)
+    self._registered[address] = reader
+    self._lost.discard(address)
+    if _FIRST in words:
+      self._running.discard(address)
+    else:
+      self._running.add(address)
+    if was_first and not self._is_first():
+      # Those that were waited for until now get their time too.
+      self._refused_since.clear()
+      self._lost.clear()
+    self._keep(words)
 
   def _keep(self, addresses: Sequence[str]) -> None:
     """Forgets processes that are not among these, and have left the run."""

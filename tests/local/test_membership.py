@@ -109,11 +109,25 @@ def test_a_process_that_is_back_does_not_go_on_alone():
     # The other one notices the loss, and is lost itself.
     with connect(addresses[1]) as connection:
       connection.sendall(' '.join(addresses).encode() + b'\n')
-      assert connection.getpeername()
     wait_for_grace(addresses[1])
     assert not back.done()
     other = threads.submit(membership.remaining, addresses, 0, True)
     assert back.result(60) == other.result(60) == [0, 1]
+
+
+def test_one_that_vanished_takes_no_time_from_the_others():
+  addresses = processes.addresses(3)
+  with concurrent.futures.ThreadPoolExecutor(3) as threads:
+    back = threads.submit(membership.remaining, addresses, 0, True)
+    with connect(addresses[0]) as connection:
+      words = addresses[1], addresses[0], addresses[2]
+      connection.sendall(' '.join(words).encode() + b'\n')
+    wait_for_grace(addresses[0])
+    others = [
+      threads.submit(membership.remaining, addresses, rank) for rank in (1, 2)
+    ]
+    for call in (back, *others):
+      assert call.result(60) == [0, 1, 2]
 
 
 def test_a_process_that_ends_for_some_and_is_lost_for_others_is_left_out():
