@@ -2,7 +2,7 @@
 
   python join_starts.py [RUNS]
 
-RUNS/NET/RATEmbit/start_K has the measure_exchange.csv of start K. Their rows
+RUNS/NET/RATEmbit/batch_B/start_K has the measure_exchange.csv of start K. Rows
 are added to starts.csv, unless it has the start already. Then race.csv is
 written from all rows of starts.csv. The unit is a start: a start's seconds are
 the median of its rounds, and intervals are those of the starts. Ratios are
@@ -26,34 +26,37 @@ CANDIDATE = 'error_feedback+stc'
 FASTEST = 'fastest ddp'
 # PyTorch's case and the same method of this project.
 SAME_METHOD = {'ddp:hook=powersgd,rank=1': 'error_feedback+powersgd:rank=1'}
-_CONDITION = ['net', 'mbit_s', 'processor']
+_CONDITION = ['net', 'mbit_s', 'batch', 'processor']
 _ROW = [*_CONDITION, 'start', 'case']
 # What every start of a case has in common, or a list of what they had.
 _SAME = ['oneDNN', 'peer']
 # The heading of half widths.
 _HALF = intervals.heading(intervals.LEVEL)
-_NAME = re.compile(r'([^/]+)/(\d+)mbit/start_(\d+)/measure_exchange\.csv$')
+# A start's table, below RUNS.
+_NAME = re.compile(
+  r'([^/]+)/(\d+)mbit/batch_(\d+)/start_(\d+)/measure_exchange\.csv$'
+)
+_EXPECTED = (
+  'expected NET/RATEmbit/batch_B/start_K/measure_exchange.csv of finished '
+  'starts, with numbers for RATE, B and K'
+)
 
 
 def read(runs: pathlib.Path) -> pd.DataFrame:
   """Returns the rows of all finished starts in a folder."""
   tables = []
-  for path in sorted(runs.glob('*/*mbit/start_*/measure_exchange.csv')):
+  for path in sorted(runs.glob('*/*/*/*/measure_exchange.csv')):
     found = _NAME.search(path.as_posix())
     if found is None:
-      raise SystemExit(
-        f'{path}: expected NET/RATEmbit/start_K/measure_exchange.csv with '
-        'numbers for RATE and K'
-      )
-    net, rate, start = found.groups()
+      raise SystemExit(f'{path}: {_EXPECTED}')
+    net = found[1]
+    rate, batch, start = (int(number) for number in found.groups()[1:])
     table = pd.read_csv(path)
     table['seconds'] = table['milliseconds'] / 1000
-    table = table.assign(net=net, mbit_s=int(rate), start=int(start))
-    tables.append(table)
+    tables.append(table.assign(net=net, mbit_s=rate, batch=batch, start=start))
   if not tables:
     raise SystemExit(
-      f'{runs}: expected NET/RATEmbit/start_K/measure_exchange.csv of finished '
-      'starts, received none. Give the folder RUNS of the page.'
+      f'{runs}: {_EXPECTED}, received none. Give the folder RUNS of the page.'
     )
   return pd.concat(tables)
 
@@ -66,7 +69,7 @@ def add(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
 
 
 def summarize(starts: pd.DataFrame) -> pd.DataFrame:
-  """Returns a row for each net, rate, processor and case."""
+  """Returns a row for each net, rate, batch, processor and case."""
   rows = []
   for condition, table in starts.groupby(_CONDITION, sort=False):
     seconds = table.pivot(index='start', columns='case', values='seconds')

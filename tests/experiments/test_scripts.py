@@ -93,7 +93,7 @@ def test_starts_of_a_race_are_joined_once_and_compared_start_by_start(
 ):
   folder = ROOT / 'experiments/network'
   script = shutil.copy(folder / 'join_starts.py', tmp_path)
-  runs = tmp_path / 'runs/net/10mbit'
+  runs = tmp_path / 'runs/net/10mbit/batch_2'
   cases = ['error_feedback+stc', 'error_feedback+powersgd:rank=1']
   cases += ['ddp:hook=powersgd,rank=1', 'ddp']
   for start, *times in ((1, 100, 50, 200, 400), (2, 300, 600, 2400, 1200)):
