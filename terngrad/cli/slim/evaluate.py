@@ -70,10 +70,15 @@ class SlimEvaluateFlags(_Options):
   batch_size: int = option(100, 'Examples per batch.', 'data')
   max_num_batches: int = option(0, 'Batches to score at most; 0: all.', 'data')
   eval_image_size: int = option(
-    0, 'Height and width of the input; 0: the default of the net.', 'data'
+    0,
+    'Height and width of the input; 0: that of the training, or the default of '
+    'the net.',
+    'data',
   )
   preprocessing_name: str = option(
-    '', 'Preprocessing; empty: the default of the net.', 'data'
+    '',
+    'Preprocessing; empty: that of the training, or the default of the net.',
+    'data',
   )
   num_preprocessing_threads: int = option(
     4,
@@ -103,7 +108,7 @@ def to_config(values: SlimEvaluateFlags) -> configs.EvalConfig:
   eval_dir = values.eval_dir or folder
   if os.path.realpath(eval_dir) == os.path.realpath(folder):
     eval_dir = os.path.join(eval_dir, 'eval')
-  return command.build_config(
+  config = command.build_config(
     values,
     configs.EvalConfig,
     _NAMES,
@@ -114,6 +119,17 @@ def to_config(values: SlimEvaluateFlags) -> configs.EvalConfig:
     restore_avg_var=values.moving_average_decay > 0,
     run_once=True,
   )
+  # Values that are only the net's defaults yield to those of the training.
+  flags_of = {
+    'image_size': values.eval_image_size,
+    'preprocessing': values.preprocessing_name,
+  }
+  given = {
+    name
+    for name in options.by_name(config)
+    if flags_of.get(name, not options.is_default(config, name))
+  }
+  return dataclasses.replace(config, given=frozenset(given))
 
 
 def score(values: SlimEvaluateFlags) -> None:

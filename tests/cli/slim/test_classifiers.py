@@ -179,6 +179,24 @@ def test_flags_of_the_evaluator_set_the_configuration(line, expected):
   config.validate()
 
 
+@pytest.mark.parametrize(
+  ('line', 'given'),
+  [
+    ('', set()),
+    ('--eval_image_size=28', {'image_size'}),
+    ('--preprocessing_name=lenet', {'preprocessing'}),
+  ],
+)
+def test_defaults_of_the_net_yield_to_what_the_training_had(line, given):
+  config = eval_config(LENET + line)
+  asked = {'image_size', 'preprocessing', 'net', 'max_steps'}
+  assert {name for name in asked if config.is_given(name)} == (
+    given | {'net', 'max_steps'}
+  )
+  expected = {'image_size': 28, 'preprocessing': 'lenet'}
+  assert received(config, expected) == expected
+
+
 @pytest.mark.parametrize('eval_dir', [None, '.'])
 def test_scores_of_one_checkpoint_are_not_written_into_its_folder(
   eval_dir, tmp_path
