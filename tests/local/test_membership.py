@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import socket
+import threading
 import time
 
 import pytest
@@ -17,24 +18,43 @@ def short_grace(monkeypatch):
   monkeypatch.setattr(membership, '_POLL', 0.02)
 
 
+def start(function, *arguments):
+  """Calls a function in a thread that does not keep a failed test waiting."""
+  call = concurrent.futures.Future()
+
+  def run():
+    try:
+      call.set_result(function(*arguments))
+    except BaseException as error:
+      call.set_exception(error)
+
+  threading.Thread(target=run, daemon=True).start()
+  return call
+
+
+def search(*arguments):
+  return start(membership.remaining, *arguments)
+
+
+def results(function, *lists):
+  """Calls a function at the same time with the elements of lists."""
+  calls = [
+    start(function, *arguments) for arguments in zip(*lists, strict=True)
+  ]
+  return [call.result(60) for call in calls]
+
+
 def remaining(addresses, ranks):
-  with concurrent.futures.ThreadPoolExecutor(len(ranks)) as threads:
-    calls = [
-      threads.submit(membership.remaining, addresses, rank) for rank in ranks
-    ]
-    return [call.result(timeout=60) for call in calls]
+  calls = [search(addresses, rank) for rank in ranks]
+  return [call.result(60) for call in calls]
 
 
 def test_all_that_remain_get_the_same_list():
   cases = [0, 2], [1, 2], [2], [0, 1, 2]
   free = processes.addresses(3 * len(cases))
   addresses = [free[i :: len(cases)] for i in range(len(cases))]
-  # They wait at the same time.
-  with concurrent.futures.ThreadPoolExecutor(len(cases)) as threads:
-    for ranks, found in zip(
-      cases, threads.map(remaining, addresses, cases), strict=True
-    ):
-      assert found == [ranks] * len(ranks)
+  found = results(remaining, addresses, cases)
+  assert found == [[ranks] * len(ranks) for ranks in cases]
 
 
 def wait_for_grace(address):
@@ -50,12 +70,11 @@ def wait_for_grace(address):
 
 def test_before_its_first_exchange_a_process_waits_for_those_that_are_late():
   addresses = processes.addresses(2)
-  with concurrent.futures.ThreadPoolExecutor(2) as threads:
-    first = threads.submit(membership.remaining, addresses, 0, True)
-    wait_for_grace(addresses[0])
-    assert not first.done()
-    second = threads.submit(membership.remaining, addresses, 1, True)
-    assert first.result(60) == second.result(60) == [0, 1]
+  first = search(addresses, 0, True)
+  wait_for_grace(addresses[0])
+  assert not first.done()
+  second = search(addresses, 1, True)
+  assert first.result(60) == second.result(60) == [0, 1]
 
 
 @pytest.mark.parametrize('returned', [0, 1])
@@ -63,92 +82,77 @@ def test_a_process_that_is_back_before_the_others_know_is_no_loss(
   returned,
 ):
   addresses = processes.addresses(2)
-  with concurrent.futures.ThreadPoolExecutor(2) as threads:
-    back = threads.submit(membership.remaining, addresses, returned, True)
-    wait_for_grace(addresses[returned])
-    other = threads.submit(membership.remaining, addresses, 1 - returned)
-    assert back.result(60) == other.result(60) == [0, 1]
+  back = search(addresses, returned, True)
+  wait_for_grace(addresses[returned])
+  other = search(addresses, 1 - returned)
+  assert back.result(60) == other.result(60) == [0, 1]
 
 
 def test_a_process_that_was_left_out_does_not_come_back_with_another():
   addresses = processes.addresses(4)
-  with concurrent.futures.ThreadPoolExecutor(4) as threads:
-    # 3 was left out before. It and 0 are started again.
-    left_out = threads.submit(membership.remaining, addresses, 3, True)
-    back = threads.submit(membership.remaining, addresses, 0, True)
-    wait_for_grace(addresses[0])
-    others = [
-      threads.submit(membership.remaining, addresses[:3], rank)
-      for rank in (1, 2)
-    ]
-    for call in (back, *others):
-      assert call.result(60) == [0, 1, 2]
-    assert not left_out.done()
-    # Lets it end.
-    again = [
-      threads.submit(membership.remaining, addresses, rank, True)
-      for rank in range(3)
-    ]
-    for call in (left_out, *again):
-      assert call.result(60) == [0, 1, 2, 3]
+  # 3 was left out before. It and 0 are started again.
+  left_out = search(addresses, 3, True)
+  back = search(addresses, 0, True)
+  wait_for_grace(addresses[0])
+  others = [search(addresses[:3], rank) for rank in (1, 2)]
+  for call in (back, *others):
+    assert call.result(60) == [0, 1, 2]
+  assert not left_out.done()
+  # Lets it end.
+  again = [search(addresses, rank, True) for rank in range(3)]
+  for call in (left_out, *again):
+    assert call.result(60) == [0, 1, 2, 3]
 
 
 def test_a_process_that_does_not_know_of_a_loss_learns_of_it():
   addresses = processes.addresses(3)
-  with concurrent.futures.ThreadPoolExecutor(2) as threads:
-    # Both begin again; 2 was lost before, which only 1 knows.
-    first = threads.submit(membership.remaining, addresses, 0, True)
-    second = threads.submit(membership.remaining, addresses[:2], 1, True)
-    assert first.result(60) == second.result(60) == [0, 1]
+  # Both begin again; 2 was lost before, which only 1 knows.
+  first = search(addresses, 0, True)
+  second = search(addresses[:2], 1, True)
+  assert first.result(60) == second.result(60) == [0, 1]
 
 
 def test_a_process_that_is_back_does_not_go_on_alone():
   addresses = processes.addresses(2)
-  with concurrent.futures.ThreadPoolExecutor(2) as threads:
-    back = threads.submit(membership.remaining, addresses, 1, True)
-    # The other one notices the loss, and is lost itself.
-    with connect(addresses[1]) as connection:
-      connection.sendall(' '.join(addresses).encode() + b'\n')
-    wait_for_grace(addresses[1])
-    assert not back.done()
-    other = threads.submit(membership.remaining, addresses, 0, True)
-    assert back.result(60) == other.result(60) == [0, 1]
+  back = search(addresses, 1, True)
+  # The other one notices the loss, and is lost itself.
+  with connect(addresses[1]) as connection:
+    connection.sendall(' '.join(addresses).encode() + b'\n')
+  wait_for_grace(addresses[1])
+  assert not back.done()
+  other = search(addresses, 0, True)
+  assert back.result(60) == other.result(60) == [0, 1]
 
 
 def test_one_that_vanished_takes_no_time_from_the_others():
   addresses = processes.addresses(3)
-  with concurrent.futures.ThreadPoolExecutor(3) as threads:
-    back = threads.submit(membership.remaining, addresses, 0, True)
-    with connect(addresses[0]) as connection:
-      words = addresses[1], addresses[0], addresses[2]
-      connection.sendall(' '.join(words).encode() + b'\n')
-    wait_for_grace(addresses[0])
-    others = [
-      threads.submit(membership.remaining, addresses, rank) for rank in (1, 2)
-    ]
-    for call in (back, *others):
-      assert call.result(60) == [0, 1, 2]
+  back = search(addresses, 0, True)
+  with connect(addresses[0]) as connection:
+    words = addresses[1], addresses[0], addresses[2]
+    connection.sendall(' '.join(words).encode() + b'\n')
+  wait_for_grace(addresses[0])
+  others = [search(addresses, rank) for rank in (1, 2)]
+  for call in (back, *others):
+    assert call.result(60) == [0, 1, 2]
 
 
 def test_a_process_that_ends_for_some_and_is_lost_for_others_is_left_out():
   addresses = processes.addresses(3)
   with (
-    concurrent.futures.ThreadPoolExecutor(2) as threads,
     listen(addresses[2]),
   ):
     # Its port accepts connections, as one that forks would leave it.
-    lost = threads.submit(membership.remaining, addresses, 1)
-    ended = threads.submit(membership.remaining, addresses[:2], 0)
+    lost = search(addresses, 1)
+    ended = search(addresses[:2], 0)
     assert lost.result(60) == ended.result(60) == [0, 1]
 
 
 def test_a_process_that_is_back_learns_of_another_loss():
   addresses = processes.addresses(3)
-  with concurrent.futures.ThreadPoolExecutor(2) as threads:
-    # The first one, which decides, believes to begin.
-    back = threads.submit(membership.remaining, addresses, 0, True)
-    other = threads.submit(membership.remaining, addresses, 1)
-    assert back.result(60) == other.result(60) == [0, 1]
+  # The first one, which decides, believes to begin.
+  back = search(addresses, 0, True)
+  other = search(addresses, 1)
+  assert back.result(60) == other.result(60) == [0, 1]
 
 
 def test_a_process_that_waits_for_long_names_those_that_are_missing(
@@ -156,9 +160,8 @@ def test_a_process_that_waits_for_long_names_those_that_are_missing(
 ):
   monkeypatch.setattr(membership, '_PATIENCE', 0.0)
   addresses = processes.addresses(2)
-  with concurrent.futures.ThreadPoolExecutor(1) as threads:
-    found = threads.submit(membership.remaining, addresses, 0)
-    assert found.result(60) == [0]
+  found = search(addresses, 0)
+  assert found.result(60) == [0]
   assert f'waiting for {addresses[1]}. Start' in caplog.text
 
 
@@ -179,15 +182,14 @@ def test_a_process_that_does_not_know_of_the_loss_is_waited_for(monkeypatch):
   addresses = processes.addresses(3)
   # An old helper: it accepts, and says something else.
   with listen(addresses[1]) as old:
-    with concurrent.futures.ThreadPoolExecutor(3) as threads:
-      first = threads.submit(membership.remaining, addresses, 0)
-      be_another(old, b'PRI * HTTP/2.0\r\n')
-      assert not first.done()
-      # The other process may start late.
-      monkeypatch.setattr(membership, 'GRACE', 600.0)
-      old.close()
-      second = threads.submit(membership.remaining, addresses, 1)
-      assert first.result(60) == second.result(60) == [0, 1]
+    first = search(addresses, 0)
+    be_another(old, b'PRI * HTTP/2.0\r\n')
+    assert not first.done()
+    # The other process may start late.
+    monkeypatch.setattr(membership, 'GRACE', 600.0)
+    old.close()
+    second = search(addresses, 1)
+    assert first.result(60) == second.result(60) == [0, 1]
 
 
 def listen(address):
@@ -210,28 +212,26 @@ def connect(address):
 def test_a_process_that_learns_last_of_two_losses_is_waited_for(monkeypatch):
   addresses = processes.addresses(4)
   with (
-    concurrent.futures.ThreadPoolExecutor(2) as threads,
     listen(addresses[3]) as old,
   ):
-    first = threads.submit(membership.remaining, addresses, 2)
+    first = search(addresses, 2)
     # Until process 2 has noticed that 0 and 1 are lost.
     be_another(old)
     monkeypatch.setattr(membership, 'GRACE', 600.0)
     old.close()
-    last = threads.submit(membership.remaining, addresses, 3)
+    last = search(addresses, 3)
     assert first.result(60) == last.result(60) == [2, 3]
 
 
 def test_the_next_process_decides_if_the_first_is_lost_meanwhile():
   addresses = processes.addresses(3)
   with (
-    concurrent.futures.ThreadPoolExecutor(2) as threads,
     listen(addresses[0]) as first,
     contextlib.ExitStack() as stack,
   ):
     calls = []
     for rank in (1, 2):
-      calls.append(threads.submit(membership.remaining, addresses, rank))
+      calls.append(search(addresses, rank))
       stack.enter_context(first.accept()[0])
     first.close()
     stack.close()
@@ -243,18 +243,16 @@ def test_a_list_is_complete_and_contains_sender_and_receiver():
   # All in one call: calls at the same time can get the same free port.
   addresses = processes.addresses(2 * len(names))
   pairs = zip(addresses[::2], addresses[1::2], strict=True)
-  with concurrent.futures.ThreadPoolExecutor(len(names)) as threads:
-    found = [*threads.map(remaining_with_list, names, pairs)]
+  found = results(remaining_with_list, names, [*pairs])
   assert found == [[1]] * len(names)
 
 
 def remaining_with_list(line, addresses):
   """What process 1 finds that gets this line from process 0."""
   with (
-    concurrent.futures.ThreadPoolExecutor(1) as threads,
     listen(addresses[0]) as first,
   ):
-    found = threads.submit(membership.remaining, addresses, 1)
+    found = search(addresses, 1)
     with first.accept()[0] as connection:
       connection.recv(100)
       connection.sendall(line.format(*addresses).encode())
@@ -265,33 +263,24 @@ def remaining_with_list(line, addresses):
 def test_idle_connections_do_not_delay_others():
   addresses = processes.addresses(2)
   with (
-    concurrent.futures.ThreadPoolExecutor(2) as threads,
     contextlib.ExitStack() as stack,
   ):
-    first = threads.submit(membership.remaining, addresses, 0)
+    first = search(addresses, 0)
     for _ in range(3):
       stack.enter_context(connect(addresses[0]))
-    second = threads.submit(membership.remaining, addresses, 1)
+    second = search(addresses, 1)
     assert first.result(60) == second.result(60) == [0, 1]
 
 
 def test_a_connection_that_does_not_register_in_time_is_closed():
   addresses = processes.addresses(2)
-  with (
-    concurrent.futures.ThreadPoolExecutor(1) as threads,
-    listen(addresses[1]) as old,
-    connect_later(threads, addresses) as stranger,
-    pytest.raises(ConnectionError),
-  ):
-    for _ in range(10**4):
-      old.accept()[0].close()
-      stranger.sendall(b'x')
-
-
-def connect_later(threads, addresses):
-  """A connection to process 0, which it starts."""
-  threads.submit(membership.remaining, addresses, 0)
-  return connect(addresses[0])
+  with listen(addresses[1]) as old:
+    found = search(addresses, 0)
+    with connect(addresses[0]) as stranger, pytest.raises(ConnectionError):
+      for _ in range(10**4):
+        old.accept()[0].close()
+        stranger.sendall(b'x')
+  assert found.result(60) == [0]
 
 
 def test_a_host_without_power_ends_a_connection():
@@ -305,17 +294,14 @@ def test_a_host_without_power_ends_a_connection():
 
 def test_a_stranger_is_no_member():
   lines = b'', b'\xff\n', b'{"rank": 1.0}\n', b'[' * 4000, b' \n', b'a:1\n'
-  # They wait at the same time.
-  with concurrent.futures.ThreadPoolExecutor(len(lines)) as threads:
-    free = processes.addresses(2 * len(lines))
-    found = threads.map(remaining_with_stranger, lines, free[::2], free[1::2])
-    assert [*found] == [[0]] * len(lines)
+  free = processes.addresses(2 * len(lines))
+  found = results(remaining_with_stranger, lines, free[::2], free[1::2])
+  assert found == [[0]] * len(lines)
 
 
 def remaining_with_stranger(line, *addresses):
   """Those that remain of two, of which one sends this line."""
-  with concurrent.futures.ThreadPoolExecutor(1) as threads:
-    found = threads.submit(membership.remaining, addresses, 0)
-    with connect(addresses[0]) as stranger:
-      stranger.sendall(line)
-    return found.result(60)
+  found = search(addresses, 0)
+  with connect(addresses[0]) as stranger:
+    stranger.sendall(line)
+  return found.result(60)
