@@ -40,10 +40,19 @@ def find_classes(data_dir: str | os.PathLike[str]) -> dict[int, str]:
     Name by label, from 0; at least one.
 
   Raises:
-    slim.errors.DataError: both are missing, or a name is invalid.
+    slim.errors.DataError: both are missing, or a name is invalid or occurs
+      twice.
   """
   named = labels.read(data_dir, first_label=0)
   if named:
+    names = [*named.values()]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+      raise errors.DataError(
+        f'{os.fspath(data_dir)}/{labels.FILE_NAME}: expected each name once, '
+        f'because a class has one folder; received {twice[0]!r} twice. Correct '
+        'the file.'
+      )
     return named
   folder = pathlib.Path(data_dir) / TRAINING_SPLIT
   names = [path.name for path in _folders(folder)]

@@ -59,7 +59,9 @@ def keep(prefix: str) -> str:
 def step_in(train_dir: str | os.PathLike[str]) -> int | None:
   """Returns the step of the best checkpoint of a run; None without one."""
   prefixes = listing.prefixes(os.path.join(train_dir, FOLDER))
-  return int(prefixes[-1].rpartition('-')[2]) if prefixes else None
+  number = prefixes[-1].rpartition('-')[2] if prefixes else ''
+  # A damaged list can name anything.
+  return int(number) if number.isdecimal() else None
 
 
 def clear(train_dir: str | os.PathLike[str]) -> None:

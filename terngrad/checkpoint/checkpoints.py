@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 from typing import NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -41,7 +42,7 @@ Value = str | int | float | list[Any] | None
 
 
 # What TensorFlow raises for damaged checkpoints.
-UNREADABLE = (IndexError, ValueError, tf.errors.OpError)
+UNREADABLE = (IndexError, RecursionError, ValueError, tf.errors.OpError)
 
 
 class Layout(NamedTuple):
@@ -244,7 +245,19 @@ def step_of(path: str) -> int:
   """
   with explain_damage(path):
     reader = tf.train.load_checkpoint(path)
-    return int(reader.get_tensor('step' + keys_lib.VALUE))
+    return whole_number(reader.get_tensor('step' + keys_lib.VALUE))
+
+
+def whole_number(value: np.ndarray) -> int:
+  """Returns a number of steps that a checkpoint stores in any numeric type.
+
+  Raises:
+    ValueError: it is no number, or negative.
+  """
+  found = np.asarray(value)
+  if found.size != 1 or found.dtype.kind not in 'iuf' or not 0 <= found < 2**63:
+    raise ValueError(f'the number of steps is {value!r}.')
+  return int(found.item())
 
 
 @contextlib.contextmanager

@@ -70,9 +70,11 @@ def open_checkpoint(path: str, net: str) -> WeightSource:
     step = checkpoints.step_of(path)
   else:
     names = {key: tf1_names.translate(net, key) for key in shapes}
-    has_step = reader.has_tensor('global_step')
-    # The 2017 code stores the step as float32.
-    step = int(reader.get_tensor('global_step')) if has_step else 0
+    with checkpoints.explain_damage(path):
+      # The 2017 code stores the step as float32.
+      step = 0
+      if reader.has_tensor('global_step'):
+        step = checkpoints.whole_number(reader.get_tensor('global_step'))
   # The towers of 2017 hold the same values: take the first.
   known = {name: key for key, name in sorted(names.items())[::-1] if name}
   # In our checkpoints, unnamed keys are other devices' values or metadata.

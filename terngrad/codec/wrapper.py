@@ -81,9 +81,25 @@ class Wrapper(methods.Method):
     """Calls `estimate` of the wrapped method."""
     return self.method.estimate(words, context)
 
+  def carry(
+    self, gradients: methods.Tensors, context: methods.Context
+  ) -> tf.Tensor:
+    """Calls `carry` of the wrapped method."""
+    return self.method.carry(gradients, context)
+
   def carry_words(self, shapes: methods.Shapes) -> int:
     """Returns the number of carried words of the wrapped method."""
     return self.method.carry_words(shapes)
+
+  def finish(
+    self,
+    gradients: methods.Tensors,
+    states: methods.Tensors,
+    means: Sequence[tf.Tensor],
+    context: methods.Context,
+  ) -> methods.Tensors:
+    """Calls `finish` of the wrapped method."""
+    return self.method.finish(gradients, states, means, context)
 
   def on_kernels(self) -> methods.Method:
     """Wraps the CPU variant of the wrapped method."""

@@ -56,9 +56,9 @@ def compress(
     NaN, and the state of a `Compressor` does not change.
 
   Raises:
-    ValueError: the codec is unknown, or has state and is not a `Compressor`; a
-      dtype or a strategy is not supported; a gradient is None, or its shape not
-      known; or a `Compressor` with state gets the gradients of another model.
+    ValueError: the codec is unknown, needs a `Compressor` or one of this model,
+      or has virtual workers; a dtype or a strategy is not supported; or a
+      gradient is None, or its shape not known.
   """
   if not isinstance(codec, compressor.Compressor):
     rules = tuple(variable_codes.rules(codec))

@@ -66,8 +66,12 @@ class Compressor:
         replicas average their gradients in float32 and send one message.
 
     Raises:
-      ValueError: the codec is unknown, or K is less than 1.
+      ValueError: the codec is unknown, or K or N is less than 1.
     """
+    if num_workers is not None and num_workers < 1:
+      raise ValueError(
+        f'num_workers: expected 1 or more, or None, received {num_workers}.'
+      )
     if devices_per_worker < 1:
       raise ValueError(
         'devices_per_worker: expected 1 or more, received '
@@ -97,7 +101,17 @@ class Compressor:
     step: tf.Tensor,
     mean: bool = False,
   ) -> Sequence[Gradient]:
-    """Returns only the values of `reduce`, which has the same arguments."""
+    """Returns only the values of `reduce`, which has the same arguments.
+
+    Raises:
+      ValueError: as `reduce`, or there are virtual workers.
+    """
+    if (self.num_workers or 1) > 1:
+      raise ValueError(
+        'codec: expected a Compressor of replicas, received one of '
+        f'{self.num_workers} virtual workers, for which there is one gradient '
+        'only. Train them with keras.VirtualWorkers, or leave num_workers out.'
+      )
     return self.reduce(gradients, variables, step, mean).values
 
   @tf.autograph.experimental.do_not_convert

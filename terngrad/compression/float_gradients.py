@@ -63,7 +63,7 @@ def cast(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
 
   Raises:
     ValueError: the dtype is not float32, float16 or bfloat16.
-    tf.errors.InvalidArgumentError: the gradient has another shape.
+    ValueError, tf.errors.InvalidArgumentError: as `set_shape`.
   """
   if gradient.dtype not in _FLOATS:
     raise ValueError(
@@ -75,8 +75,20 @@ def cast(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
 
 
 def set_shape(gradient: tf.Tensor, spec: policy.VariableSpec) -> tf.Tensor:
-  """Sets the static shape of a gradient."""
-  # Checked only if the shape is unknown: the check costs an operation per step.
+  """Sets the static shape of a gradient to that of its variable.
+
+  Raises:
+    ValueError: it has another shape.
+    tf.errors.InvalidArgumentError: a shape that is unknown while the step is
+      traced turns out to be another one.
+  """
+  if not gradient.shape.is_compatible_with(spec.shape):
+    raise ValueError(
+      f'{spec.name}: expected a gradient of shape {list(spec.shape)}, that of '
+      f'its variable, received {gradient.shape.as_list()}. Pass gradients and '
+      'variables in the same order.'
+    )
+  # Checked in a step only if the shape is unknown: it costs an operation.
   if gradient.shape.is_fully_defined():
     return gradient
   return tf.ensure_shape(gradient, spec.shape)

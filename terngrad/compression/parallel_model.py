@@ -2,6 +2,7 @@
 
 import operator
 import os
+import pathlib
 from collections.abc import Callable
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +11,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from slim.datasets.records import disk
+from terngrad import errors
 from terngrad.cluster import coordination
 from terngrad.codec.stages import tracing
 from terngrad.compression import building
@@ -253,7 +256,8 @@ class ParallelModel(building.BuiltModel):
       path: '*.weights.h5' for the weights only, '*.keras' for the model.
 
     Raises:
-      errors.TrainingError: replicas differ; nothing is written.
+      errors.TrainingError: replicas differ, or the file cannot be written; an
+        existing one is unchanged.
       ValueError: the path has another ending.
     """
     if not str(path).endswith(('.weights.h5', '.keras')):
@@ -265,7 +269,7 @@ class ParallelModel(building.BuiltModel):
     if self._exchange.first == 0:
       is_model = str(path).endswith('.keras')
       write = self.model.save if is_model else self.model.save_weights
-      write(path)
+      _replace(path, write, '.keras' if is_model else '.weights.h5')
     coordination.barrier(self._exchange, self.steps)
 
   def _synchronize_processes(self, choices: building.Choices) -> None:
@@ -345,3 +349,25 @@ def _check_model(model: keras.Model) -> keras.Model:
       'with keras.Input, or call its build method.'
     )
   return model
+
+
+def _replace(
+  path: str | os.PathLike[str],
+  write: Callable[[pathlib.Path], None],
+  ending: str,
+) -> None:
+  """Writes a file whose format Keras chooses by its ending, atomically.
+
+  Raises:
+    errors.TrainingError: it cannot be written.
+  """
+  with (
+    errors.explain_write_errors(str(path)),
+    disk.replace_file(path) as hidden,
+  ):
+    named = hidden.with_name(hidden.name + ending)
+    try:
+      write(named)
+      named.replace(hidden)
+    finally:
+      named.unlink(missing_ok=True)

@@ -251,7 +251,14 @@ class ModelPass(Pass):
     result = tape.gradient(
       target, parameters, unconnected_gradients=tf.UnconnectedGradients.ZERO
     )
-    return result, scores, state
+    # Rows of an embedding's gradient have no static shape as a tensor.
+    dense = [
+      tf.ensure_shape(tf.convert_to_tensor(each), parameter.shape)
+      if isinstance(each, tf.IndexedSlices)
+      else each
+      for each, parameter in zip(result, parameters, strict=True)
+    ]
+    return dense, scores, state
 
   def _scores(
     self, outputs: Outputs, labels: tf.Tensor, added: list[tf.Tensor]

@@ -85,6 +85,17 @@ def test_other_files_in_the_folder_stay(tmp_path):
   assert best.step_in(tmp_path) is None
 
 
+def test_a_damaged_list_names_no_best_step(tmp_path):
+  best.keep(write(tmp_path, 2))
+  (tmp_path / 'best' / 'model.ckpt-2.index').rename(
+    tmp_path / 'best' / 'foo.index'
+  )
+  (tmp_path / 'best' / 'checkpoint').write_text(
+    'model_checkpoint_path: "foo"\nall_model_checkpoint_paths: "foo"\n'
+  )
+  assert best.step_in(tmp_path) is None
+
+
 def test_a_cleared_folder_is_gone_with_what_a_killed_process_left(tmp_path):
   best.keep(write(tmp_path, 1))
   (tmp_path / 'best' / '.checkpoint.0a1b2c3d.tmp').touch()

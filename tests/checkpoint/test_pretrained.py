@@ -106,6 +106,14 @@ def test_a_checkpoint_of_tensorflow_1_is_restored_and_continued(
   assert 'initial values used: conv1/kernel/momentum' in started.report
 
 
+@pytest.mark.parametrize('step', [np.ones(3), np.nan, np.int64(-1), b'x'])
+def test_a_step_that_is_no_number_of_steps_is_refused(step, tmp_path):
+  values = of_tf1() | {'global_step': step}
+  path = tf1_checkpoints.write(tmp_path / 'model.ckpt', values)
+  with pytest.raises(errors.CheckpointError, match='the number of steps is'):
+    Started(pretrained_model_checkpoint_path=path)
+
+
 def test_one_bit_adam_does_not_begin_after_its_warm_up(tmp_path):
   values = of_tf1() | {'global_step': np.float32(1000)}
   path = tf1_checkpoints.write(tmp_path / 'model.ckpt', values)

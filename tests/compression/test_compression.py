@@ -1,5 +1,6 @@
 """`terngrad.compress`: gradients of a loop of one's own, in one call."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -286,3 +287,24 @@ def test_a_gradient_that_is_none_is_refused_by_name():
   gradients = [tf.ones([2]), None]
   with pytest.raises(ValueError, match='^head: expected a gradient, received'):
     terngrad.compress(gradients, 'ternary', step=0, names=['body', 'head'])
+
+
+def test_one_gradient_for_several_virtual_workers_is_refused():
+  virtual = compressor_lib.Compressor('identity', num_workers=4)
+  with pytest.raises(ValueError, match='received one of 4 virtual workers'):
+    terngrad.compress([tf.ones([3])], virtual, step=0)
+  with pytest.raises(ValueError, match='expected 1 or more, or None'):
+    compressor_lib.Compressor('identity', num_workers=0)
+
+
+@pytest.mark.parametrize('codec', ['topk:ratio=1', 'ternary'])
+@pytest.mark.parametrize('shape', [(2, 3), (6,), (3, 3), ()])
+def test_an_optimizer_refuses_a_gradient_of_another_shape(codec, shape):
+  variable = keras.Variable(tf.zeros([3, 2]), name='kernel')
+  optimizer = terngrad.keras.CompressedOptimizer(
+    keras.optimizers.SGD(1.0), codec
+  )
+  optimizer.build([variable])
+  with pytest.raises(ValueError, match=r'kernel: .* of shape \[3, 2\].* rece'):
+    optimizer.apply([tf.ones(shape)], [variable])
+  np.testing.assert_array_equal(variable.numpy(), np.zeros([3, 2]))

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import resource
 import types
 
 import keras
@@ -794,3 +795,49 @@ def test_a_single_gpu_compiles_passes_as_keras_does(monkeypatch):
 def test_passes_that_cannot_be_compiled_are_refused(options):
   with pytest.raises(ValueError, match="jit_compile: expected 'auto' or False"):
     made(dropping_net, ONE, **options)
+
+
+@arrays.ARRAYS_OF_KERAS
+def test_a_full_disk_leaves_the_saved_file(tmp_path):
+  path = tmp_path / 'saved.keras'
+  parallel = made(devices=ONE)
+  parallel.save(path)
+  before = path.read_bytes()
+  limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+  resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) // 2, limits[1]))
+  try:
+    with pytest.raises(errors.TrainingError, match='Free some space'):
+      parallel.save(path)
+  finally:
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+  assert path.read_bytes() == before
+  assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.parametrize('codec', ['identity', 'ternary'])
+def test_rows_of_an_embedding_train(codec):
+  words = np.array([[0, 1], [1, 3]], np.int32)
+
+  def net():
+    return keras.Sequential(
+      [
+        keras.Input([2], dtype='int32'),
+        keras.layers.Embedding(4, 3, name='words'),
+        keras.layers.GlobalAveragePooling1D(),
+        keras.layers.Dense(2, name='logits'),
+      ]
+    )
+
+  parallel = terngrad.parallelize(
+    lambda *_: [(words, np.array([0, 1]))], net, devices=ONE, codec=codec
+  )
+  before = parallel.params(0)
+  parallel.step()
+  changed = {
+    name: (value != before[name]).any(axis=-1)
+    for name, value in parallel.params(0).items()
+  }
+  # Row 2 is not among the words.
+  (rows,) = (value for value in changed.values() if value.shape == (4,))
+  assert not rows[2]
+  assert codec == 'ternary' or rows.tolist() == [True, True, False, True]

@@ -217,11 +217,11 @@ def index_inner(member: Member) -> list[Member]:
   Raises:
     slim.errors.DataError: as `index`, or a file lies beyond the inner tar.
   """
+  end = member.offset + member.size
   with refusing_damage(f'{member.path}, {member.name}'):
     with open(member.path, 'rb') as file:
       file.seek(member.offset)
-      found = _index(f'{member.path}, {member.name}', file)
-  end = member.offset + member.size
+      found = _index(f'{member.path}, {member.name}', file, end)
   for inner in found:
     if inner.offset + inner.size > end:
       raise _refusal(
@@ -264,7 +264,8 @@ def files(
           raise _refusal(path, received=f'a truncated member, {info.name!r}')
         yield info.name, content
     # gzip verifies its checksum at its end of file, after the end of the tar.
-    while source.read(_COPY_BYTES):
+    while rest := source.read(_COPY_BYTES):
+      _check_rest(path, rest)
       if source.tell() > max_read + _COPY_BYTES:
         raise _refusal(path, received=f'more than {limit} bytes when unpacked')
 
@@ -280,13 +281,32 @@ def refusing_damage(path: os.PathLike[str] | str) -> abc.Iterator[None]:
     raise _refusal(path, received=f'"{error}"') from error
 
 
-def _index(path: str, file: io.BufferedIOBase) -> list[Member]:
-  """Lists the files of the tar that begins at the file's position."""
-  return [
+def _index(
+  path: str, file: io.BufferedIOBase, end: int | None = None
+) -> list[Member]:
+  """Lists the files of the tar that begins at the file's position.
+
+  Args:
+    path: path of the tar, for messages.
+    file: holds the tar.
+    end: where the tar ends in the file; None: where the file does.
+  """
+  members = [
     Member(info.name, path, info.offset_data, info.size)
     for info in _infos(path, file)
     if info.isfile()
   ]
+  while rest := file.read(
+    _COPY_BYTES if end is None else min(_COPY_BYTES, max(0, end - file.tell()))
+  ):
+    _check_rest(path, rest)
+  return members
+
+
+def _check_rest(path: os.PathLike[str] | str, rest: bytes) -> None:
+  """Refuses data after the end: tarfile takes a header of zeros for it."""
+  if rest.strip(b'\0'):
+    raise _refusal(path, received='data after the end marker')
 
 
 def _infos(

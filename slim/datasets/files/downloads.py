@@ -98,6 +98,9 @@ def fetch(remote: Remote, folder: pathlib.Path, client: Client) -> pathlib.Path:
           f'{part}: expected a file that no other process downloads; received '
           'one that another process is downloading. Wait until it has finished.'
         )
+      if not disk.is_at(file, part):
+        # That process has just renamed or deleted it.
+        return fetch(remote, folder, client)
       if not (remote.digest and client.verify):
         _empty(file)
       _fetch_all(remote, file, client)
@@ -234,14 +237,21 @@ def _total(response: http.client.HTTPResponse, start: int) -> int | None:
         'the server sent another range than requested'
       )
     return int(found[2])
+  return _length(response)
+
+
+def _length(response: http.client.HTTPResponse) -> int | None:
+  """Returns the bytes of an answer; None if the server does not say."""
   length = response.headers.get('Content-Length')
+  if length and not length.isdecimal():
+    raise http.client.HTTPException(f'the server sent the length {length!r}')
   return int(length) if length else None
 
 
 def _size(remote: Remote, client: Client) -> int:
   try:
     with _open(remote, client, {}, 'HEAD') as response:
-      return int(response.headers.get('Content-Length', 0))
+      return _length(response) or 0
   except _TEMPORARY_ERRORS as error:
     raise _refused(remote, str(error)) from error
 

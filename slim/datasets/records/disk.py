@@ -146,6 +146,18 @@ def digest(path: str | os.PathLike[str], algorithm: str = 'sha256') -> str:
   return found.hexdigest()
 
 
+def is_at(file: int | IO[Any], path: str | os.PathLike[str]) -> bool:
+  """Returns whether a path still names an open file.
+
+  A lock on a file that was renamed or deleted excludes nobody.
+  """
+  descriptor = file if isinstance(file, int) else file.fileno()
+  try:
+    return os.path.samestat(os.stat(path), os.stat(descriptor))
+  except FileNotFoundError:
+    return False
+
+
 def lock(file: int | IO[Any]) -> bool:
   """Locks an open file or folder against other processes, without waiting.
 

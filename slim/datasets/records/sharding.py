@@ -357,15 +357,16 @@ def _publish(
 ) -> None:
   """Moves the shards into the output folder.
 
-  shards.json is deleted first and written last. While it is missing and the
-  staging folder exists, readers refuse the output folder
+  shards.json is deleted before its shards are replaced, and written last. While
+  it is missing and the staging folder exists, readers refuse the output folder
   (`slim.datasets.records.shard_manifest.check_finished`).
   """
   staged = [name for name in found.names if (staging_folder / name).is_file()]
-  moved = set(found.names).difference(staged)
-  old = {*_listed_names(folder), *found.names} - moved
+  # Only shards.json names these: without them, yet with it, readers refuse.
+  for name in set(_listed_names(folder)).difference(found.names):
+    (folder / name).unlink(missing_ok=True)
   (folder / manifest.FILE_NAME).unlink(missing_ok=True)
-  for name in [shard_manifest.LABELS_FILE, *old]:
+  for name in [shard_manifest.LABELS_FILE, *staged]:
     (folder / name).unlink(missing_ok=True)
   for name in staged:
     (staging_folder / name).rename(folder / name)

@@ -66,10 +66,9 @@ def _lock(path: pathlib.Path, folder: pathlib.Path) -> int | None:
       'has finished, or choose another folder.'
     )
   # The holder may have removed the folder; a lock on a deleted file is void.
-  with contextlib.suppress(FileNotFoundError):
-    if os.path.samestat(os.fstat(descriptor), os.stat(path)):
-      os.truncate(descriptor, 0)
-      os.write(descriptor, b'%d' % os.getpid())
-      return descriptor
+  if disk.is_at(descriptor, path):
+    os.truncate(descriptor, 0)
+    os.write(descriptor, b'%d' % os.getpid())
+    return descriptor
   os.close(descriptor)
   return None

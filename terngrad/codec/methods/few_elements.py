@@ -15,6 +15,21 @@ from terngrad.native import ops
 from terngrad.native import sparse_ops
 
 
+def check_indices(name: str, sizes: Sequence[int]) -> None:
+  """Raises ValueError if int32 indices cannot name all elements.
+
+  Args:
+    name: of the code, for the message.
+    sizes: elements of each variable.
+  """
+  if sum(sizes) > tf.int32.max:
+    raise ValueError(
+      f'{name}: expected at most {tf.int32.max} elements in all variables with '
+      f'this code, received {sum(sizes)}. Give some of them another code with '
+      '--codec_rules.'
+    )
+
+
 class FewElements(coded.Code):
   """A sparse code, which decodes without a dense tensor for each worker.
 
@@ -44,12 +59,7 @@ class FewElements(coded.Code):
     Raises:
       ValueError: they have more elements than int32 indices can name.
     """
-    if sum(sizes) > tf.int32.max:
-      raise ValueError(
-        f'{self.name}: expected at most {tf.int32.max} elements in all '
-        f'variables with this code, received {sum(sizes)}. Give some of them '
-        'another code with --codec_rules.'
-      )
+    check_indices(self.name, sizes)
     return super().words_of(sizes)
 
   @abc.abstractmethod

@@ -53,10 +53,12 @@ def validate(codec: coded.Code, words: Any, num_elements: int) -> np.ndarray:
     )
   if packing is None:
     return words  # only the code knows their format
-  if isinstance(packing, wire.CompositePacking):
+  if isinstance(packing, wire.CompositePacking) and num_elements:
     codes = packing.check(words, num_elements)
     if codes:
       _check_codes(*codes)
+  elif isinstance(packing, wire.CompositePacking):
+    return words  # empty
   elif packing.levels is not None:
     _check_codes(packing, words, num_elements)
   else:
@@ -95,7 +97,7 @@ def _check_floats(
       f'{packing.name}: expected finite numbers, received {values[invalid[0]]} '
       f'for element {invalid[0]}. {_CORRUPTED}'
     )
-  if values[num_elements:].any():
+  if values[num_elements:].view(np.int32).any():
     raise ValueError(
       f'{packing.name}: expected zeros past the last of {num_elements} '
       f'elements, received others. {_CORRUPTED}'

@@ -55,7 +55,7 @@ class Traits(NamedTuple):
   """Properties that an exchange may rely on; the conformance tests check them.
 
   All codes preserve scale: twice the gradient decodes to twice the result, if
-  the largest magnitude of the variable, or of the group, is between 2**-96 and
+  the largest magnitude of the variable, or of the group, is between 2**-91 and
   2**120 divided by the number of workers. Smaller gradients may decode to
   zeros. So may elements below 2**-126, which processors flush to zero. Codes
   without `preserves_scale` are exempt.

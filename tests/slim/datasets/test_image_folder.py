@@ -55,6 +55,13 @@ def test_the_classes_of_labels_txt_come_before_those_of_the_training_split(
   assert labels_of(tmp_path, 'test') == [1, 0]
 
 
+def test_a_name_that_occurs_twice_in_labels_txt_is_refused(tmp_path):
+  image_files.write_folders(tmp_path / 'train', {'cat': 1, 'dog': 1})
+  (tmp_path / 'labels.txt').write_text('cat\ndog\ncat\n')
+  with pytest.raises(errors.DataError, match="received 'cat' twice"):
+    labels_of(tmp_path, 'train')
+
+
 def test_a_split_alone_is_refused_without_labels_txt(tmp_path):
   image_files.write_folders(tmp_path / 'test', {'ape': 1, 'cat': 1})
   with pytest.raises(errors.DataError, match='expected labels.txt .*neither'):

@@ -19,7 +19,8 @@ from terngrad.native import grouped_ops
 class Minmax(grouped.Grouped):
   """Unsigned integers of a few bits, with a minimum and a step for each group.
 
-  Unbiased for magnitudes up to 2**126.
+  Unbiased for magnitudes from 2**-91 to 2**126: in a group whose largest one is
+  smaller, every element may decode to the least one.
   """
 
   traits = by_variable.RANDOM._replace(dense=True)

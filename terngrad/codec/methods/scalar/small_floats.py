@@ -88,7 +88,7 @@ class SmallFloats(grouped.Grouped):
     if wrong := scales[known.view(np.int32) != scales].tolist():
       raise ValueError(
         f'{self.name}: expected powers of two as scales, received the bits '
-        f'{wrong[0]:#010x}. The payload is damaged.'
+        f'{wrong[0]:#010x}. Send the payload again.'
       )
     return checked
 

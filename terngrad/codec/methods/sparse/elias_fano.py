@@ -112,7 +112,7 @@ def _unpack_low(words: tf.Tensor, low_bits: int, number: int) -> tf.Tensor:
 
 
 def _low_bits(number: int, num_elements: int) -> int:
-  return (num_elements // number).bit_length() - 1
+  return max(1, num_elements // max(1, number)).bit_length() - 1
 
 
 def _string_bits(number: int, num_elements: int) -> int:

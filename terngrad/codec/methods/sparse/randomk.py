@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from terngrad.codec import method
 from terngrad.codec.methods import by_variable
+from terngrad.codec.methods import few_elements
 from terngrad.codec.methods.sparse import topk
 from terngrad.codec.stages import random_bits
 
@@ -72,7 +73,12 @@ class RandomK(method.Method):
     return [topk.count(self.ratio, size) for size in sizes]
 
   def messages(self, shapes: method.Shapes) -> method.Rounds:
-    """Declares one round with a float32 sum of the sent elements."""
+    """Declares one round with a float32 sum of the sent elements.
+
+    Raises:
+      ValueError: there are more elements than int32 indices can name.
+    """
+    few_elements.check_indices('randomk', method.sizes_of(shapes))
     counts = self.counts(method.sizes_of(shapes))
     return ((method.float_sum(sum(counts)),),)
 

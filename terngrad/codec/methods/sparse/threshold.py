@@ -43,8 +43,7 @@ class Threshold(few_elements.FewElements):
       ValueError: an option is out of its range.
     """
     topk.check_ratio('threshold', capacity, 'capacity')
-    # As a float32 it is finite, too.
-    if not 0 <= above < 2.0**128:
+    if not 0 <= above <= np.finfo(np.float32).max:
       raise ValueError(
         f'threshold: expected above to be finite and >= 0, received {above}. '
         "It is in the gradient's units. Use threshold:above=0.001."
@@ -133,7 +132,7 @@ class _Pairs(wire.VariablePacking):
     if not 0 <= number <= most:
       raise ValueError(
         f'{self.name}: expected at most {most} elements, received {number}. '
-        'The payload is damaged.'
+        'The payload is damaged. Send it again.'
       )
     indices, values = words[1 : 1 + 2 * words[0]].reshape([-1, 2]).T
     values = np.ascontiguousarray(values).view(np.float32)

@@ -31,6 +31,7 @@ import tensorflow as tf
 from terngrad.codec import method
 from terngrad.codec import wrapper
 from terngrad.codec.methods import by_variable
+from terngrad.codec.methods import few_elements
 from terngrad.codec.methods.transforms import coefficients
 from terngrad.codec.methods.transforms import dct
 from terngrad.codec.stages import contract
@@ -98,7 +99,12 @@ class Demo(method.Method):
     return [coefficients.BlockLayout.of_shape(s, self.count) for s in shapes]
 
   def messages(self, shapes: method.Shapes) -> method.Rounds:
-    """Declares one round with the coefficients of all variables."""
+    """Declares one round with the coefficients of all variables.
+
+    Raises:
+      ValueError: they have more elements than int32 indices can name.
+    """
+    few_elements.check_indices('demo', method.sizes_of(shapes))
     words = sum(layout.num_words for layout in self.layouts(shapes))
     return ((method.gathered(words),),)
 

@@ -67,7 +67,10 @@ def clear_padding(
   found = []
   for row, size in zip(values, sizes, strict=True):
     count = width(size, workers)
-    found.append(tf.where(number * count + tf.range(count) < size, row, 0.0))
+    # TensorFlow wraps a larger Python integer beside an int32 tensor.
+    dtype = tf.int32 if count * workers <= tf.int32.max else tf.int64
+    places = tf.cast(number, dtype) * count + tf.range(count, dtype=dtype)
+    found.append(tf.where(places < size, row, 0.0))
   return found
 
 

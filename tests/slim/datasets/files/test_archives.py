@@ -117,6 +117,30 @@ def test_a_damaged_header_is_not_taken_for_the_end(tmp_path):
     archives.index(path)
 
 
+@pytest.mark.parametrize('is_inner', [False, True])
+def test_a_header_of_zeros_is_not_taken_for_the_end(is_inner, tmp_path):
+  def members():
+    return [archives_made.member(name, b'1') for name in ('one', 'two')]
+
+  whole = bytearray(archives_made.tar(members()))
+  whole[1024:1536] = bytes(512)  # the second header
+  path = tmp_path / 'a.tar'
+  if is_inner:
+    member = archives_made.member('inner.tar', bytes(whole))
+    path.write_bytes(archives_made.tar([member, *members()]))
+    (inner, *_) = archives.index(path)
+  else:
+    path.write_bytes(whole)
+  with pytest.raises(errors.DataError, match='data after the end marker'):
+    if is_inner:
+      archives.index_inner(inner)
+    else:
+      archives.index(path)
+  if not is_inner:
+    with pytest.raises(errors.DataError, match='data after the end marker'):
+      list(archives.files(path, 1000, lambda _: True))
+
+
 def test_a_compressed_tar_can_be_streamed_but_not_indexed(tmp_path):
   path = tmp_path / 'a.tgz'
   path.write_bytes(

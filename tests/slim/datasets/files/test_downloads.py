@@ -132,6 +132,22 @@ def test_two_processes_do_not_fetch_into_one_file(site, tmp_path):
       downloads.fetch(remote(site), tmp_path, client())
 
 
+def test_a_file_that_another_process_has_just_finished_is_left_as_it_is(
+  site, tmp_path, monkeypatch
+):
+  lock = disk.lock
+
+  def finish_first(file):
+    monkeypatch.setattr(disk, 'lock', lock)
+    downloads.fetch(remote(site, digest=''), tmp_path, client())
+    return lock(file)
+
+  monkeypatch.setattr(disk, 'lock', finish_first)
+  path = downloads.fetch(remote(site, digest=''), tmp_path, client())
+  assert path.read_bytes() == CONTENT
+  assert len(asked(site)) == 1
+
+
 def test_credentials_go_to_the_site_and_to_no_other(site, tmp_path):
   with file_server.serving() as other:
     other.files['/real'] = CONTENT

@@ -430,6 +430,38 @@ def test_a_killed_run_is_continued_and_refused_by_readers_until_then(tmp_path):
   assert items_of(tmp_path) == list(range(20))
 
 
+def test_a_run_that_was_stopped_while_it_replaced_another_continues(
+  tmp_path, monkeypatch
+):
+  sharding.write(tmp_path, plan(number=2))
+  overwrite = sharding.ConversionOptions(overwrite=True)
+
+  def stop(*_):
+    raise KeyboardInterrupt
+
+  with monkeypatch.context() as patch:
+    patch.setattr(shard_manifest, 'write', stop)
+    with pytest.raises(KeyboardInterrupt):
+      sharding.write(tmp_path, plan(), overwrite)
+  assert not (tmp_path / 'shards.json').exists()
+  assert sharding.write(tmp_path, plan(), overwrite).written
+  assert items_of(tmp_path) == list(range(20))
+
+  unlink = pathlib.Path.unlink
+
+  def stop_after_the_list(path, **options):
+    unlink(path, **options)
+    if path.name == 'shards.json':
+      raise KeyboardInterrupt
+
+  with monkeypatch.context() as patch:
+    patch.setattr(pathlib.Path, 'unlink', stop_after_the_list)
+    with pytest.raises(KeyboardInterrupt):
+      sharding.write(tmp_path, plan(number=2), overwrite)
+  assert sharding.write(tmp_path, plan(number=2), overwrite).written
+  assert items_of(tmp_path) == list(range(20))
+
+
 @pytest.mark.slow
 def test_concurrent_runs_write_one_complete_set(tmp_path):
   children = [start(tmp_path) for _ in range(2)]
