@@ -66,10 +66,11 @@ train float32
 train ternary "--flagfile=$experiment/terngrad.flags"
 
 title 'comparison'
-"$python" -m terngrad.bin.compare_runs \
-  "--runs=float32=$folder/float32,ternary=$folder/ternary" "--output=$folder"
+# Quoted, since the folder's name may contain a comma.
+quoted=${folder//\"/\"\"}
+runs="--runs=\"float32=$quoted/float32\",\"ternary=$quoted/ternary\""
+"$python" -m terngrad.bin.compare_runs "$runs" "--output=$folder"
 # base.flags has the net and the number of nodes.
 "$python" -m terngrad.cli.main report hosts --net=lenet --num_nodes=4 \
-  "--runs=float32=$folder/float32,ternary=$folder/ternary" \
-  --codecs=identity --codecs=ternary
+  "$runs" --codecs=identity --codecs=ternary
 printf '\n%d s in all; everything is in %s\n' $((SECONDS - started)) "$folder"

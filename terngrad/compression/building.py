@@ -98,6 +98,7 @@ class BuiltModel:
     self.codec: gradients.GradientCodec | None = None
     # The states of local steps, which workers change before an exchange.
     self._local_states: list[tf.Variable] = []
+    methods = _methods(choices, exchange.num_workers)
     if choices.optimizer is None:
       no_slots = optimizers.GradientDescent()
       self.replicas = replicas.create(
@@ -106,7 +107,6 @@ class BuiltModel:
       return
     model_variables.check_trainable(self._plan.trainable)
     devices.keep_order_of_sums()
-    methods = _methods(choices, exchange.num_workers)
     built = run_codecs.build(methods, 0, self._plan, exchange.devices)
     codec = built.codec
     rule = optimizers.parse(choices.optimizer, 0.9)

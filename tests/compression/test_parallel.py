@@ -841,3 +841,16 @@ def test_rows_of_an_embedding_train(codec):
   (rows,) = (value for value in changed.values() if value.shape == (4,))
   assert not rows[2]
   assert codec == 'ternary' or rows.tolist() == [True, True, False, True]
+
+
+def test_labels_beyond_int32_are_refused():
+  images, labels = next(iter(small_inputs.of_device(0, 1)))
+  far = tf.cast(labels, tf.int64) + 2**32
+  with pytest.raises(ValueError, match='expected labels below 2'):
+    made(devices=ONE, input_fn=lambda *_: [(images, far)]).step()
+
+
+@pytest.mark.parametrize('option', ['codec', 'codec_rules'])
+def test_unknown_codes_are_refused_without_an_optimizer(option):
+  with pytest.raises(ValueError, match='nonsense'):
+    made(devices=ONE, optimizer=None, **{option: 'a=nonsense'})

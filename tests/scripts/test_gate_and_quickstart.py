@@ -219,7 +219,8 @@ def test_quickstart_trains_and_evaluates_both_then_compares(
     f'--flagfile={lenet}/terngrad.flags',
     f'--train_dir={folder}/ternary/train',
   }
-  runs = f'--runs=float32={folder}/float32,ternary={folder}/ternary'
+  quoted = str(folder).replace('"', '""')
+  runs = f'--runs="float32={quoted}/float32","ternary={quoted}/ternary"'
   assert runs in compare and runs in hosts
   # What base.flags says, which the prediction needs.
   base = (lenet / 'base.flags').read_text(encoding='utf-8').split()
