@@ -43,7 +43,7 @@ class Threshold(few_elements.FewElements):
       ValueError: an option is out of its range.
     """
     topk.check_ratio('threshold', capacity, 'capacity')
-    if not 0 <= above <= np.finfo(np.float32).max:
+    if not 0 <= above <= float(np.finfo(np.float32).max):
       raise ValueError(
         f'threshold: expected above to be finite and >= 0, received {above}. '
         "It is in the gradient's units. Use threshold:above=0.001."
