@@ -49,8 +49,8 @@ def read(runs: pathlib.Path) -> pd.DataFrame:
     found = _NAME.search(path.as_posix())
     if found is None:
       raise SystemExit(f'{path}: {_EXPECTED}')
-    net = found[1]
-    rate, batch, start = (int(number) for number in found.groups()[1:])
+    net, *numbers = found.groups()
+    rate, batch, start = map(int, numbers)
     table = pd.read_csv(path)
     table['seconds'] = table['milliseconds'] / 1000
     tables.append(table.assign(net=net, mbit_s=rate, batch=batch, start=start))

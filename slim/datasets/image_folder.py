@@ -45,9 +45,7 @@ def find_classes(data_dir: str | os.PathLike[str]) -> dict[int, str]:
   """
   named = labels.read(data_dir, first_label=0)
   if named:
-    names = [*named.values()]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
+    if twice := image_folders.repeated([*named.values()]):
       raise errors.DataError(
         f'{os.fspath(data_dir)}/{labels.FILE_NAME}: expected each name once, '
         f'because a class has one folder; received {twice[0]!r} twice. Correct '

@@ -70,7 +70,8 @@ class Compressor:
     """
     if num_workers is not None and num_workers < 1:
       raise ValueError(
-        f'num_workers: expected 1 or more, or None, received {num_workers}.'
+        f'num_workers: expected 1 or more, or None, received {num_workers}. '
+        'Use the number of workers that one replica stands for.'
       )
     if devices_per_worker < 1:
       raise ValueError(

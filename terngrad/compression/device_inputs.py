@@ -223,14 +223,14 @@ class DeviceInputs:
         f'{_describe(images)} and {_describe(labels)}. Batch the input, and '
         'use class numbers as labels.'
       )
-    classes = tf.cast(labels, tf.int32)
     # Others would train as the class of their last 32 bits.
-    if not np.array_equal(classes, labels):
+    numbers = labels.numpy()
+    if (wrong := numbers[numbers != numbers.astype(np.int32)]).size:
       raise ValueError(
         f'{self._name(index)}: expected labels below 2**31, received '
-        f'{int(tf.reduce_max(labels))}. Use class numbers as labels.'
+        f'{wrong[0]}. Use class numbers as labels.'
       )
-    return images, classes
+    return images, tf.cast(labels, tf.int32)
 
   def _describe_expected(self) -> str:
     """Describes a valid batch, for messages."""

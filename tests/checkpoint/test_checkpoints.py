@@ -198,6 +198,13 @@ def test_a_layout_with_impossible_values_is_refused(changed, tmp_path):
     checkpoints.read_layout(path)
 
 
+def test_a_layout_that_is_nested_without_end_is_refused(tmp_path):
+  stored = tf.train.Checkpoint(layout=tf.Variable('[' * 100_000))
+  path = stored.write(str(tmp_path / 'model.ckpt-1'))
+  with pytest.raises(errors.CheckpointError, match='layout that can be read'):
+    checkpoints.read_layout(path)
+
+
 def test_a_layout_of_an_older_version_is_read(tmp_path):
   needed = checkpoints.Layout._fields[:7]
   old = {name: getattr(layout(), name) for name in needed}

@@ -36,7 +36,7 @@ def read_labels(path: pathlib.Path) -> list[str]:
       f'line; received "{error}". Check --labels_file.'
     ) from error
   names = [line.strip() for line in lines if line.strip()]
-  twice = sorted({name for name in names if names.count(name) > 1})
+  twice = repeated(names)
   if not names or twice:
     received = f'{twice[0]!r} twice' if twice else 'no name'
     raise errors.DataError(
@@ -44,6 +44,11 @@ def read_labels(path: pathlib.Path) -> list[str]:
       f'{received}. Correct the file.'
     )
   return names
+
+
+def repeated(names: abc.Sequence[str]) -> list[str]:
+  """Returns the names that occur more than once, sorted."""
+  return sorted({name for name in names if names.count(name) > 1})
 
 
 def folders(folder: pathlib.Path) -> list[pathlib.Path]:

@@ -127,7 +127,7 @@ def to_config(values: SlimEvaluateFlags) -> configs.EvalConfig:
   given = {
     name
     for name in options.by_name(config)
-    if flags_of.get(name, not options.is_default(config, name))
+    if flags_of.get(name, config.is_given(name))
   }
   return dataclasses.replace(config, given=frozenset(given))
 

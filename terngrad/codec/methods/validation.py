@@ -53,12 +53,10 @@ def validate(codec: coded.Code, words: Any, num_elements: int) -> np.ndarray:
     )
   if packing is None:
     return words  # only the code knows their format
-  if isinstance(packing, wire.CompositePacking) and num_elements:
-    codes = packing.check(words, num_elements)
+  if isinstance(packing, wire.CompositePacking):
+    codes = packing.check(words, num_elements) if num_elements else None
     if codes:
       _check_codes(*codes)
-  elif isinstance(packing, wire.CompositePacking):
-    return words  # empty
   elif packing.levels is not None:
     _check_codes(packing, words, num_elements)
   else:

@@ -78,9 +78,9 @@ class RandomK(method.Method):
     Raises:
       ValueError: there are more elements than int32 indices can name.
     """
-    few_elements.check_indices('randomk', method.sizes_of(shapes))
-    counts = self.counts(method.sizes_of(shapes))
-    return ((method.float_sum(sum(counts)),),)
+    sizes = method.sizes_of(shapes)
+    few_elements.check_indices('randomk', sizes)
+    return ((method.float_sum(sum(self.counts(sizes))),),)
 
   def drawn(self, context: method.Context) -> list[tuple[tf.Tensor, tf.Tensor]]:
     """Draws for each variable int32 [k] indices; int64 [k] segment lengths."""
