@@ -31,9 +31,23 @@ def encode(specs: Sequence[policy.VariableSpec]) -> np.ndarray:
 
 
 def decode(array: np.ndarray) -> tuple[policy.VariableSpec, ...]:
-  """Decodes the result of `encode`."""
-  listed = json.loads(np.asarray(array, np.uint8).tobytes().decode())
-  return tuple(policy.VariableSpec(path, tuple(s)) for path, s in listed)
+  """Decodes the result of `encode`.
+
+  Raises:
+    ValueError: the array is damaged.
+  """
+  if array.dtype != np.uint8 or array.ndim != 1:
+    raise ValueError(f'{array.dtype} {list(array.shape)}')
+  try:
+    listed = json.loads(array.tobytes().decode())
+    specs = [policy.VariableSpec(path, tuple(s)) for path, s in listed]
+  except (RecursionError, TypeError) as error:
+    raise ValueError(str(error)) from error
+  for spec in specs:
+    is_shape = all(type(n) is int and n >= 0 for n in spec.shape)
+    if not isinstance(spec.name, str) or not is_shape:
+      raise ValueError(f'{spec.name!r} {spec.shape!r}')
+  return tuple(specs)
 
 
 def match(saved: _Specs, present: _Specs) -> dict[int, int]:

@@ -8,6 +8,7 @@ from terngrad import aliases
 from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.compression import building
+from terngrad.compression import local_arguments
 from terngrad.exchange import towers
 from terngrad.reduce import gradients
 from terngrad.step import passes
@@ -100,7 +101,8 @@ class Trainer(building.BuiltModel):
       A `StepResult`; its `entropy` is the mean loss of each worker.
 
     Raises:
-      ValueError: the shapes do not have one entry per worker.
+      ValueError: the shapes do not have one entry per worker, or the learning
+        rate is not valid.
       errors.TrainingError: a loss or a gradient is not finite; nothing has
         changed.
     """
@@ -112,7 +114,8 @@ class Trainer(building.BuiltModel):
         f'the examples of every worker, received {list(shapes[0])} and '
         f'{list(shapes[1])}. Split the batch by workers.'
       )
-    return self._take(images, labels, learning_rate)
+    rate = local_arguments.checked_rate(learning_rate)
+    return self._take(images, labels, rate)
 
   def bits_per_element(self, result: steps.StepResult) -> float:
     """Computes the bits that a worker sent in a step per gradient element.
