@@ -15,12 +15,12 @@ class Host:
   def __init__(self, folder):
     self.folder = folder / 'e'
     self.calls = folder / 'calls'
-    never = folder / 'never'
-    os.mkfifo(never)
     self.task = folder / 'task'
-    # Open to read and to write, a pipe waits for no other end.
+    # A task ends when nobody can write to this pipe any longer.
+    self.fifo = folder / 'fifo'
+    os.mkfifo(self.fifo)
     self.task.write_text(
-      f'#!/bin/bash\necho $$ >>"{self.calls}"\nread -r <>"{never}"\n'
+      f'#!/bin/bash\necho $$ >>"{self.calls}"\nread -r <"{self.fifo}"\n'
     )
     self.task.chmod(0o755)
 
@@ -43,8 +43,9 @@ class Host:
 @pytest.fixture
 def host(tmp_path):
   found = Host(tmp_path)
-  yield found
-  found.call('stop_tasks', found.folder, 10)
+  # Open to read and to write, a pipe waits for no other end.
+  with open(found.fifo, 'r+b', buffering=0):
+    yield found
 
 
 def test_of_several_starts_at_once_one_starts_the_task(host):
