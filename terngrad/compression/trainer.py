@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import keras
 
 from terngrad import aliases
+from terngrad.cluster import devices as cluster_devices
 from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.compression import building
@@ -64,8 +65,8 @@ class Trainer(building.BuiltModel):
         Keras's rule: on a single GPU, without op determinism.
 
     Raises:
-      ValueError: a codec, a rule or the optimizer is unknown or missing, or
-        there are fewer workers than devices.
+      ValueError: a codec, a rule or the optimizer is unknown or missing, a
+        device does not exist, or there are fewer workers than devices.
     """
     if isinstance(devices, str) or not 1 <= len(devices) <= num_workers:
       raise ValueError(
@@ -76,6 +77,7 @@ class Trainer(building.BuiltModel):
       raise ValueError(
         f'optimizer: expected a text such as momentum, received {optimizer!r}.'
       )
+    cluster_devices.check_exist(devices)
     choices = building.Choices(
       codec,
       codec_rules,
