@@ -156,7 +156,10 @@ def _find_listed(
       'convert the data set again.'
     )
   shards = {shard.file: shard for shard in listed.splits[split].shards}
-  found = {os.path.basename(path): path for path in paths}
+  # `test-*` also finds the files of a split test-small.
+  others = set(listed.names) - shards.keys()
+  names = {os.path.basename(path): path for path in paths}
+  found = {name: path for name, path in names.items() if name not in others}
   _check_complete(data_dir, set(shards), set(found))
   classes = listed.label_range
   if num_classes not in (None, classes):

@@ -170,6 +170,14 @@ def test_cut_shard_is_refused(flowers):
     shards.find(FLOWERS, flowers, 'train')
 
 
+def test_files_of_a_split_whose_name_begins_with_another_s_are_apart(tmp_path):
+  splits = {'test': [[b'a']], 'test-small': [[b'b'], [b'c']]}
+  shard_files.write(tmp_path, 'flowers', splits, num_classes=3)
+  for split, count in (('test', 1), ('test-small', 2)):
+    files = shards.find(FLOWERS, tmp_path, split).files
+    assert len(files) == count
+
+
 def test_file_that_is_not_listed_is_refused(flowers):
   record_files.write(flowers / 'train-extra', [b'x'])
   with pytest.raises(errors.DataError, match='train-extra: expected a file'):
