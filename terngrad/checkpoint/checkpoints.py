@@ -327,9 +327,10 @@ def _check_values(layout: Layout) -> None:
 
 def _can_be_recorded(name: str, value: Any) -> bool:
   """Returns whether an option of a run may have a value."""
-  if kind := _USED_AGAIN.get(name):
-    return type(value) is kind and (kind is str or abs(value) <= _MOST)
-  return not isinstance(value, dict)
+  kind = _USED_AGAIN.get(name)
+  if kind is int:
+    return type(value) is int and abs(value) <= _MOST
+  return isinstance(value, str) if kind else not isinstance(value, dict)
 
 
 def names_of(path: str, device_index: int) -> set[str]:

@@ -132,7 +132,7 @@ class CodecStates:
       )
     model = self._model if self._is_matched else self._loaded_model
     if found and model:
-      found[state_arrays.VARIABLES] = state_matching.encode(model)
+      found[state_arrays.VARIABLES] = state_arrays.encode(model)
     return found
 
   def _waiting(self, workers: np.ndarray) -> dict[str, np.ndarray]:
@@ -172,9 +172,7 @@ class CodecStates:
     self._loaded = state_arrays.checked(arrays)
     self._reported = set()
     listed = self._loaded.pop(state_arrays.VARIABLES, None)
-    self._loaded_model = (
-      None if listed is None else state_matching.decode(listed)
-    )
+    self._loaded_model = None if listed is None else state_arrays.decode(listed)
     self._is_matched = False
     if state_arrays.WORKERS in self._loaded:
       self._find_local_rows()

@@ -3,17 +3,19 @@
 A file may be damaged, so arrays are checked before they are used.
 """
 
+import json
 import math
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 import numpy as np
 
-from terngrad.compression import state_matching
+from terngrad.codec import policy
 
 # int64 [3]: the first worker whose states are saved, their number, and the
 # number of all workers.
 WORKERS = 'workers'
-# The result of `state_matching.encode`.
+# The result of `encode`.
 VARIABLES = 'variables'
 _MOST_WORKERS = 2**20
 
@@ -22,6 +24,36 @@ def number_of(name: str) -> int | None:
   """Returns the variable's index in the name of a state, or None."""
   _, colon, number = name.rpartition(':')
   return int(number) if colon and number.isdecimal() else None
+
+
+def encode(specs: Sequence[policy.VariableSpec]) -> np.ndarray:
+  """Encodes the paths and shapes of all trained variables for a checkpoint.
+
+  Returns:
+    uint8 [bytes], JSON in UTF-8.
+  """
+  listed = [[spec.name, list(spec.shape)] for spec in specs]
+  return np.frombuffer(json.dumps(listed).encode(), np.uint8)
+
+
+def decode(array: np.ndarray) -> tuple[policy.VariableSpec, ...]:
+  """Decodes the result of `encode`.
+
+  Raises:
+    ValueError: the array is damaged.
+  """
+  if array.dtype != np.uint8 or array.ndim != 1:
+    raise ValueError(f'{array.dtype} {list(array.shape)}')
+  try:
+    listed = json.loads(array.tobytes().decode())
+    specs = [policy.VariableSpec(path, tuple(s)) for path, s in listed]
+  except (RecursionError, TypeError) as error:
+    raise ValueError(str(error)) from error
+  for spec in specs:
+    is_shape = all(type(n) is int and n >= 0 for n in spec.shape)
+    if not isinstance(spec.name, str) or not is_shape:
+      raise ValueError(f'{spec.name!r} {spec.shape!r}')
+  return tuple(specs)
 
 
 def checked(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -36,7 +68,7 @@ def checked(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     count = _check_workers(found[WORKERS])
   if VARIABLES in found:
     try:
-      num_variables = len(state_matching.decode(found[VARIABLES]))
+      num_variables = len(decode(found[VARIABLES]))
     except ValueError as error:
       raise _damaged(
         VARIABLES, 'the paths and shapes of variables', error

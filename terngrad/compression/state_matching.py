@@ -6,48 +6,15 @@ all trained variables are saved too.
 """
 
 import collections
-import json
 import re
 from collections.abc import Sequence
 from typing import TypeAlias
-
-import numpy as np
 
 from terngrad.codec import policy
 
 # The suffix that Keras appends to the second layer or model of a name.
 _NUMBER = re.compile(r'_\d+$')
 _Specs: TypeAlias = Sequence[policy.VariableSpec]
-
-
-def encode(specs: Sequence[policy.VariableSpec]) -> np.ndarray:
-  """Encodes the paths and shapes of all trained variables for a checkpoint.
-
-  Returns:
-    uint8 [bytes], JSON in UTF-8.
-  """
-  listed = [[spec.name, list(spec.shape)] for spec in specs]
-  return np.frombuffer(json.dumps(listed).encode(), np.uint8)
-
-
-def decode(array: np.ndarray) -> tuple[policy.VariableSpec, ...]:
-  """Decodes the result of `encode`.
-
-  Raises:
-    ValueError: the array is damaged.
-  """
-  if array.dtype != np.uint8 or array.ndim != 1:
-    raise ValueError(f'{array.dtype} {list(array.shape)}')
-  try:
-    listed = json.loads(array.tobytes().decode())
-    specs = [policy.VariableSpec(path, tuple(s)) for path, s in listed]
-  except (RecursionError, TypeError) as error:
-    raise ValueError(str(error)) from error
-  for spec in specs:
-    is_shape = all(type(n) is int and n >= 0 for n in spec.shape)
-    if not isinstance(spec.name, str) or not is_shape:
-      raise ValueError(f'{spec.name!r} {spec.shape!r}')
-  return tuple(specs)
 
 
 def match(saved: _Specs, present: _Specs) -> dict[int, int]:

@@ -6,12 +6,11 @@ import pytest
 import terngrad
 from terngrad.codec import policy
 from terngrad.compression import state_arrays
-from terngrad.compression import state_matching
 
 SPECS = (policy.VariableSpec('a', (2,)), policy.VariableSpec('b', (2,)))
 GOOD = {
   'workers': np.array([0, 2, 2]),
-  'variables': state_matching.encode(SPECS),
+  'variables': state_arrays.encode(SPECS),
   'residual:0': np.ones([2, 2], np.float32),
   'residual:1': np.ones([2, 2], np.float32),
 }
@@ -59,6 +58,15 @@ def test_damaged_states_are_refused_and_change_nothing(name, array):
   np.testing.assert_array_equal(
     compressor.get_states()['residual:0'], GOOD['residual:0']
   )
+
+
+def test_encoded_variables_are_decoded_unchanged():
+  specs = (
+    policy.VariableSpec('größe/kernel', (3, 4)),
+    policy.VariableSpec('', ()),
+  )
+  assert state_arrays.decode(state_arrays.encode(specs)) == specs
+  assert state_arrays.decode(state_arrays.encode(())) == ()
 
 
 def test_states_without_their_workers_are_refused():

@@ -4,24 +4,19 @@ Every vocabulary ends with a token for the end of a document.
 """
 
 import abc
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-from typing import Any
 
 import numpy as np
 
 from slim import errors
+from slim.datasets.text import byte_pairs
 
 if TYPE_CHECKING:
   import tokenizers
 
 BYTES = 'bytes'
 BPE = 'bpe'
-# Tokens are stored in 16 bits.
-MOST_TOKENS = 2**16
-# The bytes and the end of a document.
-FEWEST_TOKENS = 257
 
 
 class Vocabulary(abc.ABC):
@@ -120,17 +115,17 @@ def train(kind: str, size: int, documents: Sequence[bytes]) -> Vocabulary:
   errors.lookup({BYTES: 0, BPE: 0}, kind, 'tokenizer')
   if kind == BYTES:
     return ByteVocabulary()
-  if not FEWEST_TOKENS <= size <= MOST_TOKENS:
+  if not byte_pairs.FEWEST_TOKENS <= size <= byte_pairs.MOST_TOKENS:
     raise errors.DataError(
-      f'vocabulary_size: expected from {FEWEST_TOKENS} to {MOST_TOKENS}; '
-      f'received {size}. Use for example 4096.'
+      f'vocabulary_size: expected from {byte_pairs.FEWEST_TOKENS} to '
+      f'{byte_pairs.MOST_TOKENS}; received {size}. Use for example 4096.'
     )
   import tokenizers  # optional
 
-  tokenizer = _tokenizer(tokenizers.models.BPE())
+  tokenizer = byte_pairs.tokenizer_of(tokenizers.models.BPE())
   trainer = tokenizers.trainers.BpeTrainer(
     vocab_size=size - 1,
-    initial_alphabet=_alphabet(),
+    initial_alphabet=byte_pairs.alphabet(),
     show_progress=False,
   )
   tokenizer.train_from_iterator(map(_as_utf8, documents), trainer)
@@ -140,97 +135,13 @@ def train(kind: str, size: int, documents: Sequence[bytes]) -> Vocabulary:
 def load(description: str) -> Vocabulary:
   """Makes a vocabulary from its `description`, which may be hostile.
 
-  Only the pairs are taken from it. The library never parses it: it would take
-  components that `train` does not use, and ends the process for some.
-
   Raises:
     slim.errors.DataError: `train` makes no such description.
     ModuleNotFoundError: the vocabulary needs the package tokenizers.
   """
   if not description:
     return ByteVocabulary()
-  import tokenizers  # optional
-
-  try:
-    given = json.loads(description)
-    tokens, merges = _pairs(given['model'])
-    made = _tokenizer(tokenizers.models.BPE(tokens, merges))
-    _check_components(given, json.loads(made.to_str()))
-  except (
-    AttributeError,
-    KeyError,
-    RecursionError,
-    TypeError,
-    ValueError,
-  ) as error:
-    raise errors.DataError(
-      'tokenizer: expected byte pairs as terngrad convert text describes them; '
-      f'received others: {error!s:.200}. Convert the text again.'
-    ) from error
-  return PairVocabulary(made)
-
-
-def _tokenizer(model: 'tokenizers.models.BPE') -> 'tokenizers.Tokenizer':
-  """Makes a tokenizer of bytes with the pairs of a model."""
-  import tokenizers  # optional
-
-  made = tokenizers.Tokenizer(model)
-  made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(
-    add_prefix_space=False
-  )
-  made.decoder = tokenizers.decoders.ByteLevel()
-  return made
-
-
-def _alphabet() -> list[str]:
-  """Returns the letters that stand for the 256 bytes."""
-  import tokenizers  # optional
-
-  return sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-
-
-def _pairs(model: dict[str, Any]) -> tuple[dict[str, int], list[Any]]:
-  """Reads (token by name, pairs of names) and checks that they fit.
-
-  Raises:
-    ValueError: they do not.
-  """
-  tokens = model['vocab']
-  # Before version 0.20 the library wrote a pair as one text.
-  merges = [
-    tuple(pair.split(' ') if isinstance(pair, str) else pair)
-    for pair in model['merges']
-  ]
-  if not set(_alphabet()) <= tokens.keys():
-    raise ValueError('a byte without token')
-  if not FEWEST_TOKENS <= len(tokens) + 1 <= MOST_TOKENS:
-    raise ValueError(f'{len(tokens)} tokens')
-  numbers = list(tokens.values())
-  if {type(n) for n in numbers} != {int} or sorted(numbers) != [
-    *range(len(tokens))
-  ]:
-    raise ValueError('tokens that are not 0, 1, 2 and so on')
-  for pair in merges:
-    if len(pair) != 2 or not {*pair, ''.join(pair)} <= tokens.keys():
-      raise ValueError(f'the pair {pair}')
-  if len(set(merges)) != len(merges):
-    raise ValueError('a pair twice')
-  named = {*_alphabet(), *map(''.join, merges)}
-  if tokens.keys() != named:
-    raise ValueError('a token that is neither a byte nor a pair')
-  return tokens, merges
-
-
-def _check_components(given: dict[str, Any], made: dict[str, Any]) -> None:
-  """Checks that nothing but pairs distinguishes two descriptions.
-
-  Raises:
-    ValueError: something else does.
-  """
-  for name, value in (made | made['model']).items():
-    found = (given | given['model']).get(name, value)
-    if name not in ('model', 'vocab', 'merges', 'version') and found != value:
-      raise ValueError(f'{name}: {found!s:.80}')
+  return PairVocabulary(byte_pairs.read(description))
 
 
 def _as_utf8(text: bytes) -> str:
