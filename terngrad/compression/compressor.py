@@ -16,6 +16,7 @@ import tensorflow as tf
 from absl import logging
 
 from terngrad import aliases
+from terngrad import arguments
 from terngrad.codec import policy
 from terngrad.codec.stages import tracing
 from terngrad.compression import codec_states
@@ -67,22 +68,17 @@ class Compressor:
         replicas average their gradients in float32 and send one message.
 
     Raises:
-      ValueError: the codec is unknown, or K or N is less than 1.
+      ValueError: the codec is unknown, K or N is no whole number of 1 or more,
+        or the seed is no int64.
     """
-    if num_workers is not None and num_workers < 1:
-      raise ValueError(
-        f'num_workers: expected 1 or more, or None, received {num_workers}. '
-        'Use the number of workers that one replica stands for.'
-      )
-    if devices_per_worker < 1:
-      raise ValueError(
-        'devices_per_worker: expected 1 or more, received '
-        f'{devices_per_worker}. Use the number of devices of a process.'
-      )
+    if num_workers is not None:
+      num_workers = arguments.whole_number('num_workers', num_workers, 1)
     self.codec = codec
-    self.seed = seed
+    self.seed = arguments.whole_number('seed', seed, -(2**63))
     self.num_workers = num_workers
-    self.devices_per_worker = devices_per_worker
+    self.devices_per_worker = devices_per_worker = arguments.whole_number(
+      'devices_per_worker', devices_per_worker, 1
+    )
     self.observer: reduced_lib.Observer | None = None
     replicas = tf.distribute.get_strategy().num_replicas_in_sync
     workers = num_workers or max(1, replicas // devices_per_worker)

@@ -73,11 +73,11 @@ def variables_of(
 
 @contextlib.contextmanager
 def restored_after_failure(variables: Sequence[tf.Variable]) -> Iterator[None]:
-  """Restores variables if a `errors.TrainingError` leaves the context."""
+  """Restores variables if an error of training leaves the context."""
   before = [variable.read_value() for variable in variables]
   try:
     yield
-  except errors.TrainingError:
+  except (errors.TrainingError, tf.errors.OpError):
     for variable, value in zip(variables, before, strict=True):
       variable.assign(value)
     raise

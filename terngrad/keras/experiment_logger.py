@@ -8,6 +8,8 @@ from typing import Any
 import keras
 import numpy as np
 
+from terngrad import arguments
+from terngrad import errors
 from terngrad.keras import saved_states
 from terngrad.tracking import trackers
 from terngrad.training import records
@@ -54,16 +56,11 @@ class ExperimentLogger(keras.callbacks.Callback):
         1.
     """
     super().__init__()
-    if every < 1:
-      raise ValueError(
-        f'every: expected 1 or more, received {every}. Use every=10 to record '
-        'every 10 steps.'
-      )
+    self.every = arguments.whole_number('every', every, 1)
     if isinstance(log_to, str):
       log_to = [name for name in log_to.split(',') if name]
     trackers.check(log_to)
     trackers.check_installed(log_to)
-    self.every = every
     self._folder = folder
     self._log_to = tuple(log_to)
     self._options = dict(options or {})
@@ -84,10 +81,11 @@ class ExperimentLogger(keras.callbacks.Callback):
     self._last_batch = -1
     # Not in on_train_begin, where a later callback may restore the step.
     if not self._recorder and _is_chief(self.model):
-      os.makedirs(self._folder, exist_ok=True)
-      self._recorder = records.Recorder(
-        self._folder, self._step(), self._log_to, self._options
-      )
+      with errors.explain_write_errors('ExperimentLogger'):
+        os.makedirs(self._folder, exist_ok=True)
+        self._recorder = records.Recorder(
+          self._folder, self._step(), self._log_to, self._options
+        )
 
   def on_train_batch_end(
     self, batch: int, logs: dict[str, Any] | None = None

@@ -92,13 +92,26 @@ class LocalStepsCallback(keras.callbacks.Callback):
     self._averages = statistics == AVERAGE
     self._resume_from = resume_from
     self._is_started, self._last_batch = False, -1
+    # Whether the model was seen to make no parameters in its first batch.
+    self._is_checked = False
     self._parameters: list[keras.Variable] = []
     self._statistics: list[keras.Variable] = []
     self._trained: list[list[np.ndarray]] = []  # At the last epoch's end.
 
   def set_model(self, model: keras.Model) -> None:
-    """Lets the model's files contain the states; loads `resume_from`, once."""
+    """Lets the model's files contain the states; loads `resume_from`, once.
+
+    Raises:
+      ValueError: the model has an attribute of the name that the states need.
+    """
     super().set_model(model)
+    found = getattr(model, saved_states.ATTRIBUTE, None)
+    if not isinstance(found, saved_states.SavedStates | None):
+      raise ValueError(
+        f'model: expected none with an attribute {saved_states.ATTRIBUTE}, '
+        f'under which its files hold the states, received {found!r}. Give the '
+        'attribute another name.'
+      )
     setattr(
       model, saved_states.ATTRIBUTE, saved_states.SavedStates(self._steps)
     )
@@ -129,6 +142,7 @@ class LocalStepsCallback(keras.callbacks.Callback):
     """Exchanges, if `every` batches have passed since the last exchange."""
     del logs
     count, self._last_batch = batch - self._last_batch, batch
+    self._check_parameters()
     if self._steps.count_step(count):
       self._assign(self._steps.exchange(*self._values()))
 
@@ -167,15 +181,36 @@ class LocalStepsCallback(keras.callbacks.Callback):
     self._is_started = False
 
   def _join(self) -> None:
-    """Joins the other processes and takes the common parameters."""
+    """Joins the other processes and takes the common parameters.
+
+    Raises:
+      ValueError: the model has no parameters yet.
+    """
     variables = model_variables.variables_of(self.model)
     self._parameters = [*variables.trainable]
+    self._is_checked = False
+    if not self._parameters:
+      raise _unbuilt(self.model, 'one without trainable parameters')
     self._statistics = [
       v for v in variables.statistics if v.dtype == 'float32'
     ] * self._averages
     names = variables.names[: len(self._parameters)]
     self._assign(self._steps.start(*self._values(), names))
     self._is_started = True
+
+  def _check_parameters(self) -> None:
+    """Checks once, after the first batch, that it made no new parameters.
+
+    Raises:
+      ValueError: Keras built a layer in the first batch.
+    """
+    if self._is_checked:
+      return
+    self._is_checked = True
+    known = set(map(id, self._parameters))
+    for variable in self.model.trainable_variables:
+      if id(variable) not in known:
+        raise _unbuilt(self.model, f'one that made {variable.path} in `fit`')
 
   def _values(self) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Reads (parameters, statistics) of the model."""
@@ -192,3 +227,11 @@ class LocalStepsCallback(keras.callbacks.Callback):
     variables = [*self._parameters, *self._statistics]
     for variable, value in zip(variables, values, strict=True):
       variable.assign(value)
+
+
+def _unbuilt(model: keras.Model, received: str) -> ValueError:
+  return ValueError(
+    f'model: expected {model.name} with all its parameters, which the '
+    f'processes compare before the first batch, received {received}. Call the '
+    'model on one batch, or model.build, before fit.'
+  )

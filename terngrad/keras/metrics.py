@@ -8,6 +8,7 @@ from typing import TypeAlias
 import keras
 import tensorflow as tf
 
+from terngrad import arguments
 from terngrad.compression import codec_states
 from terngrad.compression import passed_rows
 from terngrad.compression import reduced
@@ -61,12 +62,7 @@ class CompressionMetrics(keras.callbacks.Callback):
       ValueError: `every` is less than 1.
     """
     super().__init__()
-    if every < 1:
-      raise ValueError(
-        f'every: expected 1 or more, received {every}. Use every=10 to update '
-        'the logs every 10 steps.'
-      )
-    self.every = every
+    self.every = arguments.whole_number('every', every, 1)
     # The batch of the last update in this epoch.
     self._last_batch = -1
     self._means = codec_states.run_in_thread(_Means)

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from terngrad import arguments
 from terngrad.codec import policy
 from terngrad.codec.stages import tracing
 from terngrad.compression import compressor as compressors
@@ -369,10 +370,7 @@ def _densify(gradient: optimizers.Gradient, shape: tf.TensorShape) -> tf.Tensor:
 
 def _check(model: keras.Model, num_workers: int) -> None:
   """Raises ValueError if virtual workers do not support the model."""
-  if num_workers < 1:
-    raise ValueError(
-      f'num_workers: expected 1 or more, received {num_workers}. Use 4.'
-    )
+  arguments.whole_number('num_workers', num_workers, 1)
   if getattr(model, 'optimizer', None) is None:
     raise ValueError(
       f'model: expected a compiled one, received {model.name} without an '

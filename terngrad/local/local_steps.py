@@ -12,6 +12,7 @@ from absl import logging
 from terngrad import errors
 from terngrad.cluster import spec
 from terngrad.local import channel as channels
+from terngrad.local import loaded_states
 from terngrad.local import options as options_lib
 from terngrad.local import supervisor as supervisors
 from terngrad.recipes import catalog
@@ -132,7 +133,8 @@ class LocalSteps:
     Raises:
       errors.ConfigError: an option or a loaded state is refused, or processes
         differ.
-      ValueError: an array is not float32, or there are no parameters.
+      ValueError: an array is not float32, there are no parameters, or not as
+        many names as parameters.
     """
     if len(arrays) == 0:
       raise ValueError(
@@ -142,15 +144,18 @@ class LocalSteps:
     values = [*map(_as_float32, (*arrays, *statistics))]
     count = len(arrays)
     shapes = [list(value.shape) for value in values]
-    specs = [
-      (name, shape)
-      for name, shape in zip(
-        names or map(str, range(count)), shapes[:count], strict=True
+    if names and len(names) != count:
+      raise ValueError(
+        f'names: expected one for each of {count} parameters, received '
+        f'{len(names)}. Pass all of them, or none.'
       )
-    ]
+    keys = names or map(str, range(count))
+    specs = [*zip(keys, shapes[:count], strict=True)]
     self.close()
     if self._is_completed:
       self.load({})
+    if self._loaded:
+      loaded_states.check(self._loaded, shapes[:count], shapes[count:])
     self._supervisor = supervisors.Supervisor(
       self.options, self._cluster, specs, shapes[count:]
     )

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 from typing import TypeAlias
 
+from terngrad import arguments
 from terngrad.cluster import resolvers
 from terngrad.cluster import spec
 from terngrad.recipes import catalog
@@ -53,11 +54,10 @@ class LocalOptions:
     Raises:
       ValueError: names the option, what was expected and what was received.
     """
-    if type(self.every) is not int or self.every < 1:
-      raise ValueError(
-        'every: expected a whole number of local steps, 1 or more, received '
-        f'{self.every!r}. Use every=30.'
-      )
+    # As int and float: the helper gets them as JSON.
+    for name, least in (('every', 1), ('seed', -(2**63))):
+      whole = arguments.whole_number(name, getattr(self, name), least)
+      object.__setattr__(self, name, whole)
     choices = {'overlap': OVERLAPS, 'on_lost_worker': LOSS_POLICIES}
     for name, known in choices.items():
       value = getattr(self, name)
@@ -67,11 +67,14 @@ class LocalOptions:
           f'Use {name}={known[0]!r}.'
         )
     for name in ('outer_learning_rate', 'lost_after'):
+      number = arguments.above_zero(name, getattr(self, name))
+      object.__setattr__(self, name, number)
+    for name, kinds in (('outer', str), ('codec', str | dict)):
       value = getattr(self, name)
-      if not 0 < value < float('inf'):
+      if not isinstance(value, kinds):
         raise ValueError(
-          f'{name}: expected a number above 0, received {value!r}. Correct it, '
-          'or leave it out for the default.'
+          f'{name}: expected a text, received {value!r}. Use {name}='
+          f'{LocalOptions.__dataclass_fields__[name].default!r}.'
         )
 
 

@@ -145,7 +145,7 @@ class OuterStep:
     """Loads the result of `states`; other names are ignored.
 
     Raises:
-      ValueError: the states are of another model or optimizer.
+      ValueError: the states are of another model or optimizer, or damaged.
     """
     self._check_parameters(states)
     self._check_optimizer(states)
@@ -160,10 +160,9 @@ class OuterStep:
     )
 
   def _check_parameters(self, states: Mapping[str, np.ndarray]) -> None:
-    names = [name for name in states if name.startswith(f'{_PARAMETER}:')]
-    received = [
-      list(states[f'{_PARAMETER}:{index}'].shape) for index in range(len(names))
-    ]
+    count = sum(name.startswith(f'{_PARAMETER}:') for name in states)
+    found = [states.get(f'{_PARAMETER}:{index}') for index in range(count)]
+    received = [None if a is None else list(a.shape) for a in found]
     expected = [variable.shape.as_list() for variable in self.parameters]
     if received != expected:
       raise ValueError(
@@ -185,6 +184,14 @@ class OuterStep:
         f'saved, {saved}, received {self._optimizer}. Give the same outer, or '
         'load no states.'
       )
+    for name, variable in self._slots.items():
+      found = list(states[name].shape) if name in states else 'none'
+      if found != variable.shape.as_list():
+        raise ValueError(
+          f'Local steps: expected loaded states with {name} of shape '
+          f'{variable.shape.as_list()}, received {found}. Load states that are '
+          'not damaged, or none.'
+        )
 
   def _named(self) -> dict[str, tf.Variable]:
     parameters = enumerate(self.parameters)

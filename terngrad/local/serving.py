@@ -100,11 +100,15 @@ class HelperServer:
     """Exchanges changes, then answers; False if a process has finished."""
     if not self._are_all(channels.EXCHANGE):
       return False
-    is_finite = self._reduce(self._step.changes(self._inputs), [])
+    # States of a run with an overlap may have a pending change.
+    changes, pending = self._step.changes(self._inputs), self._state.pending
+    statistics = self._state.correct(self._local_statistics())
+    self._apply(pending.rest())
+    is_finite = self._reduce(changes, [])
     self._apply(self._state.pending.rest())
     self._state.settle()
     self._state.exchanges += 1
-    self._average(self._local_statistics(), is_finite)
+    self._average(statistics, is_finite)
     self._answer(self._state.statistics)
     return True
 

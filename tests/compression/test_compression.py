@@ -293,7 +293,7 @@ def test_one_gradient_for_several_virtual_workers_is_refused():
   virtual = compressor_lib.Compressor('identity', num_workers=4)
   with pytest.raises(ValueError, match='received one of 4 virtual workers'):
     terngrad.compress([tf.ones([3])], virtual, step=0)
-  with pytest.raises(ValueError, match='expected 1 or more, or None'):
+  with pytest.raises(ValueError, match='expected a whole number, 1 or more'):
     compressor_lib.Compressor('identity', num_workers=0)
 
 

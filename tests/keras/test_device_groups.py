@@ -56,7 +56,7 @@ def test_a_configuration_has_the_devices_per_worker():
 
 
 def test_a_number_that_does_not_divide_the_replicas_is_refused():
-  with pytest.raises(ValueError, match='devices_per_worker: expected 1 or mo'):
+  with pytest.raises(ValueError, match='devices_per_worker: expected a whole'):
     small.compiled('ternary', devices_per_worker=0)
   made = small.compiled('ternary', devices_per_worker=2)
   with pytest.raises(ValueError, match='a divisor of the 1 devices'):

@@ -114,7 +114,9 @@ def test_only_the_chief_writes(tmp_path):
 @pytest.mark.parametrize(
   ('options', 'message'),
   [
-    ({'every': 0}, 'every: expected 1 or more, received 0'),
+    ({'every': 0}, 'every: expected a whole number, .* received 0'),
+    ({'every': float('nan')}, 'every: expected a whole .* received nan'),
+    ({'every': '3'}, "every: expected a whole number, .* received '3'"),
     ({'log_to': 'comet'}, 'log_to: expected names of tensorboard'),
     ({'log_to': ['mlflow']}, r'pip install .*\[mlflow]'),
   ],

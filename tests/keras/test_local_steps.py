@@ -231,6 +231,44 @@ def test_the_model_takes_the_completed_parameters():
   assert not any(map(np.any, found))
 
 
+@pytest.mark.parametrize('value', [7, keras.layers.Dense(2)])
+def test_an_attribute_of_the_model_is_not_replaced(value):
+  made = small.compiled(None)
+  made.local_steps = value
+  with pytest.raises(ValueError, match='none with an attribute local_steps'):
+    small.fit(made, callbacks=[terngrad.keras.LocalSteps(1)])
+  assert made.local_steps is value
+
+
+@keras.saving.register_keras_serializable()
+class Tuned(keras.Model):
+  """A model whose head is built in the first batch, as in fine-tuning."""
+
+  def __init__(self, backbone):
+    super().__init__()
+    self.backbone, self.head = backbone, keras.layers.Dense(4)
+
+  def call(self, inputs):
+    return self.head(self.backbone(inputs))
+
+
+@pytest.mark.parametrize(
+  ('make', 'message'),
+  [
+    (lambda: keras.Sequential([keras.layers.Dense(4)]), 'without trainable'),
+    (lambda: Tuned(small.model()), 'that made .*dense.*kernel in `fit`'),
+  ],
+)
+@small.ARRAYS_OF_KERAS
+def test_parameters_that_the_first_batch_makes_are_refused(make, message):
+  made = make()
+  made.compile(
+    'sgd', keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+  )
+  with pytest.raises(ValueError, match=message):
+    small.fit(made, callbacks=[terngrad.keras.LocalSteps(1)])
+
+
 @small.ARRAYS_OF_KERAS
 def test_fit_without_an_epoch_left_joins_and_completes():
   made = small.compiled(None)

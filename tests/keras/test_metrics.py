@@ -143,7 +143,7 @@ def test_another_optimizer_is_refused():
 
 
 def test_every_must_be_a_number_of_steps():
-  with pytest.raises(ValueError, match='expected 1 or more'):
+  with pytest.raises(ValueError, match='expected a whole number, 1 or more'):
     terngrad.keras.CompressionMetrics(every=0)
 
 

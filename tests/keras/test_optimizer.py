@@ -69,6 +69,12 @@ def test_a_variable_without_a_rule_is_named_with_the_rule_to_add():
     optimizer.apply([np.ones(3, np.float32)], [variable])
 
 
+@pytest.mark.parametrize('seed', ['a', 1.5, 2**70, True])
+def test_a_seed_that_is_no_int64_is_refused_at_once(seed):
+  with pytest.raises(ValueError, match='seed: expected a whole number'):
+    terngrad.keras.CompressedOptimizer('sgd', 'ternary', seed=seed)
+
+
 def test_a_variable_twice_is_refused_if_its_code_has_a_state():
   variable = keras.Variable(np.zeros(3, np.float32), name='scale')
   gradients = [np.ones(3, np.float32), np.ones(3, np.float32)]

@@ -378,7 +378,9 @@ class Own(keras.Sequential):
 @pytest.mark.parametrize(
   ('make', 'message'),
   [
-    (lambda: (small.compiled(None), 0), 'num_workers: expected 1'),
+    (lambda: (small.compiled(None), 0), 'num_workers: expected a whole'),
+    (lambda: (small.compiled(None), 2.0), 'num_workers: expected a whole'),
+    (lambda: (small.compiled(None), None), 'num_workers: expected a whole'),
     (lambda: (small.model(), 2), 'Call model.compile'),
     (lambda: (small.compiled(None, replicas=2), 2), 'outside of a strategy'),
     (

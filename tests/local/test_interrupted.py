@@ -13,6 +13,10 @@ from tests.local import small
 ZEROS = [np.zeros(3, np.float32)]
 
 
+def states_of(exchanges):
+  return {'exchanges': np.array(exchanges), 'parameter:0': ZEROS[0]}
+
+
 class CountingHelper:
   """Answers as a helper does; its state is the number of exchanges.
 
@@ -36,7 +40,7 @@ class CountingHelper:
   def _answer(self, **more):
     self._messages.append({'exchanges': self._exchanges, **more})
     if not self.is_lost:
-      states = {'exchanges': np.array(self._exchanges)}
+      states = states_of(self._exchanges)
       shared_memory.write_states(self._files[0], states)
       self._messages.append({'saved': 0})
 
@@ -85,7 +89,7 @@ def test_states_after_close_are_those_of_the_last_exchange(steps):
   exchanged(steps, 3)
   states = steps.get_states()
   steps.close()
-  assert steps.get_states() == states
+  np.testing.assert_equal(steps.get_states(), states)
   assert (states['exchanges'], states['steps']) == (3, 1)
 
 
@@ -99,7 +103,7 @@ def test_start_after_complete_is_new_unless_its_states_are_loaded(steps):
 
 
 @pytest.mark.parametrize(
-  ('states', 'restored'), [({'exchanges': 7}, 7), ({}, None)]
+  ('states', 'restored'), [(states_of(7), 7), ({}, None)]
 )
 def test_loaded_states_replace_those_of_an_interrupted_run(
   steps, states, restored
@@ -112,7 +116,7 @@ def test_loaded_states_replace_those_of_an_interrupted_run(
 
 def test_states_that_were_loaded_during_a_run_do_not_outlive_it(steps):
   steps.start(ZEROS)
-  steps.load({'exchanges': 7})
+  steps.load(states_of(7))
   steps.exchange(ZEROS)
   steps.complete(ZEROS)
   assert steps.get_states()['exchanges'] == 1

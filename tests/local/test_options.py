@@ -14,18 +14,35 @@ from terngrad.local import options
 @pytest.mark.parametrize(
   ('changed', 'message'),
   [
-    ({'every': 0}, 'every: expected a whole number of .*, received 0. Use'),
-    ({'every': 2.5}, 'every: expected a whole number of .*, received 2.5. Use'),
-    ({'every': True}, 'every: expected a whole number of .*, received True'),
+    ({'every': 0}, 'every: expected a whole number, .* received 0. Use'),
+    ({'every': 2.5}, 'every: expected a whole number, .* received 2.5. Use'),
+    ({'every': True}, 'every: expected a whole number, .* received True'),
     ({'overlap': 'late'}, "one of none, delayed, eager, received 'late'"),
     ({'on_lost_worker': 'go'}, "one of wait, continue, received 'go'"),
     ({'outer_learning_rate': 0}, 'outer_learning_rate: .* above 0, received 0'),
+    ({'outer_learning_rate': True}, 'outer_learning_rate: .* received True'),
+    ({'outer_learning_rate': 'x'}, "outer_learning_rate: .* received 'x'"),
+    ({'outer_learning_rate': 1e39}, 'outer_learning_rate: .* received 1e'),
     ({'lost_after': float('nan')}, 'lost_after: .*, received nan'),
+    ({'lost_after': '60'}, "lost_after: .*, received '60'"),
+    ({'seed': 'a'}, "seed: expected a whole number, .* received 'a'"),
+    ({'seed': 2**70}, 'seed: expected a whole number, .* received 11805'),
+    ({'outer': 3}, "outer: expected a text, received 3. Use outer='gd'"),
+    ({'codec': 3}, "codec: expected a text, received 3. Use codec='identity'"),
   ],
 )
 def test_an_option_out_of_range_is_refused(changed, message):
   with pytest.raises(ValueError, match=message):
     terngrad.LocalSteps(**{'every': 10} | changed)
+
+
+def test_numbers_of_numpy_are_options_too():
+  given = terngrad.LocalSteps(
+    np.int64(3), outer_learning_rate=np.float32(0.5), seed=np.uint8(7)
+  ).options
+  found, _ = options.decode(options.encode(given))
+  assert found == given
+  assert (found.every, found.outer_learning_rate, found.seed) == (3, 0.5, 7)
 
 
 def test_options_arrive_in_the_helper_as_they_were_given():

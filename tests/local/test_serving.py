@@ -1,5 +1,7 @@
 """What a helper does with requests, in the process of the test."""
 
+import contextlib
+import itertools
 import os
 import types
 
@@ -23,30 +25,39 @@ FINISH = {'do': channels.FINISH, 'has_steps': True}
 SPECS = (policy.VariableSpec('a', (3,)),)
 
 
+class Killed(Exception):
+  """The training process has ended before FINISH."""
+
+
 class Training:
   """The training process of a helper: it changes its arrays as scripted.
 
   The parameters become smaller by a change, and the statistics larger.
   """
 
-  def __init__(self, options, requests):
+  def __init__(self, options, requests, restored=None):
     self.arrays = shared_memory.SharedArrays([(3,), (2,)])
     self._files = [os.memfd_create('states') for _ in range(2)]
     self._requests = iter(requests)
     self.found, self.statistics, self._saved = [], [], 0
+    if restored is not None:
+      shared_memory.write_states(self._files[0], restored)
     values = {
       'specs': [('a', [3])],
       'statistics': [[2]],
       'members': ['localhost:1'],
       'rank': 0,
-      'restored': None,
+      'restored': None if restored is None else 0,
       'rejoins': False,
     }
     descriptors = [self.arrays.descriptor, *self._files]
-    serving.HelperServer(options, values, self, descriptors).serve()
+    with contextlib.suppress(Killed):
+      serving.HelperServer(options, values, self, descriptors).serve()
 
   def receive(self):
-    request, change = next(self._requests)
+    request, change = next(self._requests, (None, 0))
+    if request is None:
+      raise Killed
     self.arrays.inputs[0][...] = self.arrays.outputs[0] - np.float32(change)
     self.arrays.inputs[1][...] = self.arrays.outputs[1] + np.float32(change)
     return request
@@ -64,6 +75,20 @@ class Training:
 
 def made(**options):
   return options_lib.LocalOptions(1, outer_learning_rate=RATE, **options)
+
+
+@pytest.mark.parametrize(
+  ('before', 'now'), [*itertools.product(options_lib.OVERLAPS, repeat=2)]
+)
+def test_states_of_another_overlap_lose_no_change(before, now):
+  first = Training(made(overlap=before), [(EXCHANGE, 1)])
+  states = first.states()
+  assert states['exchanges'] == 1
+  requests = [(EXCHANGE, 1), (FINISH, 1)]
+  second = Training(made(overlap=now), requests, restored=states)
+  assert second.found[-1] == -3 * RATE
+  # The mean of one process is its own.
+  assert second.statistics[-1] == 3
 
 
 def test_the_exchange_of_complete_is_counted():

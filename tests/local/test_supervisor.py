@@ -16,6 +16,7 @@ from terngrad.local import supervisor
 from tests.exchange import processes
 
 OPTIONS = {'every': 1, 'overlap': 'eager'}
+STATES = {'exchanges': np.array(1), 'parameter:0': np.zeros(3, np.float32)}
 
 
 class ScriptedHelper:
@@ -34,7 +35,7 @@ class ScriptedHelper:
     self._save()
 
   def _save(self):
-    shared_memory.write_states(self._files[0], {'n': np.array(1)})
+    shared_memory.write_states(self._files[0], STATES)
     self._messages.append({'saved': 0})
 
   def wait_until_joined(self, seconds):

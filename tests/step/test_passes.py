@@ -17,6 +17,13 @@ def log_softmax(logits):
   return values - np.log(np.exp(values).sum(axis=1, keepdims=True))
 
 
+@pytest.mark.parametrize('label', [-1, LOGITS.shape[-1]])
+def test_a_label_that_is_no_class_gives_no_loss_with_smoothing(label):
+  labels = np.where(np.arange(len(LABELS)) == 0, label, LABELS)
+  loss = passes.Loss(label_smoothing=0.2)(LOGITS, tf.constant(labels, tf.int32))
+  assert np.isnan(loss)
+
+
 def test_a_smoothed_label_gives_each_class_its_share():
   # 0.8 of the label stays and 0.2 / 4 goes to each of the four classes.
   targets = 0.05 + 0.8 * np.eye(4)[LABELS.numpy()]
