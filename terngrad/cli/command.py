@@ -111,8 +111,8 @@ def run(command: Command, program: str, arguments: Sequence[str]) -> int:
   """
   usage = command.usage.replace('{program}', program)
   if flags.asks_for_help(arguments, command.rest):
-    say(flags.help_text(command.options, command.defaults, usage))
-    return DONE
+    text = flags.help_text(command.options, command.defaults, usage)
+    return say_all(text, DONE)
   with signals.obey():
     if not command.ends_process:
       return _act(command, program, arguments)
@@ -167,21 +167,39 @@ def _act(command: Command, program: str, arguments: Sequence[str]) -> int:
     raise
   except errors.TrainingError as error:
     return report_error('error', _use_flag_names(command, error), FAILED)
-  except BrokenPipeError:
-    if not _discard_closed_output():
-      raise
-    return report_error(
-      'error',
-      'the output: expected a program that reads it to the end, received one '
-      'that ended before, such as head, so the command stopped. Write the '
-      'output to a file; the same command continues.',
-      FAILED,
-    )
+  except (BrokenPipeError, output.LostOutputError) as error:
+    return _report_lost_output(error)
   except KeyboardInterrupt as error:
     if command.is_converter:
       name = program.rpartition(' ')[2]
       report_error(name, 'stopped; the same command continues.', 0)
     return SIGNALLED + getattr(error, 'number', signal.SIGINT)
+
+
+def say_all(text: str, code: int) -> int:
+  """Prints a text; returns the code, or `FAILED` if it was not written."""
+  try:
+    say(text)
+  except (BrokenPipeError, output.LostOutputError) as error:
+    return _report_lost_output(error)
+  return code
+
+
+def _report_lost_output(error: OSError) -> int:
+  """Explains that the output cannot be written; returns the exit code."""
+  received = 'one that ended before, such as head, so the command stopped'
+  if isinstance(error, output.LostOutputError):
+    output.discard()
+    received = f'"{error.strerror}"'
+  elif not _discard_closed_output():
+    raise error
+  return report_error(
+    'error',
+    'the output: expected a program that reads it to the end, or a file with '
+    f'space, received {received}. Write the output to another file; the same '
+    'command continues.',
+    FAILED,
+  )
 
 
 def _discard_closed_output() -> bool:

@@ -410,7 +410,7 @@ def _read_flagfiles(
 ) -> list[str]:
   try:
     return values.read_flags_from_files(list(arguments), force_gnu=False)
-  except (flags.Error, OSError, UnicodeDecodeError) as error:
+  except (flags.Error, OSError, RecursionError, UnicodeDecodeError) as error:
     raise UsageError(
       f'flagfile: expected a file in UTF-8 with one flag per line, received: '
       f'{error}. Check the path.'

@@ -12,6 +12,7 @@ from terngrad import version
 from terngrad.cli import command
 from terngrad.cli import commands
 from terngrad.cli import flags
+from terngrad.launching import output
 
 _USAGE = """\
 terngrad: trains networks with compressed gradients.
@@ -28,10 +29,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
   Args:
     arguments: the arguments; None for those of this process.
   """
+  output.open_missing()
   words = list(sys.argv[1:] if arguments is None else arguments)
   if words == ['--version']:
-    command.say(f'terngrad {version.__version__}')
-    return command.DONE
+    return command.say_all(f'terngrad {version.__version__}', command.DONE)
   path: list[str] = []
   members = commands.COMMANDS
   while words and not words[0].startswith('-'):
@@ -48,8 +49,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     members = found.members
   if words and not flags.asks_for_help(words):
     return _refuse_unknown(path, words[0], members)
-  command.say(_listing(path, members))
-  return command.DONE if words or not path else command.REFUSED
+  code = command.DONE if words or not path else command.REFUSED
+  return command.say_all(_listing(path, members), code)
 
 
 def starter(*path: str, name: str, module: str = '') -> Callable[[], int]:
@@ -72,6 +73,7 @@ def starter(*path: str, name: str, module: str = '') -> Callable[[], int]:
 
 
 def _start(path: tuple[str, ...], name: str) -> int:
+  output.open_missing()
   return commands.run(
     functools.partial(commands.command_at, path), name, sys.argv[1:]
   )

@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import pathlib
 import signal
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 from multiprocessing import connection
@@ -270,6 +271,11 @@ def _model_seconds(
   )
 
 
+# Flags that the sweep appends to those of the definition.
+_SET_FOR_TRAINING = ('seed', 'data_dir', 'train_dir')
+_SET_FOR_EVAL = ('data_dir', 'checkpoint_dir', 'eval_dir', 'run_once')
+
+
 def configurations(
   found: definitions.Definition,
 ) -> 'dict[str, training.TrainConfig]':
@@ -281,7 +287,8 @@ def configurations(
   trainer = _command('train', found.program)
   scorer = _command('eval', found.program)
   for name, words in found.scoring.items():
-    _parse(scorer, words, f'eval {name}'.strip())
+    label = f'eval {name}'.strip()
+    _validated(_parse(scorer, words, label, _SET_FOR_EVAL), label)
   configs: dict[str, training.TrainConfig] = {}
   for cell in found.cells:
     if cell.variant in configs:
@@ -289,12 +296,8 @@ def configurations(
     program, line = trainer, list(cell.flags)
     if cell.launch:
       program, line = _chief(cell, found.program, line)
-    config = _parse(program, line, cell.variant)
-    try:
-      config.validate()
-    except errors.ConfigError as error:
-      raise errors.ConfigError(f'{cell.variant}: {error}') from error
-    configs[cell.variant] = config
+    config = _parse(program, line, cell.variant, _SET_FOR_TRAINING)
+    configs[cell.variant] = _validated(config, cell.variant)
   return configs
 
 
@@ -323,11 +326,31 @@ def _chief(
   return _command(*chief[:2]), [*chief[2:]]
 
 
-def _parse(program: command.Command, words: Sequence[str], name: str) -> Any:
+def _parse(
+  program: command.Command,
+  words: Sequence[str],
+  name: str,
+  own: Collection[str] = (),
+) -> Any:
+  """Parses flags, of which the sweep sets some of its `own` accord."""
   try:
-    return flags.parse(program.options, program.defaults, words).values
+    parsed = flags.parse(program.options, program.defaults, words)
   except flags.UsageError as error:
     raise errors.ConfigError(f'{name}: {error}') from error
+  if twice := sorted(parsed.given.intersection(own)):
+    raise errors.ConfigError(
+      f'{name}: expected no --{twice[0]}, which the sweep sets for each run, '
+      'received one. Remove it from the definition.'
+    )
+  return parsed.values
+
+
+def _validated(config: Any, name: str) -> Any:
+  try:
+    config.validate()
+  except errors.ConfigError as error:
+    raise errors.ConfigError(f'{name}: {error}') from error
+  return config
 
 
 def _seed(text: str) -> int:

@@ -2,6 +2,7 @@
 
 import datetime
 import os
+import signal
 import sys
 from typing import TYPE_CHECKING
 from typing import Any
@@ -14,6 +15,7 @@ from terngrad.cli import presets
 from terngrad.config import options
 from terngrad.config import servers
 from terngrad.config import training as configs
+from terngrad.launching import output
 
 if TYPE_CHECKING:
   from terngrad.training import loop as loop_types
@@ -74,9 +76,34 @@ def server_trainer(preset: presets.Preset) -> command.Command:
   )
 
 
+class TrainingLog:
+  """Prints lines. If that fails, the run is stopped as by SIGTERM.
+
+  It then writes a checkpoint, so the steps are not lost.
+  """
+
+  def __init__(self) -> None:
+    """Begins a log."""
+    self._is_lost = False
+
+  def __call__(self, line: str) -> None:
+    """Prints a line; the first one that fails stops the run."""
+    if self._is_lost or output.try_say(line):
+      return
+    self._is_lost = True
+    command.report_error(
+      'error',
+      'the output: expected a reader or a file with space for the log, '
+      'received none, so training stops after a checkpoint. Write the log to '
+      'another file; the same command continues.',
+      0,
+    )
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
 def train(config: configs.TrainConfig) -> int:
   """Trains as the configuration specifies; returns the exit code."""
-  outcome = start.train(config, command.say, sys.stderr.isatty())
+  outcome = start.train(config, TrainingLog(), sys.stderr.isatty())
   return report_end(config, outcome)
 
 
@@ -90,10 +117,11 @@ def serve_or_train(config: servers.ServerConfig) -> int:
     command.say(line)
   if not config.cluster.tasks.is_chief:
     with signals.stop_at_signal() as stop:
-      stopped_by = server_tasks.serve(config, command.say, lambda: stop.signal)
+      log = TrainingLog()
+      stopped_by = server_tasks.serve(config, log, lambda: stop.signal)
     return command.SIGNALLED + stopped_by if stopped_by else command.DONE
   try:
-    outcome = server_run.train(config, command.say, sys.stderr.isatty())
+    outcome = server_run.train(config, TrainingLog(), sys.stderr.isatty())
   except server_run.TaskLostError as error:
     if stopped_by := signals.taken():
       command.report_error('error', error, 0)
@@ -128,7 +156,7 @@ def report_end(
   """Logs a stop by a signal; returns the exit code."""
   if outcome.stopped_by is None:
     return command.DONE
-  command.say(
+  output.try_say(
     f'{datetime.datetime.now()}: stopped by signal {outcome.stopped_by} '
     f'after step {outcome.step}; the same command continues'
     f'{" if --overwrite is left out" if config.run.overwrite else ""}'

@@ -30,7 +30,10 @@ class EvalRunOptions(options.ConfigPart):
     '', 'Folder whose newest checkpoint is evaluated.'
   )
   eval_interval_secs: int = options.option(
-    3600, 'Seconds between two checks for a new checkpoint.', least=0
+    3600,
+    'Seconds between two checks for a new checkpoint.',
+    least=0,
+    most=2**31 - 1,
   )
   run_once: bool = options.option(
     False, 'Evaluate the newest checkpoint and end.'

@@ -59,7 +59,7 @@ _Item = TypeVar('_Item')
 class PrintLines(Protocol):
   """Prints lines, such as `output.try_say`."""
 
-  def __call__(self, *lines: str) -> None:
+  def __call__(self, *lines: str) -> object:
     """Prints the lines at once."""
 
 

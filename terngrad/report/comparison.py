@@ -1,5 +1,6 @@
 """Comparison of runs: a table and their curves."""
 
+import math
 import os
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ from terngrad.training import records
 
 # Entry of a run without a score that others have.
 _NOT_EVALUATED = 'not evaluated'
+# Entry of a value that is NaN, infinite or null.
+_NOT_FINITE = 'not finite'
 
 
 class RunRecords(NamedTuple):
@@ -90,8 +93,12 @@ def _of_table(
 
 def table(runs: Mapping[str, RunRecords]) -> pd.DataFrame:
   """Returns the newest values of each run, one run per row."""
-  rows = pd.DataFrame(_row(name, *run) for name, run in runs.items())
-  return rows.fillna(_NOT_EVALUATED)
+  rows = [_row(name, *run) for name, run in runs.items()]
+  # Some runs have no score that others have.
+  columns = dict.fromkeys(name for row in rows for name in row)
+  return pd.DataFrame(
+    [{n: row.get(n, _NOT_EVALUATED) for n in columns} for row in rows]
+  )
 
 
 def _row(
@@ -112,9 +119,19 @@ def _row(
     columns, key=lambda one: not one[1].first
   ):
     values[column.label] = (
-      column.show(found[kind.name].iloc[-1]) if kind.name in found else missing
+      _shown(column, found[kind.name].iloc[-1])
+      if kind.name in found
+      else missing
     )
   return values
+
+
+def _shown(column: metric.CellFormat, value: Any) -> object:
+  """Returns the entry of a value; records have null for NaN and infinity."""
+  try:
+    return column.show(value) if math.isfinite(value) else _NOT_FINITE
+  except (OverflowError, TypeError):
+    return _NOT_FINITE
 
 
 def _label(name: str, run: RunRecords) -> str:

@@ -39,8 +39,16 @@ def encode_and_decode(
     The decoded gradients: float32, by name.
 
   Raises:
-    terngrad.errors.ConfigError: the text names no such codec.
+    terngrad.errors.ConfigError: the text names no such codec, or a gradient is
+      empty or not finite.
   """
+  for name, values in gradients.items():
+    if not values.size or not np.isfinite(values).all():
+      raise errors.ConfigError(
+        f'gradients: expected finite numbers of each variable, received '
+        f'{"others" if values.size else "none"} of {name}. Write gradients of '
+        'another step with `terngrad report gradients`.'
+      )
   with errors.as_config_error():
     codec = registry.parse(text, 1)
   specs = [policy.VariableSpec(n, v.shape, False) for n, v in gradients.items()]

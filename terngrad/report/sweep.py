@@ -4,6 +4,7 @@ Every mean accuracy has its spread over the seeds. A variant is compared with
 its baseline seed by seed, so effects of a seed on both cancel.
 """
 
+import collections
 import math
 import os
 from collections.abc import Collection
@@ -31,7 +32,7 @@ CURVES = 'curves.csv'
 # One row per failed run, written by `terngrad.sweep.failures`.
 FAILURES = 'failures.csv'
 _NO_FAILURES = pd.DataFrame()
-_COLUMNS = {
+COLUMNS = {
   'variant',
   'seed',
   'steps',
@@ -91,8 +92,9 @@ def read_exactly(
 
 
 def _number(text: str) -> float:
-  """Parses a float; NaN if the run lacks this score."""
-  return float(text or math.nan)
+  """Parses a float; NaN if the run lacks this score, or it is not finite."""
+  number = float(text or math.nan)
+  return number if math.isfinite(number) else math.nan
 
 
 def _whole_number(text: str) -> int:
@@ -103,6 +105,26 @@ def _whole_number(text: str) -> int:
     raise ValueError(
       f'{text!r} instead of a seed or a number of steps'
     ) from error
+
+
+def check_once(
+  path: str | os.PathLike[str], runs: Sequence[tuple[str, int]]
+) -> None:
+  """Refuses a table with two rows of one run.
+
+  Args:
+    path: of the table.
+    runs: variant and seed of each row.
+
+  Raises:
+    errors.ConfigError: names the first run that occurs twice.
+  """
+  for run, count in collections.Counter(runs).items():
+    if count > 1:
+      raise errors.ConfigError(
+        f'{os.fspath(path)}: expected one row for each variant and seed, '
+        f'received {count} for {run[0]} and seed {run[1]}. Remove all but one.'
+      )
 
 
 def read(path: str | os.PathLike[str]) -> pd.DataFrame:
@@ -118,14 +140,15 @@ def read(path: str | os.PathLike[str]) -> pd.DataFrame:
       f'results: expected a readable results.csv, received "{error}". Run '
       '`terngrad sweep` first, or repair the file.'
     ) from error
-  missing = sorted(_COLUMNS - {*runs.columns})
+  missing = sorted(COLUMNS - {*runs.columns})
   if missing or not len(runs):
     raise errors.ConfigError(
       f'{path}: expected one row per run with the columns '
-      f'{", ".join(sorted(_COLUMNS))}, received {len(runs)} rows; '
+      f'{", ".join(sorted(COLUMNS))}, received {len(runs)} rows; '
       f'missing columns: {", ".join(missing) or "none"}. Pass the results.csv '
       'of a sweep.'
     )
+  check_once(path, [*zip(runs['variant'], runs['seed'], strict=True)])
   return runs
 
 

@@ -120,13 +120,17 @@ def learning_rate(
     return initial
   if needs_max_steps(optimizer):
     return initial * math.sqrt(max(0.0, 1.0 - step / max_steps))
-  steps_per_decay = int(steps_per_epoch * optimizer.num_epochs_per_decay)
-  steps_per_decay = max(1, steps_per_decay)
+  # A run has fewer than 2**62 steps, so more epochs than these mean never.
+  decay_steps = steps_per_epoch * optimizer.num_epochs_per_decay
+  steps_per_decay = max(1, int(min(decay_steps, 2.0**62)))
   if decay_type == 'linear':
     end = optimizer.end_learning_rate
     return end + (initial - end) * max(0.0, 1.0 - step / steps_per_decay)
   drops = step // steps_per_decay
-  return initial * optimizer.learning_rate_decay_factor**drops
+  try:
+    return initial * optimizer.learning_rate_decay_factor**drops
+  except OverflowError:
+    return math.inf
 
 
 def needs_max_steps(optimizer: Decay) -> bool:

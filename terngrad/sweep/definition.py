@@ -65,6 +65,8 @@ from terngrad import errors
 
 FILE_NAME = 'sweep.ini'
 _EVAL = 'eval'
+# A folder's name has at most 255 bytes, of which `_seed` and a seed take some.
+_LONGEST_NAME = 230
 _RESERVED = ('sweep', 'flags', _EVAL, 'seeds', 'baselines')
 _KEYS = {'program', 'seeds', 'baseline', 'launch', 'rates'}
 _SEARCHED = 'searched'
@@ -285,6 +287,12 @@ def _variants(
         f'{path}: expected variant names that are valid folder names, received '
         f'{name!r}. Remove "/", a "." at the start, and unprintable characters.'
       )
+    if len(name.encode()) > _LONGEST_NAME:
+      raise errors.ConfigError(
+        f'{path}: expected variant names of at most {_LONGEST_NAME} bytes, '
+        f'which are names of folders, received {name!r}. Shorten the names on '
+        'an axis.'
+      )
     if name in found:
       raise errors.ConfigError(
         f'{path}: expected a different name for each variant, received {name} '
@@ -317,7 +325,7 @@ def _read_files(
       if file in around:
         raise ValueError('it contains itself')
       lines = [one.strip() for one in file.read_text('utf-8').splitlines()]
-    except (OSError, ValueError) as error:
+    except (OSError, RecursionError, ValueError) as error:
       raise errors.ConfigError(
         f'{path}: expected as {name} a file in UTF-8 with one flag per line, '
         f'received {file} ({error}). Check the path, which is relative to '

@@ -94,6 +94,26 @@ def row(
   }
 
 
+def check(path: pathlib.Path, found: Row, cell: definition.Cell) -> None:
+  """Checks a row that the folder of a run holds.
+
+  Raises:
+    errors.ConfigError: it is of another run, or damaged.
+  """
+  curve = found.get(CURVE) or []
+  expected = cell.variant, cell.seed
+  received = found.get('variant'), found.get('seed')
+  missing = sorted(report.COLUMNS - found.keys())
+  is_curve = isinstance(curve, list) and all(isinstance(p, dict) for p in curve)
+  if received != expected or missing or not is_curve:
+    problem = f'one without {", ".join(missing)}' if missing else f'{received}'
+    raise errors.ConfigError(
+      f'{path}: expected the row of variant and seed {expected}, received '
+      f'{problem if is_curve else "a damaged curve"}. Remove the folder, so '
+      'that its run begins again.'
+    )
+
+
 def now() -> str:
   """Returns the time in the format of a row."""
   return datetime.datetime.now().isoformat(timespec='seconds')

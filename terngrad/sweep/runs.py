@@ -58,7 +58,7 @@ def _read(path: pathlib.Path) -> dict[str, Any]:
     if isinstance(found, dict):
       return found
     problem = f'a {type(found).__name__}'
-  except (OSError, ValueError) as error:
+  except (OSError, RecursionError, ValueError) as error:
     problem = str(error)
   raise errors.ConfigError(
     f'{path}: expected a JSON object that a sweep wrote, received {problem}. '
@@ -182,14 +182,17 @@ class Sweep:
     """Records a run that has ended; returns a log line about it."""
     cell, work = run.cell, run.folder
     begun = _read(work / _BEGUN)
-    if run.code:
+    if run.is_refused:
+      # The flags or the data are wrong, so this says nothing of the variant.
+      self.failed.append(cell.name)
+      self.refused = cell.name, failures.cause(run.log())
+    elif run.code:
       self.failed.append(cell.name)
       failure = failures.row(cell, run.code, run.log(), flags_of(cell))
       failure |= {_EVALUATION: self._definition.evaluation}
       self._failures.append(failure | {'ended': results.now()} | begun)
       self.write()
-      if run.is_refused:
-        self.refused = cell.name, failures.cause(run.log())
+    if run.code:
       return f'{cell.name}: failed with exit code {run.code}; see {work / _LOG}'
     scores = self._definition.scoring
     row = results.row(cell, work, scores, flags_of(cell))
@@ -242,7 +245,9 @@ class Sweep:
     cells = self._definition.cells
     wanted = {(cell.variant, cell.seed): cell for cell in cells}
     others = []
-    for row in results.read(self.table):
+    rows = results.read(self.table)
+    report.check_once(self.table, [(r['variant'], r['seed']) for r in rows])
+    for row in rows:
       cell = wanted.get((row['variant'], row['seed']))
       if cell is None:
         others.append(row)
@@ -256,6 +261,7 @@ class Sweep:
     path = folder / _RESULT
     if path.exists():
       row = _read(path)
+      results.check(path, row, cell)
       curve = row.pop(results.CURVE, None)
       if cell.name not in self._rows:
         self._restore(cell, row, path)

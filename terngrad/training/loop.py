@@ -1,6 +1,7 @@
 """The training loop: takes steps, logs, saves and stops."""
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -70,7 +71,7 @@ def run_steps(
     )
     writer = None
     if config.cluster.writes_files:
-      say = bar.write if show_progress else report
+      say = functools.partial(_say_beside, bar, report)
       writer = run_writer.RunWriter(
         config.run, _shown_options(config), run, begin, say
       )
@@ -82,6 +83,14 @@ def run_steps(
     with run.hooks.time_limit('End'):
       coordination.barrier(run.exchange, step)
   return Outcome(step, stop.agreed if step < run.max_steps else None)
+
+
+def _say_beside(
+  bar: tqdm.tqdm, report: Callable[[str], object], line: str
+) -> None:
+  """Reports a line; a progress bar that is shown moves below it."""
+  with contextlib.nullcontext() if bar.disable else bar.external_write_mode():
+    report(line)
 
 
 @contextlib.contextmanager

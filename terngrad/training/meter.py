@@ -71,14 +71,24 @@ class Meter:
       self.means, self._counted = [0.0, 0.0], 0
     self._counted += 1
     self.means = [
-      # A running mean: resuming from a record gives the same bits.
-      mean + (value - mean) / self._counted
+      self._mean(mean, value)
       for mean, value in zip(self.means, (self.entropy, accuracy), strict=True)
     ]
-    if self.smoothed is None:
+    if self.smoothed is None or not math.isfinite(self.smoothed):
       self.smoothed = self.entropy
     if math.isfinite(self.entropy):  # False if a scaled loss overflows
       self.smoothed += (1 - _SMOOTHING) * (self.entropy - self.smoothed)
+
+  def _mean(self, mean: float, value: float) -> float:
+    """Adds a value to a running mean, which resumes to the same bits.
+
+    A value that is not finite leaves the mean unchanged.
+    """
+    if not math.isfinite(value):
+      return mean if self._counted > 1 else math.nan
+    if math.isnan(mean):
+      return value
+    return mean + (value - mean) / self._counted
 
   def exclude(self, seconds: float) -> None:
     """Excludes seconds since the last record that were not training."""

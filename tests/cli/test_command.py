@@ -212,6 +212,48 @@ def test_an_output_that_nobody_reads_is_one_line(unbuffered):
   assert line.startswith('error: the output: expected a program that reads it')
 
 
+@pytest.mark.parametrize('words', ['--version', '--help', 'train mnist --help'])
+@pytest.mark.parametrize(
+  ('redirection', 'code'),
+  [('>/dev/full', 1), ('>&-', 0), ('2>&-', 0)],
+)
+def test_a_lost_output_of_help_is_at_most_one_line(words, redirection, code):
+  program = f'{sys.executable} -m terngrad.cli.main {words}'
+  done = subprocess.run(
+    ['bash', '-c', f'{program} {redirection}'],
+    stdin=subprocess.DEVNULL,
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  assert done.returncode == code
+  assert len(done.stderr.splitlines()) == code
+  assert 'Traceback' not in done.stderr
+
+
+def test_a_refusal_without_standard_error_has_its_exit_code():
+  program = f'{sys.executable} -m terngrad.cli.main train mnist --no_flag=1'
+  done = subprocess.run(['bash', '-c', f'{program} 2>&-'], check=False)
+  assert done.returncode == command.REFUSED
+
+
+@pytest.mark.parametrize('words', [['--version'], ['--help']])
+def test_help_that_nobody_reads_is_one_line(words):
+  reader, writer = os.pipe()
+  os.close(reader)
+  with open(writer, 'wb') as out:
+    done = subprocess.run(
+      [sys.executable, '-m', 'terngrad.cli.main', *words],
+      stdout=out,
+      stderr=subprocess.PIPE,
+      text=True,
+      check=False,
+    )
+  assert done.returncode == command.FAILED
+  (line,) = done.stderr.splitlines()
+  assert line.startswith('error: the output: expected a program that reads it')
+
+
 def test_a_pipe_that_is_not_the_output_is_an_unexpected_error():
   def act(values):
     raise BrokenPipeError('a socket')

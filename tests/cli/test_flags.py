@@ -140,6 +140,14 @@ def test_a_quote_without_its_end_is_refused(value):
     flags.parse(Lists, {}, [f'--items={value}'])
 
 
+def test_a_chain_of_flag_files_without_end_is_refused(tmp_path):
+  for number in range(1500):
+    file = tmp_path / f'{number}.flags'
+    file.write_text(f'--flagfile={tmp_path}/{number + 1}.flags\n')
+  with pytest.raises(flags.UsageError, match='flagfile: expected a file'):
+    parse(f'--flagfile={tmp_path}/0.flags')
+
+
 def test_the_name_of_a_flagfile_may_begin_or_end_with_a_space(
   tmp_path, monkeypatch
 ):

@@ -1,5 +1,7 @@
 """Which runs `terngrad report` shows, and with which options."""
 
+import json
+
 import pytest
 
 from slim.datasets.small_images import convert_mnist
@@ -70,6 +72,29 @@ def test_a_page_reads_labels_with_the_offset_of_the_training(shown):
   code, text, error = shown(labels_offset=1)
   assert (code, text) == (command.REFUSED, '')
   assert 'labels_offset: expected no label below 1' in error
+
+
+def test_values_that_are_not_finite_are_compared_too(tmp_path, capsys):
+  for name, found in (('a', 1.0), ('b', float('nan')), ('c', 10**400)):
+    folder = tmp_path / name
+    (folder / 'eval').mkdir(parents=True)
+    values = {
+      'total_loss': 1.0,
+      'entropy_loss_smoothed': 1.0,
+      'seconds': 2.0,
+      'bits_per_element': found,
+    }
+    number = None if found != found else found
+    (folder / 'metrics.jsonl').write_text(
+      json.dumps({'step': 10} | values | {'bits_per_element': number}) + '\n'
+    )
+    (folder / 'eval' / 'metrics.jsonl').write_text(
+      json.dumps({'step': 10, 'precision_at_1': number}) + '\n'
+    )
+  runs = ','.join(f'{n}={tmp_path / n}' for n in 'abc')
+  words = [f'--runs={runs}', f'--output={tmp_path}']
+  assert command.run(compare.COMMAND, 'report', words) == command.DONE
+  assert capsys.readouterr().out.count('not finite') == 4
 
 
 def test_a_run_without_bits_is_compared_too(tmp_path, capsys):

@@ -152,6 +152,32 @@ def test_the_flags_of_slim_are_refused(finished):
     sweep.configurations(definition.read(finished))
 
 
+@pytest.mark.parametrize(
+  ('section', 'message'),
+  [
+    ('[eval]\n--num_examples = 0', 'eval: num_examples: expected a number >='),
+    ('[eval]\n--eval_dir = x', 'eval: expected no --eval_dir, which the sweep'),
+    ('[eval values]\n--tower = -3', 'eval values: tower: expected a number'),
+  ],
+)
+def test_options_of_the_evaluator_are_checked_before_the_first_run(
+  finished, section, message
+):
+  text = f'{TEXT}\n{section}\n'
+  (finished / 'sweep.ini').write_text(text, encoding='utf-8')
+  with pytest.raises(errors.ConfigError, match=message):
+    sweep.configurations(definition.read(finished))
+
+
+@pytest.mark.parametrize('flag', ['--seed = 7', '--train_dir = x'])
+def test_flags_that_the_sweep_sets_are_refused(finished, flag):
+  text = TEXT.replace('--max_steps = 50', f'--max_steps = 50\n{flag}')
+  (finished / 'sweep.ini').write_text(text, encoding='utf-8')
+  name = flag.partition(' ')[0]
+  with pytest.raises(errors.ConfigError, match=f'expected no {name}, which'):
+    sweep.configurations(definition.read(finished))
+
+
 def test_steps_beside_epochs_are_refused(tmp_path):
   text = TEXT.replace('--max_steps = 50', '--num_epochs = 3')
   (tmp_path / 'sweep.ini').write_text(text, encoding='utf-8')

@@ -75,6 +75,20 @@ def test_table_and_chart_are_written(tmp_path, capsys):
     assert (tmp_path / 'made' / name).stat().st_size
 
 
+@pytest.mark.parametrize(
+  ('values', 'message'),
+  [
+    ([1.0, np.nan], 'expected finite numbers .* received others of b'),
+    ([1.0, np.inf], 'expected finite numbers .* received others of b'),
+    ([], 'expected finite numbers .* received none of b'),
+  ],
+)
+def test_gradients_that_are_not_finite_or_empty_are_refused(values, message):
+  gradients = {'a': np.ones(3, np.float32), 'b': np.float32(values)}
+  with pytest.raises(errors.ConfigError, match=message):
+    histograms.encode_and_decode('ternary', gradients)
+
+
 def test_unknown_workers_and_codecs_are_refused(tmp_path):
   path = tmp_path / 'g.npz'
   np.savez(path, a=np.zeros([2, 3]))

@@ -10,6 +10,7 @@ import tensorflow as tf
 from PIL import Image
 
 from slim.datasets.records import disk
+from terngrad import errors
 from terngrad.report import event_files
 from terngrad.report import serialize
 
@@ -75,6 +76,45 @@ def test_every_kind_is_written_and_listed(logdir, tmp_path):
   _, copy = index['b']['scalars']['loss']
   (entry,) = json.loads((tmp_path / 'out' / copy).read_text())
   assert (entry['step'], entry['value']) == (1, None)
+
+
+@pytest.fixture
+def events(logdir):
+  """The event file of the second run."""
+  (found,) = (logdir / 'b').glob('*tfevents*')
+  return found
+
+
+def test_a_damaged_event_file_is_refused_by_name(logdir, events):
+  content = bytearray(events.read_bytes())
+  content[-20] ^= 1
+  events.write_bytes(content)
+  with pytest.raises(errors.ConfigError, match=f'received {events}: corrupted'):
+    event_files.read(logdir)
+
+
+def test_an_event_file_of_a_run_that_goes_on_is_read(logdir, events, caplog):
+  events.write_bytes(events.read_bytes()[:-5])
+  assert event_files.read(logdir)['b'].tags['scalars']['loss']
+  assert f'{events} ends in an incomplete record' in caplog.text
+
+
+@pytest.mark.parametrize(
+  ('kind', 'value'),
+  [
+    ('scalars', tf.constant('x')),
+    ('scalars', tf.zeros([2])),
+    ('histograms', tf.zeros([])),
+    ('images', tf.constant('x')),
+  ],
+)
+def test_values_that_do_not_fit_their_plugin_are_refused(tmp_path, kind, value):
+  made = tf.compat.v1.SummaryMetadata()
+  made.plugin_data.plugin_name = kind
+  with tf.summary.create_file_writer(str(tmp_path)).as_default():
+    tf.summary.write('odd', value, step=1, metadata=made)
+  with pytest.raises(errors.ConfigError, match=f'expected {kind} with the tag'):
+    event_files.read(tmp_path)
 
 
 def test_file_names_stay_in_the_folder_and_do_not_collide():

@@ -1,3 +1,5 @@
+import math
+
 import pytest
 
 from terngrad.config import optimizer
@@ -54,6 +56,20 @@ def test_linear_decay_reaches_end_learning_rate_after_its_epochs(
   )
   received = schedules.learning_rate(there, step, 10, 1000)
   assert received == pytest.approx(expected)
+
+
+@pytest.mark.parametrize('kind', ['exponential', 'linear'])
+def test_a_decay_after_more_epochs_than_a_run_has_changes_nothing(kind):
+  never = decaying(learning_rate_decay_type=kind, num_epochs_per_decay=1e308)
+  for step in (0, 10**9):
+    rate = schedules.learning_rate(never, step, 100.0, 10**9)
+    assert rate == pytest.approx(0.1)
+
+
+def test_a_rate_that_grows_without_end_is_infinite_and_no_error():
+  grows = decaying(learning_rate_decay_factor=10.0, num_epochs_per_decay=0)
+  assert schedules.learning_rate(grows, 2, 1.0, 1000) == pytest.approx(10.0)
+  assert schedules.learning_rate(grows, 400, 1.0, 1000) == math.inf
 
 
 def test_step_counts_beyond_float32_still_move_the_schedule():

@@ -160,6 +160,7 @@ def test_unused_invalid_values_are_refused(read, line, wrong, section):
     ),
     (('= float32_64', '= a'), "as baseline, received 'a'. Choose one of float"),
     (('2 = --num', '../2 = --num'), 'that are valid folder names'),
+    (('2 = --num', f'{231 * "a"} = --num'), 'names of at most 230 bytes'),
     (('[eval values]', '[eval ../x]'), r'digits and _, received \[eval'),
     (
       ('[eval values]', '[eval a]\n[eval  a]'),

@@ -99,7 +99,7 @@ def test_a_refused_run_ends_the_sweep_and_other_failures_do_not(
   assert error.endswith('And the remedy.')
   assert not (tmp_path / 'work' / 'never_seed1').exists()
   rows = pd.read_csv(tmp_path / 'failures.csv')
-  assert rows['code'].tolist() == [1, 2, 2, 2]
+  assert rows['code'].tolist() == [1, 2, 2]
 
 
 def test_a_continued_run_that_is_refused_ends_the_sweep_too(sweep, tmp_path):
@@ -108,6 +108,53 @@ def test_a_continued_run_that_is_refused_ends_the_sweep_too(sweep, tmp_path):
   (past / 'metrics.jsonl').write_text('{"step": 3}')
   done = sweep('refuses', 'never')
   assert done.failed == ['refuses_seed1'] and done.refused
+
+
+def test_a_refused_run_is_no_failure_of_its_variant(sweep, tmp_path):
+  sweep('refuses')
+  assert not (tmp_path / report.FAILURES).exists()
+
+
+def test_a_run_that_the_table_has_twice_is_refused(sweep, opened, tmp_path):
+  sweep('ends')
+  table = tmp_path / runs.TABLE
+  head, row = table.read_text().splitlines()
+  table.write_text(f'{head}\n{row}\n{row}\n')
+  with pytest.raises(errors.ConfigError, match='received 2 for ends'):
+    opened('ends')
+  with pytest.raises(errors.ConfigError, match='received 2 for ends'):
+    report.read(table)
+
+
+@pytest.mark.parametrize(
+  ('changed', 'message'),
+  [
+    ({'variant': 'other'}, r"received \('other', 1\)"),
+    ({'seed': 7}, r"received \('ends', 7\)"),
+    ({'seconds': None}, 'received one without seconds'),
+    ({'curve': 5}, 'received a damaged curve'),
+  ],
+)
+def test_a_row_of_another_run_in_a_folder_is_refused(
+  sweep, opened, tmp_path, changed, message
+):
+  sweep('ends')
+  (tmp_path / runs.TABLE).unlink()
+  path = tmp_path / 'work' / 'ends_seed1' / 'result.json'
+  row = json.loads(path.read_text()) | changed
+  path.write_text(json.dumps({k: v for k, v in row.items() if v is not None}))
+  with pytest.raises(errors.ConfigError, match=message):
+    opened('ends')
+
+
+def test_a_file_of_a_run_that_is_nested_without_end_is_refused(
+  sweep, opened, tmp_path
+):
+  sweep('ends')
+  path = tmp_path / 'work' / 'ends_seed1' / 'result.json'
+  path.write_text('[' * 100_000)
+  with pytest.raises(errors.ConfigError, match='expected a JSON object'):
+    opened('ends')
 
 
 def test_without_a_refusal_all_runs_end(sweep):

@@ -168,6 +168,23 @@ def test_epoch_means_without_a_record_start_with_the_run():
   assert gauge.values(1, 0.1, 0.0)['epoch_loss'] == 25.0
 
 
+def test_a_loss_that_is_not_finite_is_left_out_of_means():
+  """As of the first steps with a loss scale that overflows."""
+  gauge = meter.Meter(EPOCHS, {})
+  found = []
+  for loss in (np.inf, np.nan, 2.0, 4.0):
+    step = step_result(1)._replace(entropy=tf.constant([loss], tf.float32))
+    gauge.add(step)
+    found.append(gauge.values(1, 0.1, 0.0))
+    if loss == 2.0:
+      # Epochs end after the third step.
+      assert found[-1]['epoch_loss'] == 2.0
+  assert not np.isfinite(found[0]['epoch_loss'])
+  smoothed = [values['entropy_loss_smoothed'] for values in found[2:]]
+  assert smoothed == pytest.approx([2.0, 2.2])
+  assert found[3]['epoch_loss'] == 4.0
+
+
 def test_metrics_that_a_run_lacks_are_left_out():
   scaled = measured(scaling=(tf.Variable(8.0), tf.Variable(0.0)))
   assert scaled.keys() - measured().keys() == {'loss_scale'}

@@ -28,8 +28,10 @@ from terngrad.exchange import gathering
 from terngrad.measure import gradient_codecs
 
 FLOAT32 = 'identity'
-# Bandwidths that `break_even` searches, each 0.06 % above the last.
-_NUM_BANDWIDTHS = 2**15 + 1
+# Bandwidths that `break_even` compares first, six for each power of ten.
+_NUM_COARSE = 49
+# Bandwidths of its search between two of them, each 0.04 % above the last.
+_NUM_BANDWIDTHS = 2**10 + 1
 # More make workers drift apart too far.
 MOST_LOCAL_STEPS = 10_000
 # Columns of `table` that others read.
@@ -261,7 +263,8 @@ def table(
     <NA> if none are enough; the speed-up over float32 and over the given codecs
     that are in `RIVALS`; and the bandwidth, in Mbit/s, at which float32 is as
     fast. The codec pays off below that bandwidth: it is infinite if the codec
-    always pays off, 0 if it never does, NaN for float32.
+    always pays off, 0 if it never does, NaN for float32 and for a codec that
+    pays off only above some bandwidth.
   """
 
   def planned_on(text: str, changed: Network, steps: int = local_steps) -> Plan:
@@ -319,27 +322,31 @@ def break_even(
   low: float = 1e5,
   high: float = 1e13,
 ) -> float:
-  """Finds the bandwidth at which two step times are equal, within 0.1 %.
+  """Finds the bandwidth below which the first step time is the shorter one.
 
   Args:
-    times: maps bits per second to two step times; the first gains less from
-      bandwidth.
+    times: maps bits per second to two step times.
     low: lowest bandwidth of the search, in bits per second.
     high: highest bandwidth of the search, in bits per second.
 
   Returns:
-    Bits per second; infinity if the first time is shorter even at `high`, 0 if
-    it is not shorter at `low`.
+    Bits per second, within 0.1 %: the lowest at which the times are equal.
+    Infinity if the first time is shorter at all bandwidths that are compared,
+    0 if it is at none. NaN if it is not shorter at `low` but above, as of a
+    code that sends more bytes and computes less.
   """
 
   def is_slower(bandwidth: float) -> bool:
     first, second = times(bandwidth)
     return first >= second
 
-  if not is_slower(high):
-    return math.inf
-  if is_slower(low):
-    return 0.0
-  bandwidths = np.geomspace(low, high, _NUM_BANDWIDTHS)
-  index = bisect.bisect_left(bandwidths, True, key=is_slower)
-  return float(bandwidths[index - 1])
+  coarse = np.geomspace(low, high, _NUM_COARSE)
+  slower = [is_slower(bandwidth) for bandwidth in coarse]
+  if all(slower) or not any(slower):
+    return 0.0 if slower[0] else math.inf
+  if slower[0]:
+    return math.nan
+  first = slower.index(True)
+  found = np.geomspace(coarse[first - 1], coarse[first], _NUM_BANDWIDTHS)
+  index = bisect.bisect_left(found, True, key=is_slower)
+  return float(found[max(0, index - 1)])

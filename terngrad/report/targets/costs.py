@@ -1,5 +1,6 @@
 """Bytes and predicted seconds of a step of a variant."""
 
+import math
 import os
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -63,12 +64,15 @@ def read_measured(path: str | os.PathLike[str]) -> dict[str, dict[str, float]]:
       other columns are not read.
 
   Raises:
-    errors.ConfigError: there is no such table, or a network has a variant
-      twice.
+    errors.ConfigError: there is no such table, a network has a variant twice,
+      or seconds are not finite and above 0.
   """
   columns = {'variant': str, 'network': str, 'seconds': float}
   try:
     table = pd.read_csv(path)[[*columns]].astype(columns)
+    for seconds in table['seconds']:
+      if not 0 < seconds < math.inf:
+        raise ValueError(f'{seconds} seconds')
     by_network = table.pivot(
       index='variant', columns='network', values='seconds'
     )

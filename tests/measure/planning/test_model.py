@@ -172,10 +172,13 @@ def test_break_even_is_0_if_the_codec_never_pays():
   assert model.break_even(lambda rate: (2.0, 1.0)) == 0
 
 
-def test_break_even_depends_on_the_winner_at_high_bandwidth():
-  assert model.break_even(lambda rate: (1.0, rate / 1e9)) == math.inf
+def test_break_even_is_infinite_only_if_the_codec_always_pays():
   assert model.break_even(lambda rate: (1.0, 2.0)) == math.inf
-  assert model.break_even(lambda rate: (2.0, 1.0)) == 0
+  # More bytes and less computing: it pays above 1 Gbit/s only.
+  assert math.isnan(model.break_even(lambda rate: (1.0, rate / 1e9)))
+  # It pays below 1 Mbit/s, and again above 1 Gbit/s.
+  found = model.break_even(lambda rate: (1.0, 2.0 - (1e6 < rate < 1e9) * 1.5))
+  assert found == pytest.approx(1e6, rel=1e-3)
 
 
 def test_break_even_ignores_a_loss_between_two_gains():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from terngrad import errors
 from terngrad.config import devices
 from terngrad.config import options
 from terngrad.measure.planning import model
@@ -38,6 +39,14 @@ def test_a_gather_sends_encoded_bits_to_each_other_worker():
 def test_slices_of_float32_are_sent_once_to_add_and_once_added():
   found = megabytes('identity', 4, bits=32)
   assert found == pytest.approx(4 * 2 * 3 / 4, rel=1e-4)
+
+
+@pytest.mark.parametrize('seconds', ['-1', '0', 'nan', 'inf'])
+def test_measured_seconds_that_are_not_above_0_are_refused(tmp_path, seconds):
+  path = tmp_path / 'measured.csv'
+  path.write_text(f'variant,network,seconds\nt,1G,{seconds}\n')
+  with pytest.raises(errors.ConfigError, match='measured: expected a CSV file'):
+    costs.read_measured(path)
 
 
 def test_a_step_computes_codes_and_sends():
