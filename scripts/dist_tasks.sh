@@ -58,7 +58,7 @@ members() {
 # check_task FOLDER TASK SCRIPT DATA_DIR: prints what would prevent its start.
 # DATA_DIR is '' for a task without data.
 check_task() {
-  local folder script data pid status=0
+  local folder script data pid program status=0
   folder=$(at_home "$1") script=$(at_home "$3") data=$(at_home "$4")
   [[ -d ${folder%/*} && -w ${folder%/*} ]] || {
     printf 'WORKSPACE: expected a writable folder, received %s\n' \
@@ -73,10 +73,12 @@ check_task() {
     printf 'DATA_DIR: expected a folder, received %s\n' "$data"
     status=1
   }
-  command -v setsid >/dev/null || {
-    printf 'expected setsid (package util-linux), received none\n'
-    status=1
-  }
+  for program in flock setsid; do
+    command -v "$program" >/dev/null || {
+      printf 'expected %s (package util-linux), received none\n' "$program"
+      status=1
+    }
+  done
   if pid=$(leader "$folder/$2.pid"); then
     printf 'expected a task that is not running, received process %s\n' "$pid"
     status=1
@@ -134,19 +136,27 @@ watch_task() {
 
 # start_task FOLDER TASK SCRIPT ARGUMENT...: writes FOLDER/TASK.pid and .log.
 # WORKSPACE is in the environment of SCRIPT. Arguments that begin with ~/ are
-# paths on this host.
-start_task() {
-  local folder file line='' pid word words=()
+# paths on this host. Of two calls at once the second refuses, or one process would
+# be unknown.
+start_task() (
+  local folder file line='' lock pid word words=()
   folder=$(at_home "$1") file=$(at_home "$1")/$2
   shift 2
   mkdir -p -- "$folder"
+  # Until this subshell ends. The task must not inherit it.
+  exec {lock}>"$file.lock"
+  flock -- "$lock"
+  if pid=$(leader "$file.pid"); then
+    printf 'expected a task that is not running, received process %s\n' "$pid"
+    return 1
+  fi
   rm -f -- "$file.code"
   for word in "$@"; do words+=("$(at_home "$word")"); done
   # The waiting shell has a session too, so that closing a terminal does not end it.
   read -r line < <(
     WORKSPACE=${folder%/*} exec setsid -- bash -c \
       "$(declare -f stat_of identity watch_task)"$'\nwatch_task "$@"' bash \
-      "$file" "${words[@]}" </dev/null
+      "$file" "${words[@]}" </dev/null {lock}>&-
   ) || true
   printf '%s\n' "$line" >"$file.pid" || {
     # Without this file, such as on a full disk, nothing could stop the task.
@@ -163,7 +173,7 @@ start_task() {
     return 1
   }
   printf 'started (process %s), log %s\n' "${line%% *}" "$file.log"
-}
+)
 
 # task_status FOLDER TASK: prints the state of the task; status 0 while it runs.
 task_status() {

@@ -73,6 +73,29 @@ def test_examples_of_another_shape_are_refused(images, labels):
     small(num_workers=2).step(np.zeros(images), np.zeros(labels), 0.1)
 
 
+@pytest.mark.parametrize(
+  ('device', 'message'),
+  [
+    # TensorFlow would take another device without a word.
+    ('/CPU:9', 'expected devices of this machine, received /CPU:9'),
+    ('/GPU:9', 'expected devices of this machine, received /GPU:9'),
+    ('CPU', 'expected names such as /CPU:0'),
+    (0, 'expected names such as /CPU:0 or /GPU:0, received 0'),
+  ],
+)
+def test_a_device_that_does_not_exist_is_refused(device, message):
+  with pytest.raises(ValueError, match=message):
+    small(devices=[device])
+
+
+@pytest.mark.parametrize('rate', [float('nan'), float('inf'), 3.5e38, -0.1])
+def test_a_learning_rate_that_is_no_finite_float32_is_refused(rate):
+  made = small()
+  with pytest.raises(ValueError, match='learning_rate: expected a finite num'):
+    made.step(np.zeros([1, 8, 2]), np.zeros([1, 8], int), rate)
+  assert made.steps == 0
+
+
 def test_in_float32_receives_which_variables_are_logits():
 
   layers = [

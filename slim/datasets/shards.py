@@ -19,7 +19,7 @@ from slim.datasets.records import text_facts
 # MNIST as its authors publish it, also Fashion-MNIST.
 _RAW = re.compile(r'.*-ubyte(\.gz)?')
 # Folders that scripts/split_dataset.sh creates.
-_WORKER_FOLDER = re.compile(r'worker_[0-9]+_of_[0-9]+')
+_WORKER_FOLDER = re.compile(r'worker_(0|[1-9][0-9]{0,8})_of_([1-9][0-9]{0,8})')
 
 
 class Shards(NamedTuple):
@@ -156,15 +156,11 @@ def _find_listed(
       'convert the data set again.'
     )
   shards = {shard.file: shard for shard in listed.splits[split].shards}
-  found = {os.path.basename(path): path for path in paths}
-  absent = set(shards) - set(found)
-  # Files of a stopped converter must not pass for a small data set.
-  if absent and not is_workers(data_dir):
-    raise errors.DataError(
-      f'{folder}: expected the {len(shards)} shards of shards.json; received '
-      f'{len(shards) - len(absent)}, without {min(absent)}. Convert the data '
-      'set again.'
-    )
+  # `test-*` also finds the files of a split test-small.
+  others = set(listed.names) - shards.keys()
+  names = {os.path.basename(path): path for path in paths}
+  found = {name: path for name, path in names.items() if name not in others}
+  _check_complete(data_dir, set(shards), set(found))
   classes = listed.label_range
   if num_classes not in (None, classes):
     raise errors.DataError(
@@ -179,6 +175,32 @@ def _find_listed(
     digest=listed.splits[split].digest,
     text=listed.text,
   )
+
+
+def _check_complete(
+  data_dir: str | os.PathLike[str], listed: set[str], found: set[str]
+) -> None:
+  """Refuses a folder that lacks a listed file.
+
+  Files of a stopped converter must not pass for a small data set, nor a part of
+  a worker's files for all of them.
+  """
+  folder, worker = os.fspath(data_dir), _worker(data_dir)
+  wanted = sorted(listed)
+  source, remedy = 'shards.json', 'Convert the data set again.'
+  if worker:
+    index, count = worker
+    share, rest = divmod(len(wanted), count)
+    begin = index * share + min(index, rest)
+    wanted = wanted[begin : begin + share + (index < rest)]
+    source = f'worker {index} of {count}'
+    remedy = 'Remove this folder and run scripts/split_dataset.sh again.'
+  absent = [name for name in wanted if name not in found]
+  if absent:
+    raise errors.DataError(
+      f'{folder}: expected the {len(wanted)} shards of {source}; received '
+      f'{len(wanted) - len(absent)}, without {absent[0]}. {remedy}'
+    )
 
 
 def _is_from_build_image_data(
@@ -271,5 +293,11 @@ def _total_count(
 
 def is_workers(data_dir: str | os.PathLike[str]) -> bool:
   """Returns True for a worker's folder, created by `split_dataset.sh`."""
+  return _worker(data_dir) is not None
+
+
+def _worker(data_dir: str | os.PathLike[str]) -> tuple[int, int] | None:
+  """Returns (index, workers) of a worker's folder, else None."""
   name = pathlib.Path(os.path.abspath(data_dir)).name
-  return bool(_WORKER_FOLDER.fullmatch(name))
+  match = _WORKER_FOLDER.fullmatch(name)
+  return (int(match[1]), int(match[2])) if match else None

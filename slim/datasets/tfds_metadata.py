@@ -17,7 +17,6 @@ from slim.datasets.records import records
 
 _SHARDED = re.compile(r'(.+)-\d{5}-of-\d{5}')
 _LABEL = 'image/class/label'
-_KINDS = ('bytes_list', 'int64_list', 'float_list')
 # Their names are a list in memory and in a file.
 _MAX_CLASSES = 2**20
 # Features with these keys are lists of any length, including 0.
@@ -89,12 +88,6 @@ def _check_manifest(folder: pathlib.Path, found: manifest.Manifest) -> None:
       f'{_MAX_CLASSES} classes, received splits {[*found.splits]} and '
       f'{found.label_range} classes. Convert the data set again.'
     )
-  for key, kind in found.features.items():
-    if kind not in _KINDS:
-      raise errors.DataError(
-        f'{folder / manifest.FILE_NAME}: expected one of {", ".join(_KINDS)} '
-        f'for {key}, received {kind!r}. Convert the data set again.'
-      )
   for split, entry in found.splits.items():
     for shard in entry.shards:
       match = _SHARDED.fullmatch(shard.file)
@@ -138,7 +131,7 @@ def _connectors(
     tfds.features.Scalar(tf.int64),
     tfds.features.Scalar(tf.float32),
   )
-  kinds = dict(zip(_KINDS, connectors, strict=True))
+  kinds = dict(zip(manifest.FEATURE_KINDS, connectors, strict=True))
   made = {}
   for key, kind in found.features.items():
     made[key] = kinds[kind]

@@ -39,6 +39,15 @@ TOKENIZER = 'tokenizer'
 _COUNTS, _MOST = ('num_classes', 'num_devices', 'num_workers'), 2**20
 # The value of an option, as JSON stores it.
 Value = str | int | float | list[Any] | None
+# The types of recorded options that are used again, not only compared or shown.
+_USED_AGAIN = {
+  'image_size': int,
+  'labels_offset': int,
+  'preprocessing': str,
+  'codec': str,
+  'dataset_name': str,
+  TOKENIZER: str,
+}
 
 
 # What TensorFlow raises for damaged checkpoints.
@@ -310,6 +319,18 @@ def _check_values(layout: Layout) -> None:
   places, known = layout.places, range(layout.num_devices)
   if not places or any(place not in known for place in places):
     raise ValueError(f'places is {places!r}')
+  for recorded in (layout.must_keep or {}, layout.may_change or {}):
+    for name, value in recorded.items():
+      if not _can_be_recorded(name, value):
+        raise ValueError(f'{name} is {value!r}')
+
+
+def _can_be_recorded(name: str, value: Any) -> bool:
+  """Returns whether an option of a run may have a value."""
+  kind = _USED_AGAIN.get(name)
+  if kind is int:
+    return type(value) is int and abs(value) <= _MOST
+  return isinstance(value, str) if kind else not isinstance(value, dict)
 
 
 def names_of(path: str, device_index: int) -> set[str]:
@@ -329,18 +350,27 @@ def check_variables(
     variables: by name in the checkpoint.
 
   Raises:
-    errors.CheckpointError: a name is missing or has another shape.
+    errors.CheckpointError: a name is missing or has another shape or dtype.
   """
-  shapes = tf.train.load_checkpoint(path).get_variable_to_shape_map()
+  reader = tf.train.load_checkpoint(path)
+  shapes = reader.get_variable_to_shape_map()
+  dtypes = reader.get_variable_to_dtype_map()
   for name, variable in variables.items():
-    received = shapes.get(keys_lib.key_of(f'tower_{device_index}', name))
-    if received != variable.shape.as_list():
+    key = keys_lib.key_of(f'tower_{device_index}', name)
+    expected = variable.dtype.name, variable.shape.as_list()
+    received = (dtypes[key].name, shapes[key]) if key in shapes else None
+    if received != expected:
       raise errors.CheckpointError(
-        f'{path}: expected {name} of shape {variable.shape.as_list()}, '
-        f'received {received or "none"}. It belongs to another net, image '
-        'size or optimizer: give the flags it was trained with, or another '
-        'folder.'
+        f'{path}: expected {name} of {_described(expected)}, received '
+        f'{_described(received)}. It belongs to another net, image size or '
+        'optimizer: give the flags it was trained with, or another folder.'
       )
+
+
+def _described(tensor: tuple[str, list[int]] | None) -> str:
+  if tensor is None:
+    return 'none'
+  return 'dtype {} and shape {}'.format(*tensor)
 
 
 def restore(
@@ -354,8 +384,8 @@ def restore(
     variables: by name in the checkpoint.
 
   Raises:
-    errors.CheckpointError: a name is missing or has another shape, then no
-      variable has changed; or a value cannot be read.
+    errors.CheckpointError: a name is missing or has another shape or dtype,
+      then no variable has changed; or a value cannot be read.
   """
   check_variables(path, device_index, variables)
   reader = tf.train.load_checkpoint(path)

@@ -99,7 +99,15 @@ def count_tasks(names: Iterable[str]) -> int:
 def check_exist(names: Iterable[str]) -> None:
   """Starts TensorFlow; raises `errors.ConfigError` for a missing device."""
   for name in names:
-    spec = tf.DeviceSpec.from_string(name)
+    try:
+      spec = tf.DeviceSpec.from_string(name)
+    except (TypeError, ValueError):
+      spec = tf.DeviceSpec()
+    if not spec.device_type or spec.device_index is None:
+      raise errors.ConfigError(
+        f'devices: expected names such as /CPU:0 or /GPU:0, received {name!r}. '
+        'Write the kind and the number of each.'
+      )
     found = len(tf.config.list_logical_devices(spec.device_type))
     if spec.device_index >= found:
       raise errors.ConfigError(

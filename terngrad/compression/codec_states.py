@@ -20,14 +20,13 @@ from terngrad.codec import method as methods
 from terngrad.codec import policy
 from terngrad.codec import resharding
 from terngrad.codec.methods.wrappers import error_feedback
+from terngrad.compression import state_arrays
 from terngrad.compression import state_matching
 from terngrad.exchange import protocol
 from terngrad.reduce import gradients
 from terngrad.reduce import states
 
 _T = TypeVar('_T')
-
-_WORKERS, _VARIABLES = 'workers', 'variables'
 
 
 class CodecStates:
@@ -75,12 +74,21 @@ class CodecStates:
       model: all trained variables.
 
     Raises:
-      ValueError: an index with states had another variable before.
+      ValueError: an index with states had another variable before, or occurs
+        twice.
     """
+    declarations = states.declarations(codec)
     declared = {
       states.Key(key.name, variables[key.variable]): state
-      for key, state in states.declarations(codec).items()
+      for key, state in declarations.items()
     }
+    if len(declared) < len(declarations):
+      twice = next(i for i in variables if list(variables).count(i) > 1)
+      raise ValueError(
+        'gradients: expected one for each variable, received two for '
+        f'{_path(model, twice)}, whose state of the codec would be updated '
+        'twice. Add these gradients first.'
+      )
     for index in sorted({key.variable for key in declared}):
       _check_same(index, self._specs.setdefault(index, model[index]), model)
     self._model = model
@@ -117,14 +125,14 @@ class CodecStates:
       workers = np.array(
         [exchange.first, exchange.num_local_workers, exchange.num_workers]
       )
-      found = self._waiting(workers) | {_WORKERS: workers}
+      found = self._waiting(workers) | {state_arrays.WORKERS: workers}
     for key in self._declared:
       found[_name(key)] = np.stack(
         [variable.numpy() for variable in self._variables_of(key)]
       )
     model = self._model if self._is_matched else self._loaded_model
     if found and model:
-      found[_VARIABLES] = state_matching.encode(model)
+      found[state_arrays.VARIABLES] = state_arrays.encode(model)
     return found
 
   def _waiting(self, workers: np.ndarray) -> dict[str, np.ndarray]:
@@ -132,9 +140,11 @@ class CodecStates:
 
     Not those of other workers than `workers`: a file names its workers once.
     """
-    if np.array_equal(self._loaded.get(_WORKERS, workers), workers):
+    if np.array_equal(self._loaded.get(state_arrays.WORKERS, workers), workers):
       return dict(self._loaded)
-    numbers = {n for n in map(_number, self._loaded) if n is not None}
+    numbers = {
+      n for n in map(state_arrays.number_of, self._loaded) if n is not None
+    }
     model = self._model if self._is_matched else self._loaded_model
     if not numbers <= self._reported:
       self._reported |= numbers
@@ -144,7 +154,9 @@ class CodecStates:
         'were not trained since.',
         ', '.join(sorted(_path(model, number) for number in numbers)),
       )
-    return {n: a for n, a in self._loaded.items() if _number(n) is None}
+    return {
+      n: a for n, a in self._loaded.items() if state_arrays.number_of(n) is None
+    }
 
   def load(self, arrays: Mapping[str, np.ndarray]) -> None:
     """Replaces all states by arrays of `arrays`, of this or another process.
@@ -153,15 +165,16 @@ class CodecStates:
     of workers differs, `codec.resharding` converts the rows. If the variables
     differ, `state_matching` matches them. States that match no variable are
     dropped, and the log names their variables.
+
+    Raises:
+      ValueError: the arrays are damaged; no state has changed.
     """
-    self._loaded = {name: np.asarray(array) for name, array in arrays.items()}
+    self._loaded = state_arrays.checked(arrays)
     self._reported = set()
-    listed = self._loaded.pop(_VARIABLES, None)
-    self._loaded_model = (
-      None if listed is None else state_matching.decode(listed)
-    )
+    listed = self._loaded.pop(state_arrays.VARIABLES, None)
+    self._loaded_model = None if listed is None else state_arrays.decode(listed)
     self._is_matched = False
-    if _WORKERS in self._loaded:
+    if state_arrays.WORKERS in self._loaded:
       self._find_local_rows()
     if self._model:
       for key, state in self._declared.items():
@@ -170,7 +183,7 @@ class CodecStates:
 
   def _find_local_rows(self) -> None:
     """Finds which of the loaded rows belong to this process's workers."""
-    first, count, total = self._loaded[_WORKERS]
+    first, count, total = self._loaded[state_arrays.WORKERS]
     exchange = self.exchange
     begin = exchange.first - first
     are_included = 0 <= begin and begin + exchange.num_local_workers <= count
@@ -188,7 +201,8 @@ class CodecStates:
     if self._is_matched:
       return []
     self._is_matched = True
-    saved, numbers = self._loaded_model, set(map(_number, self._loaded))
+    saved = self._loaded_model
+    numbers = set(map(state_arrays.number_of, self._loaded))
     if saved is not None:
       indices = state_matching.match(saved, self._model)
     elif numbers - {None} <= set(range(len(self._model))):
@@ -198,7 +212,7 @@ class CodecStates:
       indices = {}
     loaded, self._loaded = self._loaded, {}
     for name, array in loaded.items():
-      number = _number(name)
+      number = state_arrays.number_of(name)
       if number is None:
         self._loaded[name] = array
       elif number in indices:
@@ -264,17 +278,25 @@ class CodecStates:
     """
     mean = states.Key(self._declared[key].mean_state, key.variable)
     if _name(mean) in self._loaded and self._local_rows is None:
-      _, count, total = self._loaded.get(_WORKERS, (0, 1, 1))
+      _, count, total = self._loaded.get(state_arrays.WORKERS, (0, 1, 1))
       if count < total:
         return self._loaded[_name(mean)]
     return self._loaded[_name(key)]
 
   def _fits(self, key: states.Key, rows: np.ndarray) -> bool:
     state = self._declared[key]
-    is_by_range = (
-      state.resharding == methods.RANGES and self._local_rows is None
+    _, count, total = self._loaded[state_arrays.WORKERS]
+    is_one = (
+      state.owner == methods.SHARED or rows is not self._loaded[_name(key)]
     )
-    return is_by_range or rows.shape[1:] == tuple(state.shape)
+    if len(rows) != (1 if is_one else count):
+      return False
+    # Ranges have another size for another number of workers.
+    if (
+      state.resharding == methods.RANGES and total != self.exchange.num_workers
+    ):
+      return rows.ndim == 1 + len(state.shape)
+    return rows.shape[1:] == tuple(state.shape)
 
   def _assign(self, key: states.Key, rows: np.ndarray) -> None:
     if self._declared[key].owner == methods.SHARED:
@@ -300,12 +322,14 @@ class CodecStates:
 
   def _convert_rows(self, state: methods.State, rows: np.ndarray) -> np.ndarray:
     """Converts the saved rows to rows of all current workers."""
-    if state.resharding == methods.RANGES:
-      first, _, total = self._loaded[_WORKERS]
-      whole = np.zeros([total, *rows.shape[1:]], np.float32)
-      whole[first : first + len(rows)] = rows
-      rows = whole
-    return resharding.convert_state(state, rows, self.exchange.num_workers)
+    num_workers = self.exchange.num_workers
+    if state.resharding != methods.RANGES:
+      return resharding.convert_state(state, rows, num_workers)
+    whole = np.zeros([num_workers, *state.shape], np.float32)
+    begin = int(self._loaded[state_arrays.WORKERS][0]) * rows[0].size
+    known = rows.reshape(-1)[: max(whole.size - begin, 0)]
+    whole.reshape(-1)[begin : begin + known.size] = known
+    return whole
 
 
 def run_in_thread(make: Callable[[], _T]) -> _T:
@@ -339,12 +363,6 @@ def _describe(spec: policy.VariableSpec) -> str:
 
 def _name(key: states.Key) -> str:
   return f'{key.name}:{key.variable}'
-
-
-def _number(name: str) -> int | None:
-  """Returns the variable's index in the name of a state, or None."""
-  _, colon, number = name.rpartition(':')
-  return int(number) if colon and number.isdecimal() else None
 
 
 def _path(model: Sequence[policy.VariableSpec] | None, number: int) -> str:

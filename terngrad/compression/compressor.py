@@ -22,6 +22,7 @@ from terngrad.compression import codec_states
 from terngrad.compression import float_gradients
 from terngrad.compression import passed_rows
 from terngrad.compression import reduced as reduced_lib
+from terngrad.compression import state_arrays
 from terngrad.compression import variable_codes
 from terngrad.exchange import device_groups
 from terngrad.exchange import protocol
@@ -307,10 +308,14 @@ class Compressor:
     return self._states.arrays() if self._states else self._loaded
 
   def load(self, arrays: Mapping[str, np.ndarray]) -> None:
-    """Loads states that `get_states` returned, here or in another process."""
-    self._loaded = dict(arrays)
+    """Loads states that `get_states` returned, here or in another process.
+
+    Raises:
+      ValueError: the arrays are damaged; no state has changed.
+    """
+    self._loaded = state_arrays.checked(arrays)
     if self._states:
-      self._states.load(arrays)
+      self._states.load(self._loaded)
 
   merged = aliases.renamed_attribute('merged', 'reduce_across_replicas')
   saved = aliases.renamed_attribute('saved', 'get_states')

@@ -1,5 +1,6 @@
 """Arguments of `parallelize` for local steps."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 from typing import NamedTuple
@@ -97,7 +98,8 @@ def choose(
   """Completes arguments that are not given, by a recipe or by defaults.
 
   Raises:
-    ValueError: the recipe is unknown, or for fewer workers.
+    ValueError: the recipe is unknown, or for fewer workers, or a learning rate
+      is not valid.
   """
   values: dict[str, Any] = {
     'every': local_steps,
@@ -121,5 +123,24 @@ def choose(
       *(found.describe(values), ', '.join(replaced) or 'none'),
     )
   count, codec, optimizer, outer_rate, inner, rate = values.values()
-  local = LocalChoices(count, inner, float(outer_rate), recipe)
+  outer_rate = checked_rate(outer_rate, 'outer_learning_rate')
+  if not callable(rate):
+    checked_rate(rate)
+  local = LocalChoices(count, inner, outer_rate, recipe)
   return Chosen(rate, {'codec': codec, 'optimizer': optimizer, 'local': local})
+
+
+def checked_rate(rate: float, name: str = 'learning_rate') -> float:
+  """Returns a learning rate.
+
+  Raises:
+    ValueError: it is negative, or not finite in float32.
+  """
+  found = float(rate)
+  # One half unit in the last place more would be infinite in float32.
+  if not 0 <= found < math.ldexp(2 - 2**-24, 127):
+    raise ValueError(
+      f'{name}: expected a finite number of 0 or more, received {found}. Use '
+      'for example 0.1; a schedule must return such a number for every step.'
+    )
+  return found

@@ -17,6 +17,7 @@ from terngrad.cluster import coordination
 from terngrad.codec.stages import tracing
 from terngrad.compression import building
 from terngrad.compression import device_inputs
+from terngrad.compression import local_arguments
 from terngrad.compression import scoring
 from terngrad.exchange import device_groups
 from terngrad.exchange import protocol
@@ -118,7 +119,8 @@ class ParallelModel(building.BuiltModel):
     """Takes a step with one batch per device and local step.
 
     Raises:
-      ValueError: the model has no optimizer, or the batches are not valid.
+      ValueError: the model has no optimizer, or the batches or the learning
+        rate are not valid.
       errors.TrainingError: a loss or a gradient is not finite. The batches are
         consumed, and nothing else has changed.
     """
@@ -128,12 +130,12 @@ class ParallelModel(building.BuiltModel):
         'optimizer=None. Call test() or evaluate(), or pass an optimizer such '
         "as 'nesterov:momentum=0.9'."
       )
+    rate = self._learning_rate
+    if callable(rate):
+      rate = local_arguments.checked_rate(rate(self.steps))
     images, labels, num_examples = self._inputs.next()
     self._mean_share.assign(num_examples / self.num_devices)
-    rate = self._learning_rate
-    result = self._take(
-      images, labels, rate(self.steps) if callable(rate) else rate
-    )
+    result = self._take(images, labels, rate)
     return scoring.Result(
       float(np.mean(result.entropy.numpy())),
       float(np.mean(result.accuracy.numpy())),

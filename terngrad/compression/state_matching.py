@@ -6,34 +6,15 @@ all trained variables are saved too.
 """
 
 import collections
-import json
 import re
 from collections.abc import Sequence
 from typing import TypeAlias
-
-import numpy as np
 
 from terngrad.codec import policy
 
 # The suffix that Keras appends to the second layer or model of a name.
 _NUMBER = re.compile(r'_\d+$')
 _Specs: TypeAlias = Sequence[policy.VariableSpec]
-
-
-def encode(specs: Sequence[policy.VariableSpec]) -> np.ndarray:
-  """Encodes the paths and shapes of all trained variables for a checkpoint.
-
-  Returns:
-    uint8 [bytes], JSON in UTF-8.
-  """
-  listed = [[spec.name, list(spec.shape)] for spec in specs]
-  return np.frombuffer(json.dumps(listed).encode(), np.uint8)
-
-
-def decode(array: np.ndarray) -> tuple[policy.VariableSpec, ...]:
-  """Decodes the result of `encode`."""
-  listed = json.loads(np.asarray(array, np.uint8).tobytes().decode())
-  return tuple(policy.VariableSpec(path, tuple(s)) for path, s in listed)
 
 
 def match(saved: _Specs, present: _Specs) -> dict[int, int]:

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 import keras
 
 from terngrad import aliases
+from terngrad.cluster import devices as cluster_devices
 from terngrad.codec import method
 from terngrad.codec import policy
 from terngrad.compression import building
+from terngrad.compression import local_arguments
 from terngrad.exchange import towers
 from terngrad.reduce import gradients
 from terngrad.step import passes
@@ -63,8 +65,8 @@ class Trainer(building.BuiltModel):
         Keras's rule: on a single GPU, without op determinism.
 
     Raises:
-      ValueError: a codec, a rule or the optimizer is unknown or missing, or
-        there are fewer workers than devices.
+      ValueError: a codec, a rule or the optimizer is unknown or missing, a
+        device does not exist, or there are fewer workers than devices.
     """
     if isinstance(devices, str) or not 1 <= len(devices) <= num_workers:
       raise ValueError(
@@ -75,6 +77,7 @@ class Trainer(building.BuiltModel):
       raise ValueError(
         f'optimizer: expected a text such as momentum, received {optimizer!r}.'
       )
+    cluster_devices.check_exist(devices)
     choices = building.Choices(
       codec,
       codec_rules,
@@ -100,7 +103,8 @@ class Trainer(building.BuiltModel):
       A `StepResult`; its `entropy` is the mean loss of each worker.
 
     Raises:
-      ValueError: the shapes do not have one entry per worker.
+      ValueError: the shapes do not have one entry per worker, or the learning
+        rate is not valid.
       errors.TrainingError: a loss or a gradient is not finite; nothing has
         changed.
     """
@@ -112,7 +116,8 @@ class Trainer(building.BuiltModel):
         f'the examples of every worker, received {list(shapes[0])} and '
         f'{list(shapes[1])}. Split the batch by workers.'
       )
-    return self._take(images, labels, learning_rate)
+    rate = local_arguments.checked_rate(learning_rate)
+    return self._take(images, labels, rate)
 
   def bits_per_element(self, result: steps.StepResult) -> float:
     """Computes the bits that a worker sent in a step per gradient element.

@@ -93,7 +93,14 @@ class Compiler:
     return buffer.raw
 
   def _call(self, name: str, *arguments: object) -> None:
-    code = getattr(self._library, name)(*arguments)
+    try:
+      function = getattr(self._library, name)
+    except AttributeError as error:
+      raise CompilerError(
+        f'expected NVRTC 11.2 or later, received one without {name}. Install '
+        'it: pip install nvidia-cuda-nvrtc-cu12'
+      ) from error
+    code = function(*arguments)
     if code:
       self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
       reason = self._library.nvrtcGetErrorString(code).decode()

@@ -487,6 +487,31 @@ def test_a_learning_rate_may_be_a_function_of_the_steps_taken():
   assert np.any(start['fc/kernel'] != first['fc/kernel'])
 
 
+@pytest.mark.parametrize(
+  'options',
+  [
+    {'learning_rate': float('nan')},
+    {'learning_rate': float('inf')},
+    {'learning_rate': -0.1},
+    {'local_steps': 2, 'outer_learning_rate': float('nan')},
+  ],
+  ids=str,
+)
+def test_a_learning_rate_that_is_no_finite_number_is_refused(options):
+  with pytest.raises(ValueError, match='learning_rate: expected a finite num'):
+    made(devices=ONE, **options)
+
+
+def test_a_schedule_without_a_finite_number_consumes_no_batch():
+  rates = iter([float('nan'), 0.1])
+  parallel = made(devices=ONE, learning_rate=lambda step: next(rates))
+  other = made(devices=ONE, learning_rate=0.1)
+  with pytest.raises(ValueError, match='a schedule must return such a number'):
+    parallel.step()
+  assert parallel.step() == other.step()
+  assert_equal(parallel.params(0), other.params(0))
+
+
 def test_devices_can_have_local_statistics():
   parallel = made(small.conv_net, broadcast_computed_params=False)
   parallel.run(2)

@@ -64,12 +64,3 @@ def listing(text):
 def test_a_variable_is_matched_or_excluded(saved, present, expected):
   found = state_matching.match(listing(saved), listing(present))
   assert found == expected
-
-
-def test_encoded_variables_are_decoded_unchanged():
-  specs = (
-    policy.VariableSpec('größe/kernel', (3, 4)),
-    policy.VariableSpec('', ()),
-  )
-  assert state_matching.decode(state_matching.encode(specs)) == specs
-  assert state_matching.decode(state_matching.encode(())) == ()

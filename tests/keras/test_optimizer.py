@@ -69,6 +69,17 @@ def test_a_variable_without_a_rule_is_named_with_the_rule_to_add():
     optimizer.apply([np.ones(3, np.float32)], [variable])
 
 
+def test_a_variable_twice_is_refused_if_its_code_has_a_state():
+  variable = keras.Variable(np.zeros(3, np.float32), name='scale')
+  gradients = [np.ones(3, np.float32), np.ones(3, np.float32)]
+  with pytest.raises(
+    ValueError, match='one for each variable, .* two for scale'
+  ):
+    wrap(small.FEEDBACK).apply(gradients, [variable, variable])
+  wrap('identity').apply(gradients, [variable, variable])
+  np.testing.assert_array_equal(variable, [-2, -2, -2])
+
+
 @pytest.mark.parametrize('pattern', ['bias(', '*', '[', 3])
 def test_an_invalid_regular_expression_is_refused_at_once(pattern):
   with pytest.raises(ValueError, match='expected regular expressions') as found:

@@ -2,6 +2,7 @@
 
 import json
 
+import h5py
 import keras
 import numpy as np
 import pytest
@@ -318,6 +319,7 @@ def test_the_configuration_creates_the_same_optimizer():
 LOAD_WITHOUT_THE_IMPORT = """
 import sys
 import traceback
+import h5py
 import keras
 for path in sys.argv[1:]:
   try:
@@ -349,3 +351,18 @@ def test_a_configuration_of_0_2_creates_an_optimizer():
     del config['config'][name]
   again = keras.saving.deserialize_keras_object(config)
   assert (again.compressor.codec, again.on_not_finite) == ('fp16', 'skip')
+
+
+def test_damaged_states_of_a_code_are_refused(tmp_path):
+  model = small.compiled(DRAWN)
+  small.fit(model, epochs=1)
+  path = tmp_path / 'a.weights.h5'
+  model.save_weights(path)
+  names = []
+  with h5py.File(path, 'r+') as file:
+    file.visit(names.append)
+    (workers,) = [name for name in names if name.endswith('workers')]
+    del file[workers]
+    file[workers] = np.array([5, 1, 1])
+  with pytest.raises(ValueError, match='Codec states: expected workers to be'):
+    model.load_weights(path)

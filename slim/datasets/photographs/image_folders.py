@@ -1,5 +1,6 @@
 """Finds the images of a folder that holds a folder for each class."""
 
+import collections
 import functools
 import os
 import pathlib
@@ -48,7 +49,8 @@ def read_labels(path: pathlib.Path) -> list[str]:
 
 def repeated(names: abc.Sequence[str]) -> list[str]:
   """Returns the names that occur more than once, sorted."""
-  return sorted({name for name in names if names.count(name) > 1})
+  counts = collections.Counter(names)
+  return sorted(name for name, count in counts.items() if count > 1)
 
 
 def folders(folder: pathlib.Path) -> list[pathlib.Path]:

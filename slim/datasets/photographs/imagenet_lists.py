@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from slim import errors
+from slim.datasets.photographs import image_folders
 from slim.datasets.photographs import imagenet_boxes
 
 _refusal = functools.partial(
@@ -49,9 +50,8 @@ def synsets(path: pathlib.Path) -> list[str]:
       synset or repeats one.
   """
   found = image_synsets(path)
-  if len(set(found)) != len(found):
-    twice = next(name for name in found if found.count(name) > 1)
-    raise _refusal(path, 'each synset once', f'{twice} twice')
+  if twice := image_folders.repeated(found):
+    raise _refusal(path, 'each synset once', f'{twice[0]} twice')
   return found
 
 

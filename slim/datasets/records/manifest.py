@@ -19,6 +19,8 @@ from slim.datasets.records import text_facts
 FILE_NAME = 'shards.json'
 
 FORMAT = 1
+# The lists of a tf.train.Feature.
+FEATURE_KINDS = ('bytes_list', 'int64_list', 'float_list')
 _MAX_BYTES = 2**26  # far above ImageNet's file of about 200 KB
 _MAX_COUNT = 2**53  # integers that every JSON parser represents exactly
 _MAX_LABEL = 2**31 - 1
@@ -69,8 +71,8 @@ class Manifest(NamedTuple):
     labels: name by label, or None. If label 0 is not a class, its name is
       'background'.
     splits: by name; a split lists its shards in the order of its examples.
-    features: kind of each feature ('bytes_list', 'float_list' or
-      'int64_list') by key, equal in every example; empty if unknown.
+    features: kind of each feature, one of `FEATURE_KINDS`, by key, equal in
+      every example; empty if unknown.
     source: origin of the examples, for messages.
     fingerprint: equal for equal examples in equal order and shards; '' if
       the converter has none.
@@ -194,7 +196,7 @@ def _manifest(node: _Node) -> Manifest:
     num_classes=node.get('num_classes').whole(1, _MAX_LABEL),
     labels=_labels(node.get('labels')),
     splits={name: _split(splits.get(name)) for name in splits.table()},
-    features=_texts(node.get('features', {})),
+    features=_kinds(node.get('features', {})),
     source=node.get('source', '').text(),
     fingerprint=node.get('fingerprint', '').text(),
     skipped=tuple(item.text() for item in node.get('skipped', []).items()),
@@ -214,8 +216,13 @@ def _text(node: _Node, splits: _Node) -> text_facts.TextFacts | None:
   )
 
 
-def _texts(node: _Node) -> dict[str, str]:
-  return {key: node.get(key).text() for key in node.table()}
+def _kinds(node: _Node) -> dict[str, str]:
+  kinds = {}
+  for key in node.table():
+    kinds[key] = node.get(key).text()
+    if kinds[key] not in FEATURE_KINDS:
+      raise node.get(key).refused(f'one of {", ".join(FEATURE_KINDS)}')
+  return kinds
 
 
 def _labels(node: _Node) -> dict[int, str] | None:

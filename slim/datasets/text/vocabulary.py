@@ -6,21 +6,17 @@ Every vocabulary ends with a token for the end of a document.
 import abc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
-from typing import Any
 
 import numpy as np
 
 from slim import errors
+from slim.datasets.text import byte_pairs
 
 if TYPE_CHECKING:
   import tokenizers
 
 BYTES = 'bytes'
 BPE = 'bpe'
-# Tokens are stored in 16 bits.
-MOST_TOKENS = 2**16
-# The bytes and the end of a document.
-FEWEST_TOKENS = 257
 
 
 class Vocabulary(abc.ABC):
@@ -119,20 +115,17 @@ def train(kind: str, size: int, documents: Sequence[bytes]) -> Vocabulary:
   errors.lookup({BYTES: 0, BPE: 0}, kind, 'tokenizer')
   if kind == BYTES:
     return ByteVocabulary()
-  if not FEWEST_TOKENS <= size <= MOST_TOKENS:
+  if not byte_pairs.FEWEST_TOKENS <= size <= byte_pairs.MOST_TOKENS:
     raise errors.DataError(
-      f'vocabulary_size: expected from {FEWEST_TOKENS} to {MOST_TOKENS}; '
-      f'received {size}. Use for example 4096.'
+      f'vocabulary_size: expected from {byte_pairs.FEWEST_TOKENS} to '
+      f'{byte_pairs.MOST_TOKENS}; received {size}. Use for example 4096.'
     )
   import tokenizers  # optional
 
-  tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
-  level = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-  tokenizer.pre_tokenizer = level
-  tokenizer.decoder = tokenizers.decoders.ByteLevel()
+  tokenizer = byte_pairs.tokenizer_of(tokenizers.models.BPE())
   trainer = tokenizers.trainers.BpeTrainer(
     vocab_size=size - 1,
-    initial_alphabet=sorted(level.alphabet()),
+    initial_alphabet=byte_pairs.alphabet(),
     show_progress=False,
   )
   tokenizer.train_from_iterator(map(_as_utf8, documents), trainer)
@@ -140,25 +133,15 @@ def train(kind: str, size: int, documents: Sequence[bytes]) -> Vocabulary:
 
 
 def load(description: str) -> Vocabulary:
-  """Makes a vocabulary from its `description`, which may be damaged.
+  """Makes a vocabulary from its `description`, which may be hostile.
 
   Raises:
-    slim.errors.DataError: the description is invalid.
+    slim.errors.DataError: `train` makes no such description.
     ModuleNotFoundError: the vocabulary needs the package tokenizers.
   """
   if not description:
     return ByteVocabulary()
-  import tokenizers  # optional
-
-  try:
-    found: Any = tokenizers.Tokenizer.from_str(description)
-  # The library raises no narrower class.
-  except Exception as error:
-    raise errors.DataError(
-      'tokenizer: expected the description of a tokenizer; received '
-      f'"{error}". Convert the text again.'
-    ) from error
-  return PairVocabulary(found)
+  return PairVocabulary(byte_pairs.read(description))
 
 
 def _as_utf8(text: bytes) -> str:

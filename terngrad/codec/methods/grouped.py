@@ -24,8 +24,11 @@ from terngrad.native import ops
 FRACTION = 22
 # Larger magnitudes are clipped to this, so that maximum - minimum is finite.
 LARGEST = 2.0**126
-# A bound on (step / exact step)^2, because steps are rounded up.
-ROUNDED_UP = (1 + 2.0**-15) ** 2
+# A bound on step / exact step - 1, because steps are rounded up.
+STEP_ROUNDING = 2.0**-15
+# A bound on (step / exact step)^2.
+ROUNDED_UP = (1 + STEP_ROUNDING) ** 2
+STEPS_MADE = 'steps of 16 significant bits, 0 or at least 2**-100'
 
 
 class Grouped(by_variable.ByVariable):
@@ -40,10 +43,12 @@ class Grouped(by_variable.ByVariable):
     size: number of elements in a group; 0 for all elements of a variable.
     num_scales: number of scales of a group.
     signed: whether scales may be negative.
+    scales_made: description of the scales that encoders make, for messages.
   """
 
   num_scales: int = 1
   signed: bool = False
+  scales_made: str = 'finite scales'
 
   def __init__(self, name: str, integers: wire.Packing, size: int) -> None:
     """Creates the code; see the class for the arguments.
@@ -88,6 +93,17 @@ class Grouped(by_variable.ByVariable):
     Returns:
       float32 [rows, n].
     """
+
+  def as_encoded(self, scales: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
+    """Changes scales that no encoder makes to others.
+
+    Args:
+      scales: list of float32 [groups], finite.
+
+    Returns:
+      List of float32 [groups]: equal bits for scales that an encoder makes.
+    """
+    return scales
 
   def group_of(self, num_elements: int) -> int:
     """Returns the size of the largest group of a variable of this size."""
@@ -138,6 +154,14 @@ class Grouped(by_variable.ByVariable):
     scales = words[:count].view(np.float32)
     expected = 'finite scales' if self.signed else 'finite scales >= 0'
     validation.check_scales(self.name, scales, expected, self.signed)
+    kinds = tf.split(tf.constant(scales), self.num_scales)
+    encoded = tf.concat(self.as_encoded(kinds), axis=0).numpy()
+    wrong = scales[encoded.view(np.int32) != words[:count]]
+    if wrong.size:
+      raise ValueError(
+        f'{self.name}: expected {self.scales_made}, received the bits '
+        f'{wrong.view(np.uint32)[0]:#010x}. Send the payload again.'
+      )
     return self.integers, words[count:], num_elements
 
   def _shapes(self, num_elements: int) -> list[tuple[int, int]]:

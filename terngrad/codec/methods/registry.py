@@ -276,7 +276,8 @@ def method(
     text: as for `parse`; the name may also be in `METHODS` or `ALIASES`. Any
       number of `WRAPPERS` may precede it, each with its options and a plus
       sign.
-    workers: number of workers, unless the text sets it.
+    workers: N, number of workers, for codes and wrappers that depend on it; 0
+      if it is unknown. A text that sets `workers` for its code is not changed.
     extra: codes that no package registers, by name: `module:function`.
 
   Raises:

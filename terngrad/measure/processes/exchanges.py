@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from slim.datasets.text import vocabulary
+from slim.datasets.text import byte_pairs
 from slim.nets import factory as nets
 from terngrad import errors
 from terngrad.codec import method as methods
@@ -76,7 +76,7 @@ def subject(net: str, real: bool) -> Subject:
     side = known.default_image_size
     example, classes = (side, side, known.default_channels), 10
     if known.takes_tokens:
-      example, classes = (side,), vocabulary.FEWEST_TOKENS
+      example, classes = (side,), byte_pairs.FEWEST_TOKENS
     model = nets.build(net, num_classes=classes)
   found = model_variables.variables_of(model)
   shapes = [tuple(v.shape) for v in found.trainable]

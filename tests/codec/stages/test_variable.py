@@ -383,6 +383,49 @@ def test_damaged_scales_of_small_floats_are_refused_and_decode_exactly(text):
   np.testing.assert_array_equal(damaged, whole)
 
 
+@pytest.mark.parametrize(
+  ('text', 'word', 'bits', 'message'),
+  [
+    # Five elements: exponents in two words, with three to spare.
+    ('natural', 1, 1 << 16, 'natural: expected exponents 0 past the last of 5'),
+    ('qsgd', 0, 1, 'expected steps of 16 significant bits'),
+    ('qsgd', 0, 0x80, 'expected steps of 16 significant bits'),
+    ('minmax', 1, 1, 'expected minima .* steps of 16 significant bits'),
+    ('eden:bits=2', 2, 1, 'eden_words: expected scales of 16 significant'),
+  ],
+)
+def test_bits_that_an_encoder_leaves_0_are_refused(text, word, bits, message):
+  codec = registry.parse(text)
+  values = tf.constant([1.0, -0.25, 0.5, 0.125, 0.3])
+  probe = tf.ones([1])
+  key = tf.constant([1, 2, 3, 4], tf.uint32)
+  words = np.array(codec.encode([values], probe, probe, key))
+  validation.validate(codec, words, 5)
+  words[word] |= np.int32(bits)
+  with pytest.raises(ValueError, match=message):
+    validation.validate(codec, words, 5)
+
+
+@pytest.mark.parametrize(
+  ('text', 'scales', 'message'),
+  [
+    ('qsgd', [2.0**-101], 'or at least 2..-100, received the bits 0x0d000000'),
+    ('qsgd', [2.0**127], 'expected steps of 16'),
+    ('qsgd', [-0.0], 'received the bits 0x80000000'),
+    ('minmax', [-0.0, 1.0], 'expected minima from -2..126 without -0'),
+    ('minmax', [-(2.0**127), 1.0], 'expected minima from -2..126'),
+  ],
+)
+def test_scales_that_no_encoder_makes_are_refused(text, scales, message):
+  codec = registry.parse(text)
+  words = np.zeros(codec.num_words(4), np.int32)
+  words[: len(scales)] = np.float32(scales).view(np.int32)
+  # Codes of 0, as the encoder packs them.
+  words[len(scales) :] = codec.integers.pack_flat(tf.zeros([4], tf.int32))
+  with pytest.raises(ValueError, match=message):
+    validation.validate(codec, words, 4)
+
+
 def test_swapped_block_lengths_are_refused():
   codes = codes_of(5120, 0.1)
   codes[:2560] *= 0  # symbols of the second block differ from the first's

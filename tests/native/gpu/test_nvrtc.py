@@ -58,3 +58,11 @@ def test_missing_compiler_names_the_package_that_has_it(tmp_path):
     nvrtc.CompilerError, match='pip install nvidia-cuda-nvrtc'
   ):
     nvrtc.Compiler(str(tmp_path / 'libnvrtc.so.12'))
+
+
+def test_a_library_without_a_function_is_refused_by_the_versions_that_have_it():
+  older = nvrtc.Compiler('libm.so.6')
+  with pytest.raises(
+    nvrtc.CompilerError, match='NVRTC 11.2 or later, .* nvrtcGetNumSupported'
+  ):
+    older.architectures()

@@ -87,6 +87,35 @@ def test_worker_s_folder_keeps_the_counts_of_the_whole_set(flowers):
   assert found.num_examples == 6
 
 
+@pytest.mark.parametrize(
+  ('folder', 'names', 'count', 'absent'),
+  [
+    ('worker_0_of_2', ['train-00001-of-00003'], 2, 'train-00000-of-00003'),
+    ('worker_0_of_2', ['train-00000-of-00003'], 2, 'train-00001-of-00003'),
+    ('worker_1_of_2', ['train-00001-of-00003'], 1, 'train-00002-of-00003'),
+    ('worker_2_of_3', ['train-00000-of-00003'], 1, 'train-00002-of-00003'),
+  ],
+)
+def test_worker_s_folder_that_lacks_a_shard_is_refused(
+  flowers, folder, names, count, absent
+):
+  worker = part(flowers, folder, [*names, 'shards.json'])
+  with pytest.raises(
+    errors.DataError, match=rf'the {count} shards of worker .* {absent}\. Rem'
+  ):
+    shards.find(FLOWERS, worker, 'train')
+
+
+def test_worker_s_folder_of_an_uneven_split_is_complete(flowers):
+  first = ['train-00000-of-00003', 'train-00001-of-00003']
+  for folder, names in (
+    ('worker_0_of_2', first),
+    ('worker_1_of_2', ['train-00002-of-00003']),
+  ):
+    worker = part(flowers, folder, [*names, 'shards.json'])
+    assert len(shards.find(FLOWERS, worker, 'train').files) == len(names)
+
+
 def test_worker_s_folder_of_2017_keeps_the_counts_of_the_whole_set(tmp_path):
   for number in (1, 2, 3):
     record_files.write(tmp_path / f'train-{number}', [b'x'] * number)
@@ -139,6 +168,14 @@ def test_cut_shard_is_refused(flowers):
   path.write_bytes(path.read_bytes()[:-1])
   with pytest.raises(errors.DataError, match='record 0 .*cut short'):
     shards.find(FLOWERS, flowers, 'train')
+
+
+def test_files_of_a_split_whose_name_begins_with_another_s_are_apart(tmp_path):
+  splits = {'test': [[b'a']], 'test-small': [[b'b'], [b'c']]}
+  shard_files.write(tmp_path, 'flowers', splits, num_classes=3)
+  for split, count in (('test', 1), ('test-small', 2)):
+    files = shards.find(FLOWERS, tmp_path, split).files
+    assert len(files) == count
 
 
 def test_file_that_is_not_listed_is_refused(flowers):

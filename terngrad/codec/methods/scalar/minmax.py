@@ -26,6 +26,7 @@ class Minmax(grouped.Grouped):
   traits = by_variable.RANDOM._replace(dense=True)
   num_scales = 2
   signed = True
+  scales_made = f'minima from -2**126 without -0, and {grouped.STEPS_MADE}'
 
   def __init__(self, bits: int = 8, group_size: int = 512) -> None:
     """Creates the code.
@@ -53,12 +54,23 @@ class Minmax(grouped.Grouped):
   def omega(self, num_elements: int) -> float:
     """Returns the bound, which gradients between -M and M reach.
 
-    Of d elements two are exact, up to the rounding of the step. The others
-    have the variance step^2 / 4 at most, and step^2 is at most
+    Of d elements the least is exact, and the largest up to the rounding of the
+    step. The others have the variance step^2 / 4 at most, and step^2 is at most
     2 |g|^2 / levels^2.
     """
-    size = self.group_of(num_elements)
-    return max(0, size - 2) / (2 * self.num_levels**2) * grouped.ROUNDED_UP
+    size, levels = self.group_of(num_elements), self.num_levels
+    others = max(0, size - 2) / (2 * levels**2)
+    largest = 2 * grouped.STEP_ROUNDING / levels if size > 1 else 0
+    return (others + largest) * grouped.ROUNDED_UP
+
+  def as_encoded(self, scales: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
+    """Limits minima and steps."""
+    least, steps = scales
+    least = tf.clip_by_value(least, -grouped.LARGEST, grouped.LARGEST)
+    return [
+      tf.where(least == 0.0, 0.0, least),
+      grouped.limit_steps(steps, self.num_levels),
+    ]
 
   def encode_groups(
     self, rows: tf.Tensor, bits: tf.Tensor | None

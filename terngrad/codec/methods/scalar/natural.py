@@ -78,6 +78,12 @@ class Natural(by_variable.ByVariable):
         f'natural: expected exponents of at most {_LARGEST}, received 255. The '
         'payload is corrupted. Send it again.'
       )
+    exponents = _EXPONENTS.unpack_flat(tf.constant(words[:count]), 4 * count)
+    if exponents[num_elements:].numpy().any():
+      raise ValueError(
+        f'natural: expected exponents 0 past the last of {num_elements} '
+        'elements, received others. The payload is corrupted. Send it again.'
+      )
     return _SIGNS, words[count:], num_elements
 
 

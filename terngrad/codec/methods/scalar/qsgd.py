@@ -25,6 +25,7 @@ class Qsgd(grouped.Grouped):
   """Rounds elements to multiples of the group's norm / levels, unbiased."""
 
   traits = by_variable.RANDOM
+  scales_made = grouped.STEPS_MADE
 
   def __init__(
     self, levels: int = 7, group_size: int = 512, norm: str = 'max'
@@ -65,9 +66,15 @@ class Qsgd(grouped.Grouped):
     """Returns the bound of lemma 3.1, or for norm max a smaller one."""
     size, levels = self.group_of(num_elements), self.num_levels
     if self.norm == 'max':
-      return omega_of_largest(size, levels)
+      # The largest magnitude is slightly below the last level.
+      rounded = grouped.STEP_ROUNDING / levels * grouped.ROUNDED_UP
+      return omega_of_largest(size, levels) + rounded
     bound = min(size / (4 * levels**2), math.sqrt(size) / levels)
     return bound * grouped.ROUNDED_UP
+
+  def as_encoded(self, scales: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
+    """Limits the steps."""
+    return [grouped.limit_steps(scales[0], self.num_levels)]
 
   def encode_groups(
     self, rows: tf.Tensor, bits: tf.Tensor | None

@@ -10,7 +10,6 @@ import tensorflow as tf
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import division
 from terngrad.codec.stages import packing
-from terngrad.codec.stages import wire
 
 
 class Format(NamedTuple):
@@ -42,6 +41,8 @@ class Format(NamedTuple):
 
 class SmallFloats(grouped.Grouped):
   """Floats of a few bits, rounded to nearest, ties to even."""
+
+  scales_made = 'powers of two as scales'
 
   def __init__(self, name: str, form: Format, group_size: int) -> None:
     """Creates the code; see `grouped.Grouped` for the arguments."""
@@ -78,19 +79,9 @@ class SmallFloats(grouped.Grouped):
     # Damaged scales become powers of two as well.
     return tf.gather(self.table, codes) * power_of_two(scales[0], 0)
 
-  def check(
-    self, words: np.ndarray, num_elements: int
-  ) -> tuple[wire.Packing, np.ndarray, int]:
-    """Rejects scales that no encoder makes; returns the integers."""
-    checked = super().check(words, num_elements)
-    scales = words[: len(words) - len(checked[1])]
-    known = power_of_two(tf.constant(scales.view(np.float32)), 0).numpy()
-    if wrong := scales[known.view(np.int32) != scales].tolist():
-      raise ValueError(
-        f'{self.name}: expected powers of two as scales, received the bits '
-        f'{wrong[0]:#010x}. Send the payload again.'
-      )
-    return checked
+  def as_encoded(self, scales: Sequence[tf.Tensor]) -> Sequence[tf.Tensor]:
+    """Rounds scales down to powers of two."""
+    return [power_of_two(scales[0], 0)]
 
 
 def _codes(values: tf.Tensor, form: Format) -> tf.Tensor:

@@ -131,6 +131,11 @@ class EdenWords(wire.CompositePacking):
     scales = words[_KEY_WORDS : _KEY_WORDS + blocks].view(np.float32)
     code_words = words[_KEY_WORDS + blocks :]
     validation.check_scales(self.name, scales, 'finite scales >= 0')
+    if levels.is_coarse and (scales.view(np.int32) & 0xFF).any():
+      raise ValueError(
+        f'{self.name}: expected scales of 16 significant bits, received '
+        'others. The payload is corrupted. Send it again.'
+      )
     codes = levels.packing.unpack_flat(tf.constant(code_words), blocks * block)
     bounds = levels.least_square(np.reshape(codes, [blocks, block]))
     # In units of the probe's power of two, elements have a root mean square of

@@ -116,12 +116,12 @@ class Thc(method.Method):
         square, which is its agreed norm. Larger magnitudes are clipped.
 
     Raises:
-      ValueError: `span` is not above 0 and at most 64. No element of a block of
-        4,096 is larger than 64 root means.
+      ValueError: `span` is not from 0.5 to 15. With more, entry 1 would be
+        larger than the norm, and could be infinite.
     """
-    if not 0 < span <= 64:
+    if not 0.5 <= span <= _GRID:
       raise ValueError(
-        f'thc: expected a span above 0 and at most 64, received {span}. Use 3.'
+        f'thc: expected a span from 0.5 to {_GRID}, received {span}. Use 3.'
       )
     self.name, self.span = f'thc({span:g})', span
 

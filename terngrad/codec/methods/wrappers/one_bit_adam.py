@@ -58,18 +58,21 @@ def one_bit_adam(
       of all steps.
     beta_1: decay of the momentum, in [0, 1).
     beta_2: decay of the variance, in [0, 1).
-    epsilon: added to the root of the variance, > 0.
+    epsilon: added to the root of the variance, from 2**-126 to 2**127.
 
   Raises:
     ValueError: an option is out of its range, or the method is not one for
       `bidirectional`.
   """
   settings = AdamSettings(warm_up, beta_1, beta_2, epsilon)
-  if warm_up < 1 or not (0 <= beta_1 < 1 and 0 <= beta_2 < 1 and epsilon > 0):
+  has_range = 0 <= beta_1 < 1 and 0 <= beta_2 < 1
+  # A normal float32.
+  if warm_up < 1 or not (has_range and 2.0**-126 <= epsilon <= 2.0**127):
     raise ValueError(
       'one_bit_adam: expected warm_up >= 1, betas from 0 to below 1 and '
-      f'epsilon > 0, received warm_up={warm_up}, beta_1={beta_1}, '
-      f'beta_2={beta_2} and epsilon={epsilon}. Use one_bit_adam:warm_up=1000.'
+      f'epsilon from 2**-126 to 2**127, received warm_up={warm_up}, '
+      f'beta_1={beta_1}, beta_2={beta_2} and epsilon={epsilon}. Use '
+      'one_bit_adam:warm_up=1000.'
     )
   both = bidirectional.bidirectional(method, workers)
   return OneBitAdam(error_feedback.ErrorFeedback(both), settings)

@@ -239,6 +239,22 @@ def test_omega_bounds_the_error_of_any_gradient(text, size, omega):
   assert max(ratios) >= omega / 8
 
 
+@pytest.mark.parametrize('text', ['qsgd:group_size=1', 'minmax:group_size=2'])
+def test_omega_covers_the_largest_magnitude_of_a_group(text):
+  """Steps are rounded up, so the last level is rarely the magnitude itself."""
+  code = registry.method(text)
+  sizes = 10**6
+  values = np.random.default_rng(3).uniform(0.5, 1, sizes).astype(np.float32)
+  if text.startswith('minmax'):
+    values[::2] *= -1
+  key = tf.constant([1, 2, 3, 4], tf.uint32)
+  words = code.encode([tf.constant(values)], tf.zeros([1]), tf.zeros([1]), key)
+  (decoded,) = code.decode_sum([words[None]], tf.zeros([1]), [(sizes,)])
+  # About 100 elements are rounded to the level below.
+  ratio = np.sum((decoded - values) ** 2.0) / np.sum(values**2.0)
+  assert 0 < ratio < code.omega(code.size)
+
+
 @pytest.mark.parametrize(
   ('text', 'message'),
   [

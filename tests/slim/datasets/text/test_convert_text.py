@@ -1,6 +1,8 @@
 """Shards of text: written, verified, read and refused."""
 
+import functools
 import json
+import operator
 
 import numpy as np
 import pytest
@@ -175,14 +177,70 @@ def test_tokens_decode_to_the_text_and_count_its_bytes(known):
 def test_a_description_makes_an_equal_vocabulary(known):
   loaded = vocabulary.load(known.description)
   np.testing.assert_array_equal(loaded.lengths, known.lengths)
+  assert loaded.description == known.description
   np.testing.assert_array_equal(loaded.encode(TEXTS[2]), known.encode(TEXTS[2]))
 
 
-@pytest.mark.parametrize('text', ['{', '{}', '[1]', 'x'])
+@pytest.mark.parametrize(
+  'text', ['{', '{}', '[1]', 'x', 'null', '[' * 10**5, '{"model": 1}']
+)
 def test_a_damaged_description_is_refused(known, text):
   del known
-  with pytest.raises(errors.DataError, match='description of a tokenizer'):
+  with pytest.raises(errors.DataError, match='expected byte pairs as'):
     vocabulary.load(text)
+
+
+def changed(known, path, value):
+  """Returns the description with the value at a path of keys replaced."""
+  tree = json.loads(known.description)
+  *parents, last = path
+  node = functools.reduce(operator.getitem, parents, tree)
+  node[last] = value
+  return json.dumps(tree)
+
+
+@pytest.mark.parametrize(
+  ('path', 'value', 'message'),
+  [
+    # The library itself ends the process for tokens beyond the vocabulary.
+    (('model', 'vocab', 'a'), 2**31, 'not 0, 1, 2'),
+    (('model', 'vocab', 'a'), 1, 'not 0, 1, 2'),
+    (('model', 'vocab', 'a'), True, 'not 0, 1, 2'),
+    (('model', 'vocab', 'a'), {}, 'not 0, 1, 2'),
+    (('model', 'vocab'), {'a': 0}, 'a byte without token'),
+    (('model', 'vocab'), ['a'], 'received others'),
+    (('model', 'merges'), [], 'neither a byte nor a pair'),
+    (('model', 'merges', 0), ['a', '?never'], 'the pair'),
+    (('model', 'merges', 0), ['a'], 'the pair'),
+    (('model', 'merges', 0), [['a'], 'b'], 'received others'),
+    (('model', 'merges', 0), 7, 'received others'),
+    (('model', 'type'), 'WordLevel', 'type: WordLevel'),
+    (('model', 'dropout'), 0.5, 'dropout: 0.5'),
+    (('model', 'unk_token'), 'a', 'unk_token: a'),
+    (('normalizer',), {'type': 'Lowercase'}, 'normalizer: '),
+    (('pre_tokenizer',), None, 'pre_tokenizer: None'),
+    (('pre_tokenizer', 'add_prefix_space'), True, 'pre_tokenizer: '),
+    (('truncation',), {'max_length': 1}, 'truncation: '),
+    (('added_tokens',), [{'id': 2**63, 'content': 'a'}], 'added_tokens: '),
+  ],
+)
+def test_a_hostile_description_is_refused(known, path, value, message):
+  with pytest.raises(errors.DataError, match=message):
+    vocabulary.load(changed(known, path, value))
+
+
+def test_a_pair_twice_is_refused(known):
+  merges = json.loads(known.description)['model']['merges']
+  text = changed(known, ('model', 'merges'), [*merges, merges[0]])
+  with pytest.raises(errors.DataError, match='a pair twice'):
+    vocabulary.load(text)
+
+
+def test_pairs_of_older_descriptions_are_read(known):
+  merges = json.loads(known.description)['model']['merges']
+  joined = [' '.join(pair) for pair in merges]
+  loaded = vocabulary.load(changed(known, ('model', 'merges'), joined))
+  assert loaded.description == known.description
 
 
 def test_text_that_is_no_utf8_is_refused(known):
