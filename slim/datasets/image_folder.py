@@ -11,6 +11,7 @@ from slim.datasets import sources
 from slim.datasets.photographs import image_files
 from slim.datasets.photographs import image_folders
 from slim.datasets.photographs import images
+from slim.datasets.records import label_lines
 
 # Without labels.txt, the folders of this split define the classes.
 TRAINING_SPLIT = 'train'
@@ -45,7 +46,7 @@ def find_classes(data_dir: str | os.PathLike[str]) -> dict[int, str]:
   """
   named = labels.read(data_dir, first_label=0)
   if named:
-    if twice := image_folders.repeated([*named.values()]):
+    if twice := label_lines.repeated([*named.values()]):
       raise errors.DataError(
         f'{os.fspath(data_dir)}/{labels.FILE_NAME}: expected each name once, '
         f'because a class has one folder; received {twice[0]!r} twice. Correct '

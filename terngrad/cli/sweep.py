@@ -271,8 +271,9 @@ def _model_seconds(
   )
 
 
-# Flags that the sweep appends to those of the definition.
-_SET_FOR_TRAINING = ('seed', 'data_dir', 'train_dir')
+# Flags that the sweep appends to those of the definition. Files of flags for
+# single runs have --seed, which it appends too.
+_SET_FOR_TRAINING = ('data_dir', 'train_dir')
 _SET_FOR_EVAL = ('data_dir', 'checkpoint_dir', 'eval_dir', 'run_once')
 
 

@@ -91,9 +91,7 @@ class LocalStepsCallback(keras.callbacks.Callback):
     self._recipe = recipe
     self._averages = statistics == AVERAGE
     self._resume_from = resume_from
-    self._is_started, self._last_batch = False, -1
-    # Whether the model was seen to make no parameters in its first batch.
-    self._is_checked = False
+    self._is_started, self._is_checked, self._last_batch = False, False, -1
     self._parameters: list[keras.Variable] = []
     self._statistics: list[keras.Variable] = []
     self._trained: list[list[np.ndarray]] = []  # At the last epoch's end.

@@ -144,13 +144,7 @@ class LocalSteps:
     values = [*map(_as_float32, (*arrays, *statistics))]
     count = len(arrays)
     shapes = [list(value.shape) for value in values]
-    if names and len(names) != count:
-      raise ValueError(
-        f'names: expected one for each of {count} parameters, received '
-        f'{len(names)}. Pass all of them, or none.'
-      )
-    keys = names or map(str, range(count))
-    specs = [*zip(keys, shapes[:count], strict=True)]
+    specs = _specs(names, shapes[:count])
     self.close()
     if self._is_completed:
       self.load({})
@@ -311,6 +305,22 @@ class LocalSteps:
         'start with the parameters before the first local step.'
       )
     return self._supervisor
+
+
+def _specs(
+  names: Sequence[str], shapes: Sequence[list[int]]
+) -> list[tuple[str, list[int]]]:
+  """Returns (name, shape) of each parameter; without names their indices.
+
+  Raises:
+    ValueError: there are not as many names as shapes.
+  """
+  if names and len(names) != len(shapes):
+    raise ValueError(
+      f'names: expected one for each of {len(shapes)} parameters, received '
+      f'{len(names)}. Pass all of them, or none.'
+    )
+  return [*zip(names or map(str, range(len(shapes))), shapes, strict=True)]
 
 
 def _as_float32(array: ArrayLike) -> np.ndarray:

@@ -137,9 +137,9 @@ def _shown(column: metric.CellFormat, value: Any) -> object:
 def _label(name: str, run: RunRecords) -> str:
   """Returns a run's name with its bits per element, if it recorded them."""
   sent = metrics.SENT.name
-  if sent not in run.losses:
-    return name
-  return f'{name}, {run.losses[sent].iloc[-1]:.1f} bits/element'
+  bits = run.losses[sent].iloc[-1] if sent in run.losses else None
+  # Records have null for NaN and infinity.
+  return f'{name}, {bits:.1f} bits/element' if pd.notna(bits) else name
 
 
 def chart(runs: Mapping[str, RunRecords]) -> figure.Figure:

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-from collections.abc import Callable
 from collections.abc import Collection
 from typing import Any
 from typing import NamedTuple
@@ -13,8 +12,7 @@ from absl import logging
 from tensorboard.backend.event_processing import plugin_event_multiplexer
 
 from terngrad import errors
-
-KINDS = ('scalars', 'histograms', 'images')
+from terngrad.report import event_values
 
 
 class EventValue(NamedTuple):
@@ -36,7 +34,7 @@ class EventRun(NamedTuple):
   """The events of one directory.
 
   Attributes:
-    tags: by kind (one of `KINDS`), then by tag, the values.
+    tags: by kind (one of `event_values.KINDS`), then by tag, the values.
     graph: a GraphDef as text, or None.
   """
 
@@ -65,7 +63,7 @@ def read(
     _check_file(path)
   multiplexer = plugin_event_multiplexer.EventMultiplexer(
     # 0 keeps all values; by default the reader keeps a sample.
-    tensor_size_guidance=dict.fromkeys(KINDS, 0),
+    tensor_size_guidance=dict.fromkeys(event_values.KINDS, 0),
     purge_orphaned_data=purge_orphaned_data,
   )
   multiplexer.AddRunsFromDirectory(str(logdir))
@@ -82,10 +80,12 @@ def _check_file(path: pathlib.Path) -> None:
   try:
     records.reduce(np.int64(0), lambda count, _: count + 1)
   except tf.errors.DataLossError as error:
-    if 'truncated' not in error.message:
+    # Before it TensorFlow names its operation.
+    problem = error.message[error.message.find('}} ') + 3 :].split(' [')[0]
+    if 'truncated' not in problem:
       raise errors.ConfigError(
         f'logdir: expected event files without damage, received {path}: '
-        f'{error.message}. Remove or repair it.'
+        f'{problem}. Remove or repair it.'
       ) from error
     logging.warning('%s ends in an incomplete record', path)
 
@@ -96,36 +96,20 @@ def _run(
   tags = {
     kind: {
       tag: [
-        EventValue(event.wall_time, event.step, _decode(kind, tag, event))
+        EventValue(
+          event.wall_time, event.step, event_values.decode(kind, tag, event)
+        )
         for event in multiplexer.Tensors(name, tag)
       ]
       for tag in sorted(_tags_of(multiplexer, name, kind))
     }
-    for kind in KINDS
+    for kind in event_values.KINDS
   }
   try:
     graph = str(multiplexer.Graph(name))
   except ValueError:  # Raised if there is no graph.
     graph = None
   return EventRun(tags, graph)
-
-
-def _decode(kind: str, tag: str, event: Any) -> Any:
-  """Returns the value of an event.
-
-  Raises:
-    errors.ConfigError: its plugin has values of another shape or type.
-  """
-  array = tf.make_ndarray(event.tensor_proto)
-  try:
-    if array.ndim != _RANKS[kind]:
-      raise ValueError(f'shape {list(array.shape)}')
-    return _DECODE[kind](array)
-  except (TypeError, ValueError) as error:
-    raise errors.ConfigError(
-      f'logdir: expected {kind} with the tag {tag} of step {event.step}, '
-      f'received "{error}". Remove that event file, or repair it.'
-    ) from error
 
 
 def _tags_of(
@@ -135,13 +119,3 @@ def _tags_of(
     return multiplexer.PluginRunToTagToContent(kind).get(name, {})
   except KeyError:  # No run has values of this kind.
     return {}
-
-
-# Dimensions of an array of values: histograms are [buckets, 3].
-_RANKS = {'scalars': 0, 'histograms': 2, 'images': 1}
-# Decodes an array of values. Image arrays start with width and height.
-_DECODE: dict[str, Callable[[np.ndarray], Any]] = {
-  'scalars': float,
-  'histograms': lambda found: np.asarray(found, np.float64).tolist(),
-  'images': lambda found: list(found)[2:],
-}

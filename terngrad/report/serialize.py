@@ -16,6 +16,7 @@ from typing import Any
 
 from slim.datasets.records import disk
 from terngrad.report import event_files
+from terngrad.report import event_values
 
 _LONGEST = 100  # maximum characters of a tag in a file name
 
@@ -41,7 +42,7 @@ def write(
   index: dict[str, dict[str, Any]] = {}
   for name, run in runs.items():
     folder = pathlib.Path('data', file_name(name))
-    files = index[name] = {kind: {} for kind in event_files.KINDS}
+    files = index[name] = {kind: {} for kind in event_values.KINDS}
     for kind, tags in run.tags.items():
       (root / folder / kind).mkdir(parents=True, exist_ok=True)
       for tag, values in tags.items():

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from datetime import datetime
 
+import numpy as np
 import tensorflow as tf
 
 from terngrad.step import schedules
@@ -63,32 +64,21 @@ class Meter:
     """Adds the result of a step."""
     self._step += 1
     self.result = result
-    self.entropy, accuracy = (
-      float(numbers.numpy().mean())
-      for numbers in (result.entropy, result.accuracy)
-    )
+    numbers = result.entropy.numpy().mean(), result.accuracy.numpy().mean()
+    values = np.array(numbers, np.float64)
+    self.entropy = float(values[0])
     if self.epochs.epoch_at(self._step).step == 1:
-      self.means, self._counted = [0.0, 0.0], 0
+      self.means, self._counted = [math.nan, math.nan], 0
     self._counted += 1
-    self.means = [
-      self._mean(mean, value)
-      for mean, value in zip(self.means, (self.entropy, accuracy), strict=True)
-    ]
+    # Running means of the finite values, which resume to the same bits.
+    values[~np.isfinite(values)] = np.nan
+    means = np.where(np.isnan(self.means), values, self.means)
+    added = np.where(np.isnan(values), 0.0, values - means)
+    self.means = (means + added / self._counted).tolist()
     if self.smoothed is None or not math.isfinite(self.smoothed):
       self.smoothed = self.entropy
     if math.isfinite(self.entropy):  # False if a scaled loss overflows
       self.smoothed += (1 - _SMOOTHING) * (self.entropy - self.smoothed)
-
-  def _mean(self, mean: float, value: float) -> float:
-    """Adds a value to a running mean, which resumes to the same bits.
-
-    A value that is not finite leaves the mean unchanged.
-    """
-    if not math.isfinite(value):
-      return mean if self._counted > 1 else math.nan
-    if math.isnan(mean):
-      return value
-    return mean + (value - mean) / self._counted
 
   def exclude(self, seconds: float) -> None:
     """Excludes seconds since the last record that were not training."""

@@ -75,26 +75,21 @@ def test_a_page_reads_labels_with_the_offset_of_the_training(shown):
 
 
 def test_values_that_are_not_finite_are_compared_too(tmp_path, capsys):
-  for name, found in (('a', 1.0), ('b', float('nan')), ('c', 10**400)):
+  for name, number in (('a', 1.0), ('b', None)):
     folder = tmp_path / name
     (folder / 'eval').mkdir(parents=True)
-    values = {
-      'total_loss': 1.0,
-      'entropy_loss_smoothed': 1.0,
-      'seconds': 2.0,
-      'bits_per_element': found,
-    }
-    number = None if found != found else found
+    values = dict.fromkeys(('total_loss', 'entropy_loss_smoothed'), 1.0)
+    values |= {'seconds': 2.0, 'bits_per_element': number}
     (folder / 'metrics.jsonl').write_text(
-      json.dumps({'step': 10} | values | {'bits_per_element': number}) + '\n'
+      json.dumps({'step': 10} | values) + '\n'
     )
     (folder / 'eval' / 'metrics.jsonl').write_text(
       json.dumps({'step': 10, 'precision_at_1': number}) + '\n'
     )
-  runs = ','.join(f'{n}={tmp_path / n}' for n in 'abc')
+  runs = ','.join(f'{n}={tmp_path / n}' for n in 'ab')
   words = [f'--runs={runs}', f'--output={tmp_path}']
   assert command.run(compare.COMMAND, 'report', words) == command.DONE
-  assert capsys.readouterr().out.count('not finite') == 4
+  assert capsys.readouterr().out.count('not finite') == 2
 
 
 def test_a_run_without_bits_is_compared_too(tmp_path, capsys):

@@ -169,7 +169,7 @@ def test_options_of_the_evaluator_are_checked_before_the_first_run(
     sweep.configurations(definition.read(finished))
 
 
-@pytest.mark.parametrize('flag', ['--seed = 7', '--train_dir = x'])
+@pytest.mark.parametrize('flag', ['--data_dir = x', '--train_dir = x'])
 def test_flags_that_the_sweep_sets_are_refused(finished, flag):
   text = TEXT.replace('--max_steps = 50', f'--max_steps = 50\n{flag}')
   (finished / 'sweep.ini').write_text(text, encoding='utf-8')

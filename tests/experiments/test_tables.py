@@ -39,6 +39,14 @@ def test_steps_to_accuracy_are_those_of_the_committed_runs():
   assert text == committed.read_text(encoding='utf-8')
 
 
+def test_seconds_of_whole_steps_are_those_of_the_committed_starts():
+  script = load('time_to_accuracy/make_table')
+  folder = ROOT / 'experiments/time_to_accuracy'
+  starts = pd.read_csv(folder / 'starts.csv')
+  text = pd.DataFrame(script.whole_rows(starts)).to_csv(index=False)
+  assert text == (folder / 'whole.csv').read_text(encoding='utf-8')
+
+
 def test_steps_to_an_accuracy_are_interpolated_at_the_first_crossing():
   curve = [(1000, 0.5), (2000, 0.7), (3000, 0.6), (4000, 0.8)]
   table = pd.DataFrame(curve, columns=['steps', 'accuracy'])

@@ -12,6 +12,7 @@ from PIL import Image
 from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.report import event_files
+from terngrad.report import event_values
 from terngrad.report import serialize
 
 
@@ -44,7 +45,7 @@ def test_every_kind_is_written_and_listed(logdir, tmp_path):
   listed = [
     file
     for run in index.values()
-    for kind in event_files.KINDS
+    for kind in event_values.KINDS
     for files in run[kind].values()
     for file in files
   ] + [run['graph'] for run in index.values() if run['graph']]

@@ -173,8 +173,9 @@ def test_a_loss_that_is_not_finite_is_left_out_of_means():
   gauge = meter.Meter(EPOCHS, {})
   found = []
   for loss in (np.inf, np.nan, 2.0, 4.0):
-    step = step_result(1)._replace(entropy=tf.constant([loss], tf.float32))
-    gauge.add(step)
+    result = step_result(1)
+    result.entropy = tf.constant([loss], tf.float32)
+    gauge.add(result)
     found.append(gauge.values(1, 0.1, 0.0))
     if loss == 2.0:
       # Epochs end after the third step.

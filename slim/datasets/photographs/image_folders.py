@@ -1,6 +1,5 @@
 """Finds the images of a folder that holds a folder for each class."""
 
-import collections
 import functools
 import os
 import pathlib
@@ -37,7 +36,7 @@ def read_labels(path: pathlib.Path) -> list[str]:
       f'line; received "{error}". Check --labels_file.'
     ) from error
   names = [line.strip() for line in lines if line.strip()]
-  twice = repeated(names)
+  twice = label_lines.repeated(names)
   if not names or twice:
     received = f'{twice[0]!r} twice' if twice else 'no name'
     raise errors.DataError(
@@ -45,12 +44,6 @@ def read_labels(path: pathlib.Path) -> list[str]:
       f'{received}. Correct the file.'
     )
   return names
-
-
-def repeated(names: abc.Sequence[str]) -> list[str]:
-  """Returns the names that occur more than once, sorted."""
-  counts = collections.Counter(names)
-  return sorted(name for name, count in counts.items() if count > 1)
 
 
 def folders(folder: pathlib.Path) -> list[pathlib.Path]:

@@ -10,8 +10,8 @@ import re
 from typing import NamedTuple
 
 from slim import errors
-from slim.datasets.photographs import image_folders
 from slim.datasets.photographs import imagenet_boxes
+from slim.datasets.records import label_lines
 
 _refusal = functools.partial(
   errors.refusal,
@@ -50,7 +50,7 @@ def synsets(path: pathlib.Path) -> list[str]:
       synset or repeats one.
   """
   found = image_synsets(path)
-  if twice := image_folders.repeated(found):
+  if twice := label_lines.repeated(found):
     raise _refusal(path, 'each synset once', f'{twice[0]} twice')
   return found
 

@@ -1,6 +1,8 @@
 """Checks names of classes that become lines of `labels.txt`."""
 
+import collections
 import unicodedata
+from collections import abc
 
 
 def find_problem(name: str) -> str:
@@ -20,3 +22,9 @@ def find_problem(name: str) -> str:
   if name != name.rstrip():
     return 'it ends with a space, which readers of labels.txt strip'
   return ''
+
+
+def repeated(names: abc.Sequence[str]) -> list[str]:
+  """Returns the names that occur more than once, sorted."""
+  counts = collections.Counter(names)
+  return sorted(name for name, count in counts.items() if count > 1)

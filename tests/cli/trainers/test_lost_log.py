@@ -31,14 +31,14 @@ def test_a_run_whose_reader_ends_continues_from_its_last_step(tmp_path):
     *('--benchmark_mode', '--batch_size=8', '--max_steps=1000000'),
     f'--train_dir={tmp_path}',
   ]
-  process = subprocess.Popen(
+  with subprocess.Popen(
     command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-  )
-  for line in process.stdout:
-    if ': step ' in line:
-      break
-  process.stdout.close()
-  error = process.stderr.read()
-  assert process.wait(timeout=120) == 128 + signal.SIGTERM
+  ) as process:
+    for line in process.stdout:
+      if ': step ' in line:
+        break
+    process.stdout.close()
+    error = process.stderr.read()
+  assert process.returncode == 128 + signal.SIGTERM
   assert 'the output: expected a reader' in error
   assert list(tmp_path.glob('model.ckpt-*.index'))
