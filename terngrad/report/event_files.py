@@ -97,7 +97,7 @@ def _run(
     kind: {
       tag: [
         EventValue(
-          event.wall_time, event.step, event_values.decode(kind, tag, event)
+          event.wall_time, event.step, event_values.value_of(kind, tag, event)
         )
         for event in multiplexer.Tensors(name, tag)
       ]

@@ -19,7 +19,7 @@ _DECODE: dict[str, Callable[[np.ndarray], Any]] = {
 KINDS = tuple(_RANKS)
 
 
-def decode(kind: str, tag: str, event: Any) -> Any:
+def value_of(kind: str, tag: str, event: Any) -> Any:
   """Returns the value of an event.
 
   Raises:

@@ -240,7 +240,7 @@ BAD = {
   'no examples': ({'num_examples': 0}, 'a number >= 1', 'received 0'),
   'negative interval': (
     {'eval_interval_secs': -1},
-    'a number >= 0',
+    'a number from 0 to 2147483647',
     'received -1',
   ),
   'no batch': ({'batch_size': 0}, 'a number >= 1', 'received 0'),

@@ -640,7 +640,7 @@ BAD = {
   ),
   'checkpoint without the variables': Bad(
     _after_layout(),
-    r'expected conv1/kernel of shape \[5, 5, 1, 20\]',
+    r'expected conv1/kernel of dtype float32 and shape \[5, 5, 1, 20\]',
     'received none',
     'or another folder',
   ),
