@@ -164,12 +164,10 @@ class CodecStates:
     States that are not among the arrays get their initial values. If the number
     of workers differs, `codec.resharding` converts the rows. If the variables
     differ, `state_matching` matches them. States that match no variable are
-    dropped, and the log names their variables.
-
-    Raises:
-      ValueError: the arrays are damaged; no state has changed.
+    dropped, and the log names their variables. The arrays are those that
+    `state_arrays.checked` returns.
     """
-    self._loaded = state_arrays.checked(arrays)
+    self._loaded = dict(arrays)
     self._reported = set()
     listed = self._loaded.pop(state_arrays.VARIABLES, None)
     self._loaded_model = None if listed is None else state_arrays.decode(listed)
@@ -322,14 +320,9 @@ class CodecStates:
 
   def _convert_rows(self, state: methods.State, rows: np.ndarray) -> np.ndarray:
     """Converts the saved rows to rows of all current workers."""
-    num_workers = self.exchange.num_workers
-    if state.resharding != methods.RANGES:
-      return resharding.convert_state(state, rows, num_workers)
-    whole = np.zeros([num_workers, *state.shape], np.float32)
-    begin = int(self._loaded[state_arrays.WORKERS][0]) * rows[0].size
-    known = rows.reshape(-1)[: max(whole.size - begin, 0)]
-    whole.reshape(-1)[begin : begin + known.size] = known
-    return whole
+    first = int(self._loaded[state_arrays.WORKERS][0])
+    count = self.exchange.num_workers
+    return resharding.convert_state(state, rows, count, first)
 
 
 def run_in_thread(make: Callable[[], _T]) -> _T:

@@ -105,3 +105,17 @@ def test_ranges_of_many_absent_workers_need_no_memory():
     found = again.get_states()[name]
     assert found.shape == known[name].shape
     assert (found == 1).all()
+
+
+def test_the_range_of_another_worker_keeps_its_place():
+  """Worker 1 of 2 has the second half of a variable of 8 elements."""
+  compressor = terngrad.Compressor(
+    'error_feedback+bidirectional+topk:ratio=0.5'
+  )
+  gradient = [np.zeros(8, np.float32)]
+  terngrad.compress(gradient, compressor, step=0, names=['a'])
+  known = compressor.get_states()
+  rows = {'mean_residual:0': np.ones([1, 4], np.float32)}
+  compressor.load(known | rows | {'workers': np.array([1, 1, 2])})
+  found = compressor.get_states()['mean_residual:0']
+  np.testing.assert_array_equal(found, [[0, 0, 0, 0, 1, 1, 1, 1]])
