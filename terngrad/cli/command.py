@@ -278,6 +278,21 @@ def at_least(lowest: float, values: Any, *names: str) -> None:
     options.at_least(name, getattr(values, name), lowest)
 
 
+def counts(name: str, texts: Sequence[str]) -> list[int]:
+  """Reads the items of a list of numbers of workers, devices, ...
+
+  Raises:
+    flags.UsageError: an item is no whole number above 0; the message names it.
+  """
+  for text in texts:
+    if not text.isdecimal() or not int(text):
+      raise flags.UsageError(
+        f'--{name}: expected whole numbers above 0, received {text!r}. Write '
+        f'for example --{name}=2,4.'
+      )
+  return [int(text) for text in texts]
+
+
 def named_path(
   flag: str, item: str, kind: str, example: str
 ) -> tuple[str, str]:

@@ -105,7 +105,8 @@ class PlanFlags:
   )
   elements: float = option(
     0.0,
-    'Instead of --model: number of parameters, as a matrix of 1,024 rows.',
+    'Instead of --model: number of parameters, as a matrix of 1,024 rows and a '
+    'vector of the rest.',
     'model',
   )
   seconds: float = option(
@@ -292,7 +293,8 @@ def _subject(values: PlanFlags) -> 'computing_types.MeasuredModel':
     return computing.MeasuredModel(
       net.shapes, values.seconds, statistics=net.statistics
     )
-  shapes = [(1024, max(1, round(values.elements / 1024)))]
+  columns, rest = divmod(max(1, round(values.elements)), 1024)
+  shapes = [(1024, columns)] * bool(columns) + [(rest,)] * bool(rest)
   return computing.MeasuredModel(shapes, values.seconds)
 
 

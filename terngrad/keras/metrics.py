@@ -68,7 +68,7 @@ class CompressionMetrics(keras.callbacks.Callback):
     self._means = codec_states.run_in_thread(_Means)
 
   def set_model(self, model: keras.Model) -> None:
-    """Registers an observer with the model's optimizer.
+    """Checks the model's optimizer.
 
     Args:
       model: a model compiled with `CompressedOptimizer`.
@@ -77,7 +77,14 @@ class CompressionMetrics(keras.callbacks.Callback):
       ValueError: the model has another optimizer.
     """
     super().set_model(model)
+    optimizers.find_compressed(model.optimizer)
+
+  def on_train_begin(self, logs: _Logs = None) -> None:
+    """Registers an observer with the model's optimizer."""
+    del logs
     self._set_observer(self._observe)
+    # `fit` has created its function before.
+    self.model.make_train_function()
 
   def on_train_end(self, logs: _Logs = None) -> None:
     """Removes the observer, so that a later fit computes no figures."""

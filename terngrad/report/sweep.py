@@ -5,6 +5,7 @@ its baseline seed by seed, so effects of a seed on both cancel.
 """
 
 import collections
+import csv
 import math
 import os
 from collections.abc import Collection
@@ -75,10 +76,11 @@ def read_exactly(
     columns: names of required columns.
 
   Raises:
-    OSError, ValueError: the file cannot be read, columns are missing, or a seed
-      or a number of steps is no number.
+    OSError, ValueError: the file cannot be read, columns are missing, a row is
+      incomplete, or a seed or a number of steps is no number.
   """
   names = pd.read_csv(path, nrows=0).columns
+  _check_complete(path)
   floats = [n for n in names if n in _FLOATS or n.startswith(_SCORE)]
   readers = dict.fromkeys(floats, _number) | dict.fromkeys(_TEXTS, str)
   readers |= dict.fromkeys(_WHOLE_NUMBERS, _whole_number)
@@ -89,6 +91,21 @@ def read_exactly(
   return pd.read_csv(
     path, converters=readers, keep_default_na=False, na_values=absent
   )
+
+
+def _check_complete(path: str | os.PathLike[str]) -> None:
+  """Refuses rows with fewer fields than the first, which pandas completes."""
+  with open(path, encoding='utf-8', newline='') as file:
+    rows = csv.reader(file, strict=True)
+    try:
+      size = len(next(rows))
+      for row in rows:
+        if row and len(row) < size:
+          raise ValueError(
+            f'{len(row)} instead of {size} columns in line {rows.line_num}'
+          )
+    except csv.Error as error:
+      raise ValueError(f'{error} in line {rows.line_num}') from error
 
 
 def _number(text: str) -> float:

@@ -3,10 +3,11 @@
 The file states differences from the defaults only.
 
 - `[sweep]` names the data set whose programs run (`program`), the seeds
-  (`seeds`), the variant that others are compared with (`baseline`) and, if runs
-  have several processes, the flags of `terngrad launch` (`launch`). `rates =
-  searched` says that learning rates were searched for each variant, so that
-  variants with different ones are ranked together.
+  (`seeds`; 1 without this line, none if it is empty), the variant that others
+  are compared with (`baseline`) and, if runs have several processes, the flags
+  of `terngrad launch` (`launch`). `rates = searched` says that learning rates
+  were searched for each variant, so that variants with different ones are
+  ranked together.
 - `[flags]` holds the trainer's flags for all runs, one per line.
 - `[eval]` holds the evaluator's flags, one per line. `[eval NAME]` scores every
   run once more, with its flags after those of `[eval]`, and adds a column
@@ -159,7 +160,7 @@ def read(
     path,
     sections,
     'seeds',
-    settings.get('seeds') or '1',
+    settings.get('seeds', '1') or '',
     variants,
     functools.partial(_numbers, path),
   )

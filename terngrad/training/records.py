@@ -299,9 +299,16 @@ def _record(line: bytes) -> metrics.Record | None:
     isinstance(record, dict)
     and isinstance(record.get('step'), int)
     # A value that is text is a damaged 'crc32' key.
-    and all(v is None or isinstance(v, int | float) for v in record.values())
+    and all(v is None or _is_number(v) for v in record.values())
   )
   return record if is_whole else None
+
+
+def _is_number(value: object) -> bool:
+  """Returns whether a value is a number that no conversion refuses."""
+  return isinstance(value, float) or (
+    isinstance(value, int) and abs(value) < 2**63
+  )
 
 
 def _line(record: metrics.Record) -> str:

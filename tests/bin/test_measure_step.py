@@ -27,7 +27,10 @@ def test_both_ratios_and_the_cost_of_a_node_are_printed(tmp_path):
   ('argument', 'message'),
   [
     ('--nodes=3', 'multiple of the 3 nodes'),
-    ('--nodes=2,many', "--nodes: expected whole numbers, received 'many'"),
+    (
+      '--nodes=2,many',
+      "--nodes: expected whole numbers above 0, received 'many'",
+    ),
     ('--codec=terniary', "Did you mean 'ternary'"),
   ],
 )

@@ -3,6 +3,7 @@
 import pytest
 
 from terngrad import errors
+from terngrad.cli import command
 from terngrad.cli import flags
 from terngrad.cli.measure import codec
 from terngrad.cli.measure import evaluation
@@ -51,6 +52,16 @@ def test_invalid_flags_of_an_exchange_are_refused(argument, message):
   values = flags.parse(exchange.MeasureExchangeFlags, {}, arguments).values
   with pytest.raises(errors.ConfigError, match=message):
     exchange.act(values)
+
+
+@pytest.mark.parametrize('text', ['1e3', '0', '-2', '2.0', ''])
+@pytest.mark.parametrize('name', ['workers', 'nodes'])
+def test_numbers_of_workers_are_whole_and_errors_name_the_flag(name, text):
+  with pytest.raises(
+    flags.UsageError, match=f'--{name}: expected whole numbers .*{text!r}'
+  ):
+    command.counts(name, ['2', text])
+  assert command.counts(name, ['2', '4']) == [2, 4]
 
 
 def test_two_files_of_gradients_of_one_name_are_refused():

@@ -82,6 +82,18 @@ def test_errors_of_fitted_and_compared_steps_are_printed(tmp_path, capsys):
   assert 'fitted: 0.1' in out
 
 
+@pytest.mark.parametrize('elements', [1, 100, 1024, 3000])
+def test_as_many_elements_are_planned_as_were_asked_for(tmp_path, elements):
+  seconds = []
+  for count in (elements, SIZE):
+    output = str(tmp_path / str(count))
+    given = flags(tmp_path, output=output)
+    plan.act(dataclasses.replace(given, elements=count))
+    table = pd.read_csv(f'{output}/plan.csv').set_index('codec')
+    seconds.append(table['coding s']['fp16'])
+  assert seconds[0] / elements == pytest.approx(seconds[1] / SIZE)
+
+
 def test_seconds_or_a_replacement_are_required():
   with pytest.raises(errors.ConfigError, match='seconds: expected'):
     plan.act(plan.PlanFlags(elements=SIZE))

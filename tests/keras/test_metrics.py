@@ -117,6 +117,23 @@ def test_a_later_fit_computes_no_figures():
   assert set(small.fit(made, epochs=1)) == {'loss'}
 
 
+def test_an_evaluation_with_the_callback_leaves_no_observer():
+  made = small.compiled('ternary')
+  small.fit(made, epochs=1)
+  step = made.train_function
+  made.evaluate(*small.data(), callbacks=[terngrad.keras.CompressionMetrics()])
+  assert made.optimizer.compressor.observer is None
+  assert made.train_function is step
+
+
+def test_a_second_fit_has_the_figures():
+  made = small.compiled('ternary')
+  small.fit(made, epochs=1)
+  callback = terngrad.keras.CompressionMetrics()
+  history = small.fit(made, epochs=1, callbacks=[callback])
+  assert {*history} >= NAMES
+
+
 @pytest.mark.slow
 def test_replicas_are_compared_with_their_exact_mean():
   found = logged('ternary', replicas=2)

@@ -292,6 +292,17 @@ def test_a_damaged_table_beside_the_results_is_one_error(
   assert [path.name for path in tmp_path.glob('sweep*')] == []
 
 
+def test_an_incomplete_row_is_refused_with_its_line(runs, tmp_path):
+  path = tmp_path / 'results.csv'
+  text = path.read_text(encoding='utf-8')
+  path.write_text(f'{text}topk,1,100\n', encoding='utf-8')
+  line = len(runs) + 2
+  with pytest.raises(
+    errors.ConfigError, match=f'received "3 instead of .* in line {line}"'
+  ):
+    sweep.read(path)
+
+
 def test_markdown_is_a_table(runs):
   lines = sweep_markdown.text(sweep.summary(runs)).splitlines()
   assert lines[0].startswith('| variant | seeds | accuracy % |')

@@ -126,6 +126,16 @@ def test_arguments_replace_seeds_and_select_variants(read):
   assert 'float32_64' not in names
 
 
+def test_without_a_line_of_seeds_it_is_1_and_an_empty_line_has_none(read):
+  text = '[sweep]\n{}[codec]\na =\nb =\n[seeds]\nb = 4\n'
+  assert [cell.name for cell in read(text.format('')).cells] == [
+    'a_seed1',
+    'b_seed4',
+  ]
+  for line in ('seeds =\n', 'seeds\n'):
+    assert [one.name for one in read(text.format(line)).cells] == ['b_seed4']
+
+
 @pytest.mark.parametrize(
   ('line', 'wrong', 'section'),
   [

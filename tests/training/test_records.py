@@ -176,7 +176,15 @@ def test_lines_without_checksums_are_read(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'line', [b'\xff', b'[' * 100_000, b'7', b'{"step": "10"}', b'']
+  'line',
+  [
+    b'\xff',
+    b'[' * 100_000,
+    b'7',
+    b'{"step": "10"}',
+    b'{"step": 5, "loss": 1' + b'0' * 400 + b'}',
+    b'',
+  ],
 )
 def test_a_damaged_line_is_skipped_and_reported(tmp_path, line, caplog):
   write(tmp_path, [10, 20])

@@ -59,7 +59,7 @@ class MeasureBytesFlags:
 
 def act(values: MeasureBytesFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
-  counts = [_count(text) for text in values.workers]
+  counts = command.counts('workers', values.workers)
   (shapes,) = codec_table.cases((), (values.net,)).values()
   with errors.as_config_error():
     table = bytes_table.table(values.codecs, shapes, counts)
@@ -69,13 +69,6 @@ def act(values: MeasureBytesFlags) -> None:
   )
   if values.output:
     tables.write(values.output, 'measure_bytes', table)
-
-
-def _count(text: str) -> int:
-  with errors.as_config_error():
-    count = int(text)
-  options.at_least('workers', count, 1)
-  return count
 
 
 COMMAND = command.Command(

@@ -56,7 +56,8 @@ class MeasureFirstStepFlags(_Options):
 def act(values: MeasureFirstStepFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
   command.at_least(1, values, 'rounds')
-  config, nodes = step.config_of(values), step.nodes_of(values)
+  config = step.config_of(values)
+  nodes = command.counts('nodes', values.nodes)
   kinds = step_table.kinds(config, nodes)
   if values.in_process:
     options.choice('in_process', values.in_process, kinds)

@@ -1,7 +1,6 @@
 """Measures training speed by the number of devices and processes."""
 
 import dataclasses
-from collections.abc import Sequence
 
 from terngrad import lazy
 from terngrad.cli import command
@@ -64,8 +63,8 @@ def act(values: MeasureScalingFlags) -> None:
   command.at_least(1, values, 'batch_size', 'rounds')
   command.at_least(scaling.LEAST_STEPS, values, 'steps')
   some = scaling.points(
-    _counts('devices', values.devices),
-    _counts('processes', values.processes),
+    sorted({*command.counts('devices', values.devices)}),
+    sorted({*command.counts('processes', values.processes)}),
     values.codecs,
   )
   rows = scaling.measure(
@@ -77,15 +76,6 @@ def act(values: MeasureScalingFlags) -> None:
     chart = scaling.chart(rows, title)
     path = tables.write(values.output, 'scaling', rows, chart)
     command.say(f'plot: {path}')
-
-
-def _counts(name: str, texts: Sequence[str]) -> list[int]:
-  if not all(text.isdecimal() and int(text) for text in texts):
-    raise flags.UsageError(
-      f'--{name}: expected whole numbers from 1, received {",".join(texts)!r}. '
-      f'Write for example --{name}=1,2,4.'
-    )
-  return sorted({int(text) for text in texts})
 
 
 COMMAND = command.Command(

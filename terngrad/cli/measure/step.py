@@ -5,7 +5,6 @@ from typing import Any
 
 from terngrad import lazy
 from terngrad.cli import command
-from terngrad.cli import flags
 from terngrad.config import devices
 from terngrad.config import options
 from terngrad.config import training as configs
@@ -77,7 +76,7 @@ def act(values: MeasureStepFlags) -> None:
   command.at_least(1, values, 'rounds', 'steps')
   measured = step_table.measure(
     config_of(values),
-    nodes_of(values),
+    command.counts('nodes', values.nodes),
     values.rounds,
     values.steps,
     recompute=values.optimize_gradient_memory,
@@ -114,21 +113,6 @@ def config_of(values: Any) -> configs.TrainConfig:
     jit_compile=values.jit_compile,
     deterministic=values.deterministic,
   )
-
-
-def nodes_of(values: Any) -> list[int]:
-  """Reads --nodes.
-
-  Raises:
-    flags.UsageError: an item is no whole number.
-  """
-  for text in values.nodes:
-    if not text.isdecimal():
-      raise flags.UsageError(
-        f'--nodes: expected whole numbers, received {text!r}. Write for '
-        'example --nodes=2,4.'
-      )
-  return [int(text) for text in values.nodes]
 
 
 COMMAND = command.Command(
