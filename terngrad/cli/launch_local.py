@@ -52,8 +52,12 @@ def apply_flags(
 
 
 def split(values: launch_flags.HostFlags, workers: int) -> int:
-  """Links each worker's part of the data; returns the exit code."""
-  program = os.path.join(values.scripts, 'split_dataset.sh')
+  """Links each worker's part of the data; returns the exit code.
+
+  Raises:
+    terngrad.errors.ConfigError: --scripts has no split_dataset.sh.
+  """
+  program = remote.find_script(values.scripts, 'split_dataset.sh').absolute()
   data = _absolute(values.split_dataset)
   done = subprocess.run([program, '--all', data, str(workers)], check=False)
   return exit_codes.as_shell(done.returncode)

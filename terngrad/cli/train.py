@@ -117,8 +117,11 @@ def serve_or_train(config: servers.ServerConfig) -> int:
     command.say(line)
   if not config.cluster.tasks.is_chief:
     with signals.stop_at_signal() as stop:
-      log = TrainingLog()
-      stopped_by = server_tasks.serve(config, log, lambda: stop.signal)
+      stop.doing = 'the run'
+      # Without a log it serves on: the chief would lose it and its steps.
+      stopped_by = server_tasks.serve(
+        config, output.try_say, lambda: stop.signal
+      )
     return command.SIGNALLED + stopped_by if stopped_by else command.DONE
   try:
     outcome = server_run.train(config, TrainingLog(), sys.stderr.isatty())

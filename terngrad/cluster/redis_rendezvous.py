@@ -4,6 +4,7 @@ import re
 import time
 from collections.abc import Sequence
 from typing import Any
+from urllib import parse
 
 from terngrad.cluster import rendezvous
 from terngrad.cluster import spec as clusters
@@ -11,6 +12,12 @@ from terngrad.cluster import start_failures
 
 # Scheme, user and password, host and path, options.
 _URL = re.compile(r'(\w+://)(?:[^/?#]*@)?([^?#@\0-\x20\x7f]*)(?:[?#][^@]*)?')
+# Options of a URL, after the ?.
+_OPTIONS = {'db', 'client_name'}
+_TLS_OPTIONS = {
+  *('ssl_ca_certs', 'ssl_ca_path', 'ssl_cert_reqs', 'ssl_certfile'),
+  *('ssl_check_hostname', 'ssl_keyfile'),
+}
 _RUN_ID = re.compile(r'[\w.+-]{1,100}', re.ASCII)
 # Seconds after the last access until an entry expires: a run of yesterday is
 # gone, and a run that restarts within the hour finds its addresses.
@@ -79,7 +86,9 @@ class Server:
     """Checks the arguments; the first `sync` connects.
 
     Args:
-      url: redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], rediss:// for TLS.
+      url: redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE], rediss:// for TLS;
+        with ? and options of the package redis: db and client_name, and for
+        TLS those of certificates.
       run_id: letters, digits and . + - _, the same for all processes of a run
         and new for each run.
       password: password of the server, instead of the URL's; or None.
@@ -98,6 +107,7 @@ class Server:
     safe_url = _without_password(url)
     if not safe_url:
       raise _url_refusal('no scheme, an @ after the first / ? or #, or a space')
+    _check_options(url)
     try:
       import redis
       from redis import backoff
@@ -241,6 +251,18 @@ def _without_password(url: str) -> str:
   """
   found = _URL.fullmatch(url)
   return f'{found[1]}{found[2]}' if found else ''
+
+
+def _check_options(url: str) -> None:
+  """Raises for options of a URL that the package redis would not report."""
+  scheme, _, rest = url.partition('://')
+  known = _OPTIONS | (_TLS_OPTIONS if scheme == 'rediss' else set())
+  given = parse.parse_qs(rest.partition('?')[2], keep_blank_values=True)
+  if unknown := sorted({*given} - known):
+    raise _url_refusal(
+      f'the option {clusters.quote(unknown[0])}, not one of '
+      f'{", ".join(sorted(known))}'
+    )
 
 
 def _url_refusal(received: str) -> clusters.ClusterError:

@@ -57,6 +57,19 @@ def from_tf_config(text: str) -> spec.Cluster:
       f'{spec.quote(text)}. Write every address as "host:port".'
     )
   jobs.pop('evaluator', None)
+  return spec.make(*_with_chief(jobs, job, index))
+
+
+def _with_chief(
+  jobs: dict[str, list[str]], job: Any, index: Any
+) -> tuple[dict[str, list[str]], Any, Any]:
+  """Makes the chief of a TF_CONFIG worker 0; other values are not checked."""
+  if job in ('chief', 'master') and not jobs.get(job):
+    raise spec.ClusterError(
+      f'TF_CONFIG: expected the job {job} of this task in the cluster, '
+      f'received {", ".join(map(spec.quote, jobs)) or "no job"}. List it, or '
+      'make this task a worker.'
+    )
   chiefs = [*jobs.pop('chief', []), *jobs.pop('master', [])]
   if len(chiefs) > 1:
     raise spec.ClusterError(
@@ -75,7 +88,7 @@ def from_tf_config(text: str) -> spec.Cluster:
     index += len(chiefs)
   if chiefs or 'worker' in jobs:
     jobs['worker'] = chiefs + jobs.get('worker', [])
-  return spec.make(jobs, job, index)
+  return jobs, job, index
 
 
 def from_hosts_text(text: str, job_name: str, task_id: int) -> spec.Cluster:

@@ -4,6 +4,7 @@ Pure functions that parse input of a user or a scheduler. All input is treated
 as hostile: an address is a host and a port and nothing else.
 """
 
+import contextlib
 import ipaddress
 import re
 import socket
@@ -14,7 +15,10 @@ from typing import NamedTuple
 
 # `ipaddress` also takes any text as a scope, as in fe80::1%text.
 _IPV6 = re.compile(r'\[[0-9A-Fa-f:.]{2,45}\]')
-_HOST = re.compile(r'[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})')
+# Python refuses to look up an empty label, or one of more than 63 characters.
+_HOST = re.compile(
+  r'(?=.{1,253}$)[A-Za-z0-9_][A-Za-z0-9_-]{0,62}(\.[A-Za-z0-9_-]{1,63})*\.?'
+)
 MAX_TASKS = 4096
 JOBS = ('ps', 'worker')
 
@@ -76,12 +80,11 @@ def make(jobs: Mapping[str, Sequence[str]], job: Any, index: Any) -> Cluster:
       f'Cluster: expected at most {MAX_TASKS} tasks, received '
       f'{len(listed)}. List fewer hosts.'
     )
-  for address in listed:
-    if listed.count(address) > 1:
-      raise ClusterError(
-        f'Cluster: expected every address once, received {address} '
-        f'{listed.count(address)} times. Give each task a different port.'
-      )
+  if pair := find_equal(listed):
+    raise ClusterError(
+      f'Cluster: expected every address once, received {" and ".join(pair)}. '
+      'Give each task a different port.'
+    )
   if not isinstance(job, str) or job not in found:
     raise ClusterError(
       f'Cluster: expected this task in one of the jobs '
@@ -122,6 +125,27 @@ def parse_address(text: Any, where: str = 'address') -> str:
       'IPv6.'
     )
   return text
+
+
+def find_equal(addresses: Sequence[str]) -> tuple[str, str] | None:
+  """Finds two addresses that no two tasks can have; None if there are none.
+
+  Spellings of a name or an IP address are equal, and so are all names of this
+  machine, since TensorFlow's server listens on all interfaces.
+  """
+  known: dict[tuple[str, str], str] = {}
+  for address in addresses:
+    host, _, port = address.rpartition(':')
+    name = host.strip('[]').lower().rstrip('.')
+    if is_loopback(address):
+      name = 'localhost'
+    else:
+      with contextlib.suppress(ValueError):
+        name = str(ipaddress.ip_address(name))
+    if (name, port) in known:
+      return known[name, port], address
+    known[name, port] = address
+  return None
 
 
 def from_flags(

@@ -449,7 +449,7 @@ def answers(address: str) -> bool:
   try:
     with socket.create_connection((host, port), _PING_SECONDS) as connection:
       return connection.recv(1) != b''
-  except OSError:
+  except (OSError, UnicodeError):  # of a name that cannot be looked up
     return False
 
 

@@ -2,8 +2,10 @@
 
 import dataclasses
 import functools
+import itertools
 import os
 from collections.abc import Callable
+from collections.abc import Collection
 from typing import cast
 
 from terngrad import aliases
@@ -16,6 +18,8 @@ from terngrad.config import options
 
 TOWERS, COLLECTIVE = 'towers', 'collective'
 BYTES_PER_BUCKET = 2**25
+# Characters of the largest file of hosts.
+_MOST_HOSTS = 2**20
 
 groups = lazy.module('terngrad.exchange.group')
 resolvers = lazy.module('terngrad.cluster.resolvers')
@@ -142,13 +146,13 @@ class ClusterOptions(options.ConfigPart):
         f'{(self.worker_hosts or self.ps_hosts)[:200]!r}. Give '
         f'--exchange={COLLECTIVE}, or leave the hosts out.',
       )
-      # The text after ':' may hold a password.
-      kind = self.cluster.partition(':')[0]
+      kind = self._source
       options.refuse(
         kind != 'flags',
         f'cluster: expected flags for --exchange={TOWERS}, received '
         f'{kind[:200]!r}. Give --exchange={COLLECTIVE}, or leave the flag out.',
       )
+      self._refuse_all_but((), f'--exchange={TOWERS}')
       return None
     cluster = self._checked_cluster()
     options.refuse(
@@ -166,7 +170,7 @@ class ClusterOptions(options.ConfigPart):
     Raises:
       errors.ConfigError: an option of it is invalid.
     """
-    make = meetings.KINDS.get(self.cluster.partition(':')[0])
+    make = meetings.KINDS.get(self._source)
     if make is None or self.exchange != COLLECTIVE:
       return None
     with errors.as_config_error():
@@ -192,6 +196,21 @@ class ClusterOptions(options.ConfigPart):
     )
 
   @property
+  def _source(self) -> str:
+    """The text of --cluster before ':'; after it may be a password."""
+    return self.cluster.partition(':')[0]
+
+  def _refuse_all_but(self, read: Collection[str], where: str) -> None:
+    """Refuses options that name tasks or meetings and are not read."""
+    for name in dict.fromkeys(itertools.chain(*_READ.values())):
+      options.refuse(
+        name not in read and not options.is_default(self, name),
+        f'{name}: expected none with {where}, which does not read it, received '
+        f'{getattr(self, name)!r:.200}. Leave it out, or choose the --cluster '
+        'that reads it.',
+      )
+
+  @property
   def num_processes(self) -> int:
     """Number of worker processes; each has the same number of nodes."""
     return len(self.tasks.jobs['worker']) if self.tasks else 1
@@ -211,7 +230,11 @@ class ClusterOptions(options.ConfigPart):
         f'{name}: expected seconds from 1 to 1000000, received '
         f'{getattr(self, name)}. Set --{name}=600.',
       )
-    resolve = RESOLVERS.get(self.cluster.partition(':')[0], _from_file)
+    kind = self._source
+    resolve = RESOLVERS.get(kind, _from_file)
+    if kind in _READ or resolve is _from_file:
+      read = _READ.get(kind, ('job_name', 'task_id'))
+      self._refuse_all_but(read, f'--cluster={kind[:200]}')
     with errors.as_config_error():
       cluster = resolve(self)
       clusters.check_network(cluster, self.allow_insecure_network)
@@ -244,7 +267,6 @@ def _from_kubernetes(config: ClusterOptions) -> clusters.Cluster:
 
 def _from_meeting(config: ClusterOptions) -> clusters.Cluster:
   """Joins a rendezvous of equal processes; returns their cluster."""
-  # The text after ':' may hold a password, so the message shows only the kind.
   kind = config.cluster.partition(':')[0]
   options.refuse(
     config.meeting is None,
@@ -258,7 +280,9 @@ def _from_meeting(config: ClusterOptions) -> clusters.Cluster:
 def _from_file(config: ClusterOptions) -> clusters.Cluster:
   try:
     with open(config.cluster, encoding='utf-8-sig') as file:
-      text = file.read(2**20)
+      text = file.read(_MOST_HOSTS + 1)
+      if len(text) > _MOST_HOSTS:
+        raise ValueError(f'more than {_MOST_HOSTS} characters')
   except (OSError, ValueError) as error:
     raise errors.ConfigError(
       f'cluster: expected {", ".join(RESOLVERS)} (kubernetes:LABEL, redis:URL) '
@@ -267,6 +291,20 @@ def _from_file(config: ClusterOptions) -> clusters.Cluster:
     ) from error
   return resolvers.from_hosts_text(text, config.job_name, config.task_id)
 
+
+# The options of tasks and meetings that each --cluster reads, if that is known.
+# A file of hosts reads the job and the index.
+_READ: dict[str, tuple[str, ...]] = {
+  'flags': ('worker_hosts', 'ps_hosts', 'job_name', 'task_id'),
+  'tf_config': (),
+  'slurm': (),
+  'kubernetes': (),
+  'rendezvous': (
+    *('rendezvous_dir', 'rendezvous_processes', 'own_address', 'task_id'),
+  ),
+  'redis': ('run_id', 'rendezvous_processes', 'own_address', 'task_id'),
+  'mpi': ('rendezvous_dir', 'own_address'),
+}
 
 # Resolvers by the text of --cluster before ':'. Any other text names a file.
 RESOLVERS: dict[str, Callable[[ClusterOptions], clusters.Cluster]] = {

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 from terngrad import errors
+from terngrad.cluster import spec
 from terngrad.launching import addresses
 from terngrad.launching import config_file
 from terngrad.launching import refusals
@@ -148,7 +149,6 @@ def _check_addresses(config: Configuration) -> None:
   """Checks that all addresses are valid and no two are equal."""
   if not config.worker_hosts:
     raise config.refusal('WORKER_HOSTS: one or more', 'none', 'list host:port')
-  known = set()
   for address in config.all_addresses:
     if not addresses.is_valid(address):
       raise config.refusal(
@@ -156,13 +156,12 @@ def _check_addresses(config: Configuration) -> None:
         address,
         'write host.example:2222, or [2001:db8::1]:2222 for IPv6',
       )
-    if address in known:
-      raise config.refusal(
-        'every address once',
-        f'{address} again',
-        'give each task a different port',
-      )
-    known.add(address)
+  if pair := spec.find_equal(config.all_addresses):
+    raise config.refusal(
+      'every address once',
+      ' and '.join(pair),
+      'give each task a different port',
+    )
 
 
 def check_network(config: Configuration) -> None:

@@ -3,6 +3,7 @@
 import pathlib
 from collections.abc import Sequence
 
+from terngrad.launching import addresses
 from terngrad.launching import configuration
 from terngrad.launching import output
 from terngrad.launching import refusals
@@ -98,7 +99,9 @@ class Experiment:
   def end_all(self, seconds: int) -> bool:
     """Ends all tasks, then their tunnels; returns True if it reached all hosts.
 
-    Tasks that have not ended after `seconds` are killed.
+    Tasks that have not ended after `seconds` are killed. The chief is the first
+    to get the signal: parameter servers serve until it has written its
+    checkpoint, and it ends them.
     """
 
     def end(address: str) -> remote.CallResult:
@@ -111,7 +114,10 @@ class Experiment:
         seconds=seconds + remote.CALL_SECONDS,
       )
 
-    ended = remote.each(end, self.config.hosts.values(), output.try_say)
+    hosts = self.config.hosts
+    chief = hosts[addresses.host(self.config.worker_hosts[0])]
+    chief_first = dict.fromkeys([chief, *hosts.values()])
+    ended = remote.each(end, chief_first, output.try_say)
     self.close_tunnels()
     return ended.ok
 

@@ -6,6 +6,10 @@ from collections.abc import Iterable
 from typing import TextIO
 
 
+class LostOutputError(OSError):
+  """Standard output cannot be written, for example on a full disk."""
+
+
 def say(*lines: str) -> None:
   """Writes lines to standard output."""
   _write(sys.stdout, lines)
@@ -26,10 +30,6 @@ def try_say(*lines: str) -> bool:
     _empty_buffer(sys.stdout)
     return False
   return True
-
-
-class LostOutputError(OSError):
-  """Standard output cannot be written, for example on a full disk."""
 
 
 def open_missing() -> None:

@@ -88,6 +88,23 @@ def each(
   return CallResult(ok, lines)
 
 
+def find_script(scripts: str, name: str) -> pathlib.Path:
+  """Returns the path of a script of the project.
+
+  Raises:
+    terngrad.errors.ConfigError: the folder `scripts` has no such file.
+  """
+  path = pathlib.Path(scripts) / name
+  if not path.is_file():
+    raise refusals.refusal(
+      f'no {name}',
+      f"the project's folder scripts/, with {name}",
+      scripts,
+      'give --scripts=FOLDER, the folder scripts/ of a copy of the project',
+    )
+  return path
+
+
 class Hosts:
   """Calls functions on this machine and, by ssh, on others.
 
@@ -106,15 +123,7 @@ class Hosts:
     Raises:
       terngrad.errors.ConfigError: the folder has no dist_tasks.sh.
     """
-    path = pathlib.Path(scripts) / 'dist_tasks.sh'
-    if not path.is_file():
-      raise refusals.refusal(
-        'no dist_tasks.sh',
-        "the project's folder scripts/, with dist_tasks.sh",
-        scripts,
-        'give --scripts=FOLDER, the folder scripts/ of a copy of the project',
-      )
-    self._functions = path.read_bytes()
+    self._functions = find_script(scripts, 'dist_tasks.sh').read_bytes()
     self.check = check
 
   def call_local(self, function: str, *words: str) -> CallResult:

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
+from terngrad.cluster import tasks
 from terngrad.cluster import watchdog
 from terngrad.config import servers
 from terngrad.exchange import server
@@ -100,14 +101,21 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     self._pool = concurrent.futures.ThreadPoolExecutor(layout.num_processes)
     self._arrivals: queue.SimpleQueue[int] = queue.SimpleQueue()
     self._pushes: dict[int, concurrent.futures.Future[steps.StepResult]] = {}
+    self._limits: dict[int, contextlib.ExitStack] = {}
 
   def placement_scope(self) -> contextlib.AbstractContextManager[None]:
     """Context that assigns each new variable to a server."""
     return async_shares.balance(self._layout.servers)
 
   def join(self) -> None:
-    """Waits for pending pushes; their gradients are not used."""
-    concurrent.futures.wait(self._pushes.values())
+    """Waits a while for pending pushes, whose gradients are not used.
+
+    The run is complete: a worker that does not respond any more ends nothing.
+    """
+    for limit in self._limits.values():
+      # At the same time the thread of the push may close it.
+      limit.pop_all().close()
+    concurrent.futures.wait(self._pushes.values(), tasks.CALL_TIMEOUT)
 
   def make_step(
     self, training: steps.Training, codec: gradients.GradientCodec
@@ -201,8 +209,9 @@ class Asynchronous(execution.ExecutionContext, steps.Step):
     ]
     # Traces here, in one thread, because Keras is not thread-safe.
     push.get_concrete_function(*arguments)
-    limit = watchdog.limit(
-      self._cluster.tasks, worker.seconds, f'Worker {number}'
+    limit = self._limits[number] = contextlib.ExitStack()
+    limit.enter_context(
+      watchdog.limit(self._cluster.tasks, worker.seconds, f'Worker {number}')
     )
 
     def wait() -> steps.StepResult:

@@ -5,6 +5,10 @@ codes, their scalers and the moving statistics to the process's buffers, which
 are variables of the servers. `accumulate` lets the servers decode the buffers
 and add them to their sums; `apply` lets them update the parameters instead.
 `pull` copies the parameters to the process.
+
+The states of the workers, such as residuals, change with `accumulate` and
+`apply`. So a dropped gradient, and one that a checkpoint comes before, changes
+none: a residual keeps what a lost message would have taken from it.
 """
 
 import dataclasses
@@ -23,6 +27,9 @@ from terngrad.step import device_passes
 from terngrad.step import passes
 from terngrad.step import replicas as replicas_lib
 from terngrad.step import step as steps
+
+# For each device the variables of its workers, by state.
+_States = Sequence[dict[states_lib.Key, list[tf.Variable]]]
 
 
 def seed_of(seed: int, number: int) -> int:
@@ -43,7 +50,7 @@ class WorkerProcess:
     towers: the process's devices and their nodes.
     replicas: one replica per device.
     states: for each device the states of its workers, from
-      `states.make_worker_variables`.
+      `states.make_worker_variables`, after the gradients that were used.
     feed: provides the batches; None for the chief, which passes them to `push`.
     seed: seed of the process, from `seed_of`.
     servers: the parameter servers.
@@ -52,19 +59,24 @@ class WorkerProcess:
   node_pass: passes.Pass
   towers: towers_lib.Towers
   replicas: Sequence[replicas_lib.Replica]
-  states: Sequence[dict[states_lib.Key, list[tf.Variable]]]
+  states: _States
   feed: server.Feed | None
   seed: int
   servers: async_servers.AsyncServers
 
   def __post_init__(self) -> None:
     """Builds the passes and the buffers; traces nothing."""
+    # The states after the pushed gradient.
+    self._pushed_states = [
+      {key: [_like(one) for one in found] for key, found in device.items()}
+      for device in self.states
+    ]
     # Only encodes: the mean of this process's gradients is never computed.
     self._reducer = device_passes.reducer(
       self.servers.codec,
       self.towers._replace(keeps_words=True),
       self.replicas,
-      self.states,
+      self._pushed_states,
       self.node_pass,
       self.seed,
     )
@@ -90,6 +102,7 @@ class WorkerProcess:
       The result of a step of this process's nodes. `shared` is agreed within
       the process, and `words` is empty, because the codes stay on the servers.
     """
+    _copy(self.states, self._pushed_states)
     feed, count = self.feed, len(self._passes)
     images, labels = feed.next() if feed else examples
     batch = towers_lib.Batch(images, labels, first=0)
@@ -127,6 +140,7 @@ class WorkerProcess:
   @tracing.function
   def accumulate(self) -> None:
     """Lets the servers add the pushed gradient to their sums."""
+    _copy(self._pushed_states, self.states)
     self.servers.accumulate(self._buffers)
 
   @tracing.function
@@ -140,6 +154,7 @@ class WorkerProcess:
       learning_rate: float32 [].
       averaging_decay: float32 [], decay of the parameters' moving averages.
     """
+    _copy(self._pushed_states, self.states)
     self.servers.update(self._buffers, (step, learning_rate, averaging_decay))
 
   @tracing.function
@@ -157,3 +172,18 @@ class WorkerProcess:
           target.assign(value)
         # The next device copies from this one instead of from the servers.
         values = [tf.convert_to_tensor(target) for target in targets]
+
+
+def _like(variable: tf.Variable) -> tf.Variable:
+  """Makes a variable of the same shape, dtype and device, with zeros."""
+  with tf.device(variable.device):
+    zeros = tf.zeros(variable.shape, variable.dtype)
+    return tf.Variable(zeros, trainable=False)
+
+
+def _copy(source: _States, target: _States) -> None:
+  """Assigns states on each device to variables of the same device."""
+  pairs = zip(tf.nest.flatten(source), tf.nest.flatten(target), strict=True)
+  for here, there in pairs:
+    with tf.device(there.device):
+      there.assign(here)

@@ -16,6 +16,7 @@ import tensorflow as tf
 
 from slim import errors as data_errors
 from terngrad import errors
+from terngrad import signals
 from terngrad.checkpoint import folder
 from terngrad.cluster import coordination
 from terngrad.cluster import devices
@@ -48,8 +49,9 @@ def train(
 ) -> loop.Outcome:
   """Trains as the chief until max_steps or a signal; resumes a run.
 
-  If it raises, it orders the other tasks to end, unless they belong to another
-  run, or a task is lost: then they wait for the chief's next start.
+  If it raises, it orders the other tasks that answer to end. It does not if
+  another process is the chief, if they belong to another run, or if a task is
+  lost: then they wait for the chief's next start.
 
   Args:
     config: a validated configuration of the chief's task.
@@ -61,17 +63,12 @@ def train(
     errors.ConfigError, slim.errors.DataError: the run cannot start.
     errors.TrainingError: the run had to stop; the last checkpoint is valid.
   """
-  options.folder('train_dir', config.run.train_dir)
-  trackers.check_installed(config.run.log_to)
   cluster = config.cluster.tasks
   others = tasks.servers_of(cluster)
   _check_no_other_chief(config)
-  # First, because TensorFlow accepts both only before it is initialized.
-  devices.limit_threads(config.devices.threads)
-  devices.tower_devices(config.devices.num_gpus)
   states: dict[tasks.Task, tasks.TaskState] = {}
   try:
-    data = server_tasks.open_part(config)
+    data = _prepare(config)
     states |= _wait_for(config, others, report)
     _compare(config, others, states)
     # Deletes old functions now: later TensorFlow would try to delete them on
@@ -92,6 +89,9 @@ def train(
     if isinstance(error, errors.TrainingError) and not trouble:
       raise
     raise errors.TrainingError(trouble or str(error)) from error
+  except signals.Interrupted:
+    tasks.end_tasks(others)
+    raise
   except BaseException as error:
     tasks.end_tasks(others, f'it raised {error!r}')
     raise
@@ -99,6 +99,16 @@ def train(
   gc.collect()
   tasks.end_tasks(others)
   return outcome
+
+
+def _prepare(config: servers.ServerConfig) -> batches.Data:
+  """Checks options and chooses devices; returns the chief's examples."""
+  options.folder('train_dir', config.run.train_dir)
+  trackers.check_installed(config.run.log_to)
+  # First, because TensorFlow accepts both only before it is initialized.
+  devices.limit_threads(config.devices.threads)
+  devices.tower_devices(config.devices.num_gpus)
+  return server_tasks.open_part(config)
 
 
 def _check_no_other_chief(config: servers.ServerConfig) -> None:
@@ -229,7 +239,7 @@ def _explain(
       state = tasks.state_of(task)
     except tasks.LostError as lost:
       raise TaskLostError(f'{task} is lost') from lost
-    if state.incarnation != before[task].incarnation:
+    if task in before and state.incarnation != before[task].incarnation:
       raise TaskLostError(f'{task} was restarted') from error
     if state.trouble:
       return f'{task}: {state.trouble}'

@@ -153,10 +153,14 @@ def open_part(config: servers.ServerConfig) -> batches_lib.Data:
 
 def serve(
   config: servers.ServerConfig,
-  report: Callable[[str], None],
+  report: Callable[[str], object],
   stopped: Callable[[], int | None] = lambda: None,
 ) -> int | None:
   """Serves until the chief ends the run.
+
+  After a signal it still serves while the chief answers: a launcher or a
+  terminal signals all tasks, and without this one the chief could not finish
+  its step and write a checkpoint.
 
   Args:
     config: configuration of this task, which is not the chief.
@@ -178,7 +182,7 @@ def serve(
 
 def _serve(
   config: servers.ServerConfig,
-  report: Callable[[str], None],
+  report: Callable[[str], object],
   stopped: Callable[[], int | None],
 ) -> int | None:
   cluster = config.cluster.tasks
@@ -196,10 +200,13 @@ def _serve(
   # Twice, because the chief waits for the other tasks before it answers.
   patience = 2 * config.cluster.start_timeout
   seen = time.monotonic()
-  while not stopped():
+  has_reported = False
+  while True:
     order = service.next_order(min(_CHECK_SECONDS, patience / 2)) or {}
     if order or tasks.answers(chief):
       seen = time.monotonic()
+    elif stopped():
+      return stopped()
     elif time.monotonic() - seen > patience:
       raise errors.TrainingError(
         f'{task}: expected an answer from the chief, {chief}, within twice '
@@ -208,18 +215,20 @@ def _serve(
       )
     if order.get('do') == 'end':
       service.wait_for_chief_end(chief)
-      if order.get('why'):
+      if order.get('why') and not stopped():
         begun = order.get('has_begun', True)
         kind = errors.TrainingError if begun else errors.ConfigError
         raise kind(f'{task}: the chief ended the run: {order["why"]}')
       report(f'{datetime.now()}: the run has ended')
-      return None
+      return stopped()
+    if stopped() and not has_reported:
+      has_reported = True
+      report(f'{datetime.now()}: {task} serves until the chief ends the run')
     if order.get('do') == 'feed' and feeder:
       feeder.begin(str(order['tag']), int(order['step']))
       report(
         f'{datetime.now()}: {task} reads batches from step {order["step"]} on'
       )
-  return stopped()
 
 
 def _start(
@@ -242,7 +251,7 @@ class _Feeder:
     service: services.TaskServer,
     options: model.DataOptions,
     data: batches_lib.Data,
-    report: Callable[[str], None],
+    report: Callable[[str], object],
   ) -> None:
     self._report = report
     self._service = service

@@ -170,15 +170,24 @@ def test_chief_worker_and_ps_may_be_killed_and_end_at_the_same_bits(
   assert_equal_bits(tmp_path / 'towers', tmp_path / 'servers', steps)
 
 
-def test_a_signal_ends_all_tasks_after_a_checkpoint(data_dir, tmp_path):
+@pytest.mark.parametrize('to_all', [False, True])
+def test_a_signal_ends_all_tasks_after_a_checkpoint(data_dir, tmp_path, to_all):
   arguments = clusters.arguments(data_dir, tmp_path, steps=100000)
   with clusters.Cluster(1, 2, arguments) as cluster:
     cluster.start_all()
     cluster.chief.read_until('step 30,')
+    if to_all:
+      others = cluster.tasks['ps', 0], cluster.tasks['worker', 1]
+      for task in others:
+        task.send(signal.SIGTERM)
+      for task in others:
+        task.read_until('serves until the chief ends the run')
     cluster.chief.send(signal.SIGTERM)
     finished = cluster.wait()
-  assert finished['worker', 0].code == 128 + signal.SIGTERM
-  assert finished['worker', 1].code == finished['ps', 0].code == 0
+  stopped = 128 + signal.SIGTERM
+  assert finished['worker', 0].code == stopped
+  for task in (('worker', 1), ('ps', 0)):
+    assert finished[task].code == (stopped if to_all else 0)
   assert list(tmp_path.glob('model.ckpt-*.index'))
   evaluation = tmp_path / 'eval'
   with programs.Program(
@@ -219,6 +228,18 @@ def test_a_worker_that_never_comes_is_named(data_dir, tmp_path):
   assert '--job_name=worker --task_id=1' in finished['worker', 0].error
   assert finished['ps', 0].code == 2
   assert not list(tmp_path.glob('model.ckpt*'))
+
+
+def test_a_chief_that_cannot_begin_ends_the_tasks_that_wait(data_dir, tmp_path):
+  arguments = clusters.arguments(data_dir, tmp_path)
+  with clusters.Cluster(1, 1, arguments) as cluster:
+    cluster.start('ps', 0)
+    cluster.tasks['ps', 0].read_until('serves')
+    cluster.start('worker', 0, '--train_dir=')
+    finished = cluster.wait()
+  assert {one.code for one in finished.values()} == {2}
+  assert 'train_dir: expected a folder' in finished['worker', 0].error
+  assert 'the chief ended the run: train_dir' in finished['ps', 0].error
 
 
 def test_a_worker_of_another_code_is_refused(data_dir, tmp_path):

@@ -1,5 +1,6 @@
 """`terngrad launch --hosts`: a command on several machines, without a file."""
 
+import errno
 import os
 import pathlib
 import shlex
@@ -11,6 +12,7 @@ import pytest
 from terngrad import errors
 from terngrad.cli import flags
 from terngrad.cli import launch
+from terngrad.cli import launch_flags
 from terngrad.cli import launch_local
 from terngrad.cli import ports
 
@@ -140,6 +142,21 @@ def test_splitting_data_for_other_machines_is_refused(capsys, tmp_path):
     dry_run(
       capsys, config=str(config), hosts=(), split_dataset='/data', command=()
     )
+
+
+def test_a_split_without_its_script_is_refused(tmp_path):
+  values = launch_flags.HostFlags(split_dataset='/a', scripts=str(tmp_path))
+  with pytest.raises(errors.ConfigError, match='no split_dataset.sh'):
+    launch_local.split(values, 2)
+
+
+def test_more_processes_than_open_files_are_refused(monkeypatch):
+  def fails():
+    raise OSError(errno.EMFILE, 'Too many open files')
+
+  monkeypatch.setattr(ports.socket, 'socket', fails)
+  with pytest.raises(errors.ConfigError, match='400 free .* files .ulimit -n'):
+    ports.free(400)
 
 
 def test_a_split_run_prints_why_a_task_did_not_start(

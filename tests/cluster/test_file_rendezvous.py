@@ -82,7 +82,7 @@ def test_an_earlier_run_of_another_size_is_refused(tmp_path):
 
 def test_two_processes_at_one_address_are_refused(tmp_path):
   (tmp_path / 'task_1_of_2').write_text('a:1\n')
-  assert 'a:1 2 times. Give each task a different port' in refused(
+  assert 'a:1 and a:1. Give each task a different port' in refused(
     tmp_path, 0, 2, 'a:1'
   )
 

@@ -162,6 +162,22 @@ def test_invalid_urls_are_refused(url):
   assert 'expected redis:redis://HOST' in refused(url, 'a', 0, 1, 'a:1')
 
 
+@pytest.mark.parametrize(
+  ('url', 'option'),
+  [
+    ('redis://a?foo=bar', 'foo'),
+    ('redis://a/0?ssl_cert_reqs=none', 'ssl_cert_reqs'),
+    ('rediss://a?socket_keepalive_options=1', 'socket_keepalive_options'),
+    ('redis://a?protocol=7&db=1', 'protocol'),
+  ],
+)
+def test_options_that_the_package_does_not_check_are_refused(url, option):
+  message = refused(url, 'a', 0, 1, 'a:1')
+  assert (
+    f"received the option '{option}', not one of client_name, db" in message
+  )
+
+
 def test_passwords_are_used_and_never_shown(tmp_path):
   with serving(tmp_path, '--requirepass', 'Secret1') as (_, url):
     meet_all(url, 'mine', password='Secret1')

@@ -34,6 +34,9 @@ def test_the_chief_of_a_tf_config_is_worker_0_and_workers_follow():
     tf_config({'chief': ['a:1', 'b:1']}, 'chief', 0),
     tf_config({'chief': ['a:1'], 'worker': ['b:1']}, 'chief', 1),
     tf_config({'master': ['a:1'], 'worker': ['b:1']}, 'master', -1),
+    # Otherwise it would be worker 0, beside another one.
+    tf_config({'worker': ['a:1']}, 'chief', 0),
+    tf_config({'chief': ['a:1'], 'worker': ['b:1']}, 'master', 0),
     tf_config({'worker': ['a:1']}, 'evaluator', 0),
     tf_config({'work\ner': ['a:1']}, 'worker', 0),
   ],
@@ -167,7 +170,10 @@ def test_kubernetes_pods_are_tasks_by_the_address_of_their_node():
   [
     (Pods(['10.0.0.1']), 'expected a pod on .10.0.0.2:2222'),
     (Pods(['10.0.0.2'], 'Pending'), 'not running'),
-    (Pods(['10.0.0.2', '10.0.0.2']), 'received 10.0.0.2:2222 2 times'),
+    (
+      Pods(['10.0.0.2', '10.0.0.2']),
+      'received 10.0.0.2:2222 and',
+    ),
   ],
 )
 def test_pods_without_a_valid_cluster_are_refused(pods, message):

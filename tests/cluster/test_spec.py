@@ -24,6 +24,7 @@ def test_flags_name_jobs_and_this_task():
     *('$(reboot):1', 'a;b:1', "a'b:1", 'user@host:1', '::1:1', '[::1:1'),
     *('[::1%\x1b[31m\nerror: x]:22', '[fe80::1%a]:1', '[]:1'),
     *('[nothing]:1', '[127.0.0.1]:1', 'http://a:1', 'h' * 300 + ':1', None, 7),
+    *('node..2:1', 'a.' + 'h' * 64 + ':1', '.a:1', 'a..:1', 'a.b' * 90 + ':1'),
   ],
 )
 def test_invalid_addresses_are_refused(address):
@@ -33,7 +34,10 @@ def test_invalid_addresses_are_refused(address):
 
 @pytest.mark.parametrize(
   'address',
-  ['a:1', '10.0.0.1:65535', 'a_b-c.example:22', '[::1]:2222', '[fe80::1]:1'],
+  [
+    *('a:1', '10.0.0.1:65535', 'a_b-c.example:22', '[::1]:2222', '[fe80::1]:1'),
+    *('h' * 63 + ':1', 'a.example.:1'),
+  ],
 )
 def test_valid_addresses_are_not_changed(address):
   assert spec.parse_address(address) == address
@@ -50,7 +54,11 @@ def test_valid_addresses_are_not_changed(address):
     (('', HOSTS, 'worker', True), 'received True'),
     (('', 'a:1,,b:2', 'worker', 0), "received ''"),
     (('', 'a:1, b:2', 'worker', 0), "received ' b:2'"),
-    (('a:1', HOSTS, 'worker', 0), 'a:1 2 times.*different port'),
+    (('a:1', HOSTS, 'worker', 0), 'a:1 and a:1.*different port'),
+    (('A:1', HOSTS, 'worker', 0), 'A:1 and a:1.*different port'),
+    (('', 'localhost:1,127.0.0.1:1', 'worker', 0), 'localhost:1 and 127.0.0'),
+    (('', '[::1]:1,[0:0::1]:1', 'worker', 0), 'received .::1.:1 and .0:0::1'),
+    (('', '[fe80::1]:1,[FE80:0::1]:1', 'worker', 0), 'received .fe80::1.:1'),
     (('', ','.join(f'a:{i}' for i in range(1, 4099)), 'worker', 0), '4098'),
   ],
 )

@@ -76,6 +76,34 @@ def test_a_source_of_addresses_is_refused_for_one_process(source):
     _ = config.cluster.tasks
 
 
+@pytest.mark.parametrize(
+  ('source', 'given'),
+  [
+    ('flags', {'rendezvous_dir': '/a'}),
+    ('tf_config', {'worker_hosts': 'localhost:1'}),
+    ('tf_config', {'task_id': 2}),
+    ('slurm:1', {'job_name': 'ps'}),
+    ('redis:redis://a', {'rendezvous_dir': '/a'}),
+    ('rendezvous', {'run_id': 'a'}),
+    ('mpi', {'rendezvous_processes': 2}),
+    ('/a/file', {'own_address': 'localhost:1'}),
+  ],
+)
+def test_options_that_a_source_of_addresses_ignores_are_refused(source, given):
+  (name,) = given
+  config = options_lib.build(
+    training.TrainConfig, exchange='collective', cluster=source, **given
+  )
+  with pytest.raises(errors.ConfigError, match=f'^{name}: expected none with'):
+    _ = config.cluster.tasks
+
+
+def test_one_process_has_no_index():
+  config = options_lib.build(training.TrainConfig, task_id=1)
+  with pytest.raises(errors.ConfigError, match='none with --exchange=towers'):
+    _ = config.cluster.tasks
+
+
 def test_slurm_makes_the_first_n_tasks_parameter_servers(monkeypatch):
   for name, value in {
     'SLURM_PROCID': 2,

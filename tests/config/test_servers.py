@@ -11,6 +11,7 @@ HOSTS = {
   'ps_hosts': 'localhost:2222',
   'worker_hosts': 'localhost:2223,localhost:2224',
 }
+NO_HOSTS = {'ps_hosts': '', 'worker_hosts': ''}
 
 
 def make(**options):
@@ -73,7 +74,9 @@ def test_a_step_may_use_the_gradients_of_some_workers():
 
 
 def test_tasks_with_servers_cannot_use_a_rendezvous_folder(tmp_path):
-  message = refused(cluster='rendezvous', rendezvous_dir=str(tmp_path))
+  message = refused(
+    cluster='rendezvous', job_name='', rendezvous_dir=str(tmp_path), **NO_HOSTS
+  )
   assert '--exchange=collective' in message
   assert list(tmp_path.iterdir()) == []
 
@@ -228,9 +231,10 @@ def test_the_bytes_of_a_bucket_are_a_flag_with_servers_too():
 def test_a_cluster_without_servers_is_refused(tmp_path):
   hosts = tmp_path / 'hosts'
   hosts.write_text('localhost:2223\n')
-  assert 'expected at least one ps task' in refused(cluster=str(hosts))
+  message = refused(cluster=str(hosts), **NO_HOSTS)
+  assert 'expected at least one ps task' in message
   hosts.write_text('localhost:2223\nps localhost:2222\n')
-  make(cluster=str(hosts)).validate()
+  make(cluster=str(hosts), **NO_HOSTS).validate()
 
 
 def test_the_exchange_is_no_flag():

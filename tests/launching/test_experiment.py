@@ -1,7 +1,9 @@
 """What an experiment leaves on the machine that started it."""
 
+import dataclasses
 import os
 import pathlib
+import types
 
 import pytest
 
@@ -94,6 +96,24 @@ def test_slow_calls_have_more_time(started):
     'report_versions': 300 + short,
     'stop_tasks': 100 + short,
   }
+
+
+def test_the_host_of_the_chief_is_stopped_first(config):
+  ended = []
+  hosts = types.SimpleNamespace(
+    call=lambda address, *words, seconds: (
+      ended.append(address) or remote.CallResult(True, [])
+    )
+  )
+  config = dataclasses.replace(
+    config,
+    ps_hosts=('a:1', 'b:1'),
+    worker_hosts=('c:1', 'a:2'),
+    worker_devices=('', ''),
+    data_dirs=('', ''),
+  )
+  experiments.Experiment(config, 'run', [], hosts).end_all(100)
+  assert ended == ['c:1', 'a:1', 'b:1']
 
 
 def test_a_signal_stops_the_tasks_of_a_launcher_that_nobody_reads(

@@ -198,8 +198,40 @@ def test_residuals_hold_exactly_what_a_worker_did_not_send(num_servers):
   )
   np.testing.assert_array_equal(servers.residuals(1), 0)
   servers.push(1, batch=7)
+  servers.apply(1)
   assert (servers.residuals(1) != 0).any()
   np.testing.assert_array_equal(servers.residuals(0), residuals)
+
+
+@pytest.mark.parametrize('aggregate', [1, 2])
+@pytest.mark.gate_every(2)
+def test_a_gradient_that_is_not_used_takes_nothing_from_the_residual(aggregate):
+  servers = Servers('error_feedback+topk:ratio=0.05', aggregate=aggregate)
+  servers.push(0, batch=0)
+  servers.push(1, batch=1)
+  if aggregate > 1:
+    servers.processes[0].accumulate()
+  servers.apply(1)
+  kept = [servers.residuals(number) for number in range(2)]
+  assert kept[0].any() == (aggregate > 1)
+  assert kept[1].any()
+  # The loop drops the first of these, as it does late ones.
+  for batch in (2, 3):
+    servers.push(1, batch=batch)
+    np.testing.assert_array_equal(servers.residuals(1), kept[1])
+  gradient = servers.gradient(3, 2)
+  before = servers.parameters()
+  if aggregate > 1:
+    servers.push(0, batch=0)
+    servers.processes[0].accumulate()
+    servers.apply(1)
+    return
+  servers.apply(1)
+  sent = (before - servers.parameters()) / RATE
+  left = np.mean(servers.residuals(1), axis=0)
+  np.testing.assert_allclose(
+    sent + left, gradient + np.mean(kept[1], axis=0), atol=1e-5
+  )
 
 
 @pytest.mark.statistical

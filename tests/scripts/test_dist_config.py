@@ -15,7 +15,7 @@ HOSTS, LOCAL = launcher.HOSTS, launcher.LOCAL
   [
     ('PS_HOSTS=(a:1)\nWORKER_HOSTS=()\n', {}, 'WORKER_HOSTS: one or more'),
     ('PS_HOSTS=(a:1)\nWORKER_HOSTS=(b:1)\n', {}, 'WORKER_DEVICES: one per wor'),
-    ('PS_HOSTS=(a:1)\nWORKER_HOSTS=(a:1 b:1)\n', {}, 'received: a:1 again'),
+    ('PS_HOSTS=(a:1)\nWORKER_HOSTS=(a:1 b:1)\n', {}, 'received: a:1 and a:1'),
     ('PS_HOSTS=(a:1)\nWORKER_HOSTS=(b:1 c:0)\n', {}, 'received: c:0'),
     ('PS_HOSTS=(a:1)\nWORKER_HOSTS=(b:1 c:65536)\n', {}, 'received: c:65536'),
     ('PS_HOSTS=(a:1)\nWORKER_HOSTS=(b:1 c)\n', {}, 'received: c\n'),
