@@ -95,9 +95,10 @@ def train(
   except BaseException as error:
     tasks.end_tasks(others, f'it raised {error!r}')
     raise
-  # Lets TensorFlow delete its resources on the other tasks before they end.
-  gc.collect()
-  tasks.end_tasks(others)
+  with watchdog.limit(cluster, config.cluster.step_timeout, 'End'):
+    # Lets TensorFlow delete its resources on the other tasks before they end.
+    gc.collect()
+    tasks.end_tasks(others)
   return outcome
 
 

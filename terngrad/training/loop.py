@@ -287,7 +287,10 @@ def _save(
     run.hooks.before_save()
     coordination.assert_equal(run.exchange, run.replicas[0], run.names)
     states = run.store.gather()
-  return writer.save(step, states, is_best) if writer else None
+  if not writer:
+    return None
+  with run.hooks.local_time_limit(f'Checkpoint of step {step}'):
+    return writer.save(step, states, is_best)
 
 
 def _take_step(

@@ -109,22 +109,6 @@ def test_a_stopped_worker_is_named_though_others_go_on(data_dir, tmp_path):
   assert 'received no answer from worker 1 (localhost' in finished.err
 
 
-def test_a_worker_that_stops_before_the_last_step_does_not_fail_the_run(
-  data_dir, tmp_path
-):
-  words = arguments(
-    data_dir, tmp_path, 600, sync=False, save_iter=30, step_timeout=60
-  )
-  with clusters.Cluster(1, 2, words) as cluster:
-    cluster.start_all()
-    cluster.chief.read_until('step 570,')
-    cluster.tasks['worker', 1].send(signal.SIGSTOP)
-    finished = cluster.chief.wait()
-    server = cluster.tasks['ps', 0].wait()
-  assert finished.code == server.code == 0, finished
-  assert programs.checkpoint_steps(tmp_path)[-1] == 600
-
-
 @pytest.mark.parametrize('sync', [False, True])
 def test_a_worker_stopped_before_the_first_step_is_named(
   data_dir, tmp_path, sync

@@ -1,5 +1,6 @@
 """Whose gradient counts, with processes that push in the order of a script."""
 
+import contextlib
 import itertools
 import threading
 import types
@@ -149,6 +150,7 @@ def begin(monkeypatch):
 
     return script, step, run.hooks.measure
 
+  make.runs = runs
   yield make
   for run in runs:
     run.join()
@@ -178,6 +180,29 @@ def test_a_step_applies_the_first_gradients_and_drops_late_ones(begin):
   ]
   # Three steps of two gradients each.
   assert measure() == metrics.Arrivals(staleness=[0] * 6, dropped=2)
+
+
+def test_a_push_that_is_pending_at_the_end_ends_nothing(begin, monkeypatch):
+  limits = []
+
+  @contextlib.contextmanager
+  def limit(cluster, seconds, what):
+    del cluster, seconds
+    limits.append(what)
+    yield
+    limits.remove(what)
+
+  monkeypatch.setattr(async_run.watchdog, 'limit', limit)
+  monkeypatch.setattr(async_run.tasks, 'CALL_TIMEOUT', 0)
+  nobody = 7
+  script, step, _ = begin([0, nobody], sync=False)
+  step(0)
+  assert {'Worker 1', 'Worker 2'} <= {*limits}
+  (run,) = begin.runs
+  run.join()
+  # The threads of the pushes still wait.
+  assert limits == []
+  script.went('end')
 
 
 def test_the_chief_begins_every_batch_once(begin):

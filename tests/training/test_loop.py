@@ -21,6 +21,7 @@ from terngrad.training import evaluation
 from terngrad.training import execution
 from terngrad.training import loop
 from terngrad.training import records
+from terngrad.training import run_writer
 from terngrad.training import start
 from tests.bin import programs
 
@@ -63,10 +64,10 @@ def test_a_loss_that_is_not_finite_stops_the_run():
     check([[1.0, 1.0]] * 4, (1.0, 1.0, 1.0, np.nan))
 
 
-def test_records_are_closed_within_a_time_limit(tmp_path, monkeypatch):
+def test_files_are_written_within_a_time_limit(tmp_path, monkeypatch):
   """A lost task that TensorFlow waits for must not keep the process alive."""
   limits, seen = [], []
-  close = records.Recorder.close
+  close, save = records.Recorder.close, run_writer.RunWriter.save
 
   @contextlib.contextmanager
   def local_time_limit(self, what):
@@ -80,6 +81,11 @@ def test_records_are_closed_within_a_time_limit(tmp_path, monkeypatch):
     'close',
     lambda *values: (seen.append([*limits]), close(*values)),
   )
+  monkeypatch.setattr(
+    run_writer.RunWriter,
+    'save',
+    lambda *values: seen.append([*limits]) or save(*values),
+  )
   config = options_lib.build(
     configs.TrainConfig,
     net='lenet',
@@ -91,7 +97,7 @@ def test_records_are_closed_within_a_time_limit(tmp_path, monkeypatch):
     image_size=8,
   )
   start.train(config, lambda line: None)
-  assert seen == [['End of the records']]
+  assert seen == [['Checkpoint of step 1'], ['End of the records']]
 
 
 def short_config(train_dir, **changes):
