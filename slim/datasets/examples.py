@@ -36,8 +36,7 @@ class Stored(NamedTuple):
 
   Attributes:
     encoded: string [], content of the image file.
-    image_format: string [], b'RAW' for pixels. Otherwise the content itself
-      identifies the format.
+    image_format: string [], b'RAW' for pixels; else the content identifies it.
     size: int32 [2], height and width in pixels; -1 if unknown.
     boxes: float32 [n, 4], n >= 0: ymin, xmin, ymax, xmax, relative.
     label: int64 [].
@@ -54,8 +53,7 @@ def parse(serialized: tf.Tensor) -> Stored:
   """Parses one example.
 
   Args:
-    serialized: string [], a tf.train.Example. Only image and label are
-      required.
+    serialized: string [], a tf.train.Example with at least image and label.
 
   Raises:
     tf.errors.InvalidArgumentError: when the op runs; the string is not an
@@ -90,8 +88,8 @@ def decode_png(
 ) -> tuple[tf.Tensor, tf.Tensor]:
   """Decodes a batch of examples whose images are PNG of one size.
 
-  Small images are decoded sequentially in one op. As separate elements of a
-  tf.data stage they would cost more than the decoding.
+  One op decodes them one after another: as elements of a tf.data stage small
+  images would cost more than their decoding.
 
   Args:
     serialized: string [B], each a tf.train.Example.
@@ -107,6 +105,9 @@ def decode_png(
       label is out of range.
   """
   parsed = tf.io.parse_example(serialized, _FEATURES)
+  # tf.io.decode_png also decodes JPEG, BMP and GIF.
+  are_png = tf.strings.substr(parsed[_IMAGE], 0, 8) == b'\x89PNG\r\n\x1a\n'
+  tf.debugging.Assert(tf.reduce_all(are_png), ['expected PNG files'])
   labels = check_labels(parsed[_LABEL], num_classes)
 
   def decode(png: tf.Tensor) -> tf.Tensor:

@@ -55,4 +55,5 @@ def open_split(
     num_classes,
     names,
     functools.partial(sources.from_python, read),
+    database.digest(),
   )

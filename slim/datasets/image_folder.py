@@ -1,6 +1,7 @@
 """Reads a user's image files in place: <data_dir>/<split>/<class>/*."""
 
 import functools
+import hashlib
 import os
 import pathlib
 from typing import NamedTuple
@@ -44,7 +45,9 @@ def find_classes(data_dir: str | os.PathLike[str]) -> dict[int, str]:
     slim.errors.DataError: both are missing, or a name is invalid or occurs
       twice.
   """
-  named = labels.read(data_dir, first_label=0)
+  folder = pathlib.Path(data_dir) / TRAINING_SPLIT
+  names = [path.name for path in _folders(folder)]
+  named = labels.read(data_dir, first_label=0, names=names)
   if named:
     if twice := label_lines.repeated([*named.values()]):
       raise errors.DataError(
@@ -53,8 +56,6 @@ def find_classes(data_dir: str | os.PathLike[str]) -> dict[int, str]:
         'the file.'
       )
     return named
-  folder = pathlib.Path(data_dir) / TRAINING_SPLIT
-  names = [path.name for path in _folders(folder)]
   if not names:
     raise errors.DataError(
       f'{os.fspath(data_dir)}: expected {labels.FILE_NAME} with the classes, '
@@ -145,7 +146,16 @@ def open_split(
     num_classes or needed,
     files.classes,
     functools.partial(sources.from_python, read),
+    _digest(files),
   )
+
+
+def _digest(files: Files) -> str:
+  """Returns 16 hex digits, equal for equal names and labels of all files."""
+  found = hashlib.sha256()
+  for path, label in zip(files.paths, files.labels, strict=True):
+    found.update(os.fsencode(f'{label}/{files.classes[label]}/{path.name}\0'))
+  return found.hexdigest()[:16]
 
 
 def _origin(data_dir: str | os.PathLike[str]) -> pathlib.Path:

@@ -21,7 +21,10 @@ _NUMBERED = re.compile(r'([0-9]{1,9}):(.*)')
 
 
 def read(
-  data_dir: str | os.PathLike[str], *, first_label: int
+  data_dir: str | os.PathLike[str],
+  *,
+  first_label: int,
+  names: abc.Collection[str] = (),
 ) -> dict[int, str] | None:
   """Reads `<data_dir>/labels.txt`.
 
@@ -33,6 +36,8 @@ def read(
     data_dir: folder of a data set.
     first_label: label of the first line if lines are names; 1 if label 0 is
       the background.
+    names: names that classes may have. If every line is one of them, lines are
+      names, even such as 16:9.
 
   Returns:
     Name by label, at least one; None if the file does not exist.
@@ -55,7 +60,7 @@ def read(
       received='no line' if not lines else f'more than {_MAX_BYTES} characters',
     )
   found = [_NUMBERED.fullmatch(line) for line in lines]
-  if not any(found):
+  if not any(found) or set(names).issuperset(lines):
     return dict(enumerate(lines, first_label))
   labels = {}
   for line, match in zip(lines, found, strict=True):

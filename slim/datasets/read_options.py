@@ -31,6 +31,9 @@ class ReadOptions:
     rows: (begin, end), the rows of every batch to deliver; None delivers all.
       Other examples are read but not decoded.
     corpus: required digest of a data set of text; '' for any.
+    limit: largest number of examples of an evaluation; 0 delivers all. Of
+      records these are the first, of a source that is read by index, which is
+      often sorted by class, examples at equal distances.
   """
 
   image_size: int
@@ -47,6 +50,7 @@ class ReadOptions:
   threads: int = 0
   rows: tuple[int, int] | None = None
   corpus: str = ''
+  limit: int = 0
 
   def check(self) -> None:
     """Raises ValueError for the first number that is out of its range."""
@@ -57,6 +61,10 @@ class ReadOptions:
     if self.start and not self.training:
       raise ValueError(
         f'start: expected 0 for evaluation; received {self.start}.'
+      )
+    if self.limit and self.training:
+      raise ValueError(
+        f'limit: expected 0 for training; received {self.limit}.'
       )
     if self.rows is None:
       return
@@ -76,6 +84,7 @@ _LOWEST = {
   'labels_offset': 0,
   'num_workers': 1,
   'threads': 0,
+  'limit': 0,
 }
 
 
@@ -86,11 +95,12 @@ class SplitInfo:
   Attributes:
     num_examples: number of examples in the whole set, for schedules.
     count: number of examples that this stream delivers per epoch: those in
-      the folder, or the worker's part of them.
+      the folder, the worker's part of them, or the limit.
     num_classes: number of logits; labels are below it.
     channels: number of channels of the images.
     labels: name by label, or None if the folder has no names.
-    digest: equal for equal examples, or None if unknown.
+    digest: equal for equal examples, or None if unknown. Of a folder it covers
+      names and labels of the files, of a database its keys.
     text: facts about text; None for images.
   """
 

@@ -77,7 +77,8 @@ def find(
 
   Raises:
     slim.errors.DataError: a conversion into the folder is unfinished; files
-      are missing, damaged, not converted, or not those of shards.json; or the
+      are missing, damaged, not converted, or not those of shards.json; files
+      without it are not all that their names count, or of two sets; or the
       number of classes is unknown or contradicts shards.json.
   """
   shard_manifest.check_finished(data_dir)
@@ -94,6 +95,7 @@ def find(
   listed = manifest.read(data_dir)
   if listed:
     return _find_listed(listed, dataset, data_dir, split, paths, num_classes)
+  _check_numbers(data_dir, split, paths)
   files = counts.count(paths)
   names = labels.read(data_dir, first_label=dataset.first_label)
   return Shards(
@@ -177,17 +179,42 @@ def _find_listed(
   )
 
 
-def _check_complete(
-  data_dir: str | os.PathLike[str], listed: set[str], found: set[str]
+def _check_numbers(
+  data_dir: str | os.PathLike[str], split: str, paths: list[str]
 ) -> None:
-  """Refuses a folder that lacks a listed file.
+  """Refuses files <split>-NNNNN-of-MMMMM that are not a whole set.
+
+  A worker's folder holds a part of the set.
+  """
+  names = {os.path.basename(path) for path in paths}
+  numbered = re.compile(f'{re.escape(split)}-[0-9]{{5}}-of-([0-9]{{5}})')
+  totals = sorted({m[1] for m in map(numbered.fullmatch, names) if m})
+  if not totals or is_workers(data_dir):
+    return
+  if len(totals) > 1:
+    raise errors.DataError(
+      f'{os.fspath(data_dir)}: expected shards {split}-* of one conversion; '
+      f'received {split}-*-of-{totals[0]} and {split}-*-of-{totals[1]}. Move '
+      'those of the other conversion to another folder.'
+    )
+  wanted = {f'{split}-{i:05d}-of-{totals[0]}' for i in range(int(totals[0]))}
+  _check_complete(data_dir, wanted, names, f'{split}-*-of-{totals[0]}')
+
+
+def _check_complete(
+  data_dir: str | os.PathLike[str],
+  listed: set[str],
+  found: set[str],
+  source: str = manifest.FILE_NAME,
+) -> None:
+  """Refuses a folder that lacks a listed file; `source` listed them.
 
   Files of a stopped converter must not pass for a small data set, nor a part of
   a worker's files for all of them.
   """
   folder, worker = os.fspath(data_dir), _worker(data_dir)
   wanted = sorted(listed)
-  source, remedy = 'shards.json', 'Convert the data set again.'
+  remedy = 'Copy the missing files, or convert the data set again.'
   if worker:
     index, count = worker
     share, rest = divmod(len(wanted), count)

@@ -19,12 +19,15 @@ class ExampleSource:
     labels: name by label, or None.
     read: reads the example at an index, int64 [], in [0, count). tf.data
       stages call it, several at a time.
+    digest: digest of what is known of the examples before they are read, as in
+      `read_options.SplitInfo`.
   """
 
   count: int
   num_classes: int
   labels: dict[int, str] | None
   read: Callable[[tf.Tensor], examples.Stored]
+  digest: str | None = None
 
 
 def from_python(

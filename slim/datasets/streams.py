@@ -50,9 +50,10 @@ def open_shards(
     found.files, options.worker, options.num_workers
   )
   count = sum(file.count for file in files)
+  wanted = min(options.limit or count, count)
   split = read_options.SplitInfo(
     num_examples=found.num_examples,
-    count=count,
+    count=wanted,
     num_classes=found.num_classes,
     channels=dataset.channels,
     labels=found.labels,
@@ -60,7 +61,8 @@ def open_shards(
     text=found.text,
   )
   if not options.training:
-    return Stream(split, order.read_sequentially(files), examples.parse)
+    elements = order.read_sequentially(files).take(wanted)
+    return Stream(split, elements, examples.parse)
   shuffled = order.shuffled if as_strings else order.shuffled_references
   elements = shuffled(
     files,
@@ -86,19 +88,28 @@ def open_source(
   part = order.partition_indices(
     source.count, options.worker, options.num_workers
   )
+  wanted = min(options.limit or len(part), len(part))
   split = read_options.SplitInfo(
     num_examples=source.count,
-    count=len(part),
+    count=wanted,
     num_classes=source.num_classes,
     channels=dataset.channels,
     labels=source.labels,
+    digest=source.digest,
   )
-  if not options.training:
-    indices = tf.data.Dataset.range(part.start, part.stop, part.step)
-    return Stream(split, indices.enumerate(), source.read)
-  elements = order.shuffled_indices(
-    len(part), seed=options.seed, start=options.start
-  ).map(lambda position, index: (position, part.start + part.step * index))
+  if options.training:
+    elements = order.shuffled_indices(
+      len(part), seed=options.seed, start=options.start
+    )
+  else:
+    elements = (
+      tf.data.Dataset.range(wanted)
+      .map(lambda number: number * len(part) // wanted)
+      .enumerate()
+    )
+  elements = elements.map(
+    lambda position, index: (position, part.start + part.step * index)
+  )
   return Stream(split, elements, source.read)
 
 

@@ -234,7 +234,8 @@ def write(
 
   Raises:
     slim.errors.DataError: `path` exists or is not writable, the package is
-      missing, or an image cannot be read.
+      missing, an image cannot be read, or a label or size cannot be written;
+      the message names the key.
   """
   target = pathlib.Path(path)
   writer = errors.lookup(_WRITERS, kind, 'kind of database')
@@ -299,8 +300,11 @@ def _records(images: Images, shuffle_seed: int | None) -> progress.Progress:
   numbers = np.arange(images.count)
   if shuffle_seed is not None:
     np.random.default_rng(shuffle_seed).shuffle(numbers)
-  made = map(_record, images.stream.as_numpy_iterator())
-  pairs = zip(map(int, numbers), made, strict=True)
+  stream = images.stream.as_numpy_iterator()
+  pairs = (
+    (number, _record(number, stored))
+    for number, stored in zip(map(int, numbers), stream, strict=True)
+  )
   return progress.Progress(pairs, total=images.count, unit=' images')
 
 
@@ -318,18 +322,20 @@ def _fill(
           batch.put(b'%08d' % number, record)
 
 
-def _record(stored: examples.Stored) -> bytes:
+def _record(number: int, stored: examples.Stored) -> bytes:
   # Raw pixels need the format in the record; encoded files contain it.
   is_raw = stored.image_format == tensor_protos.RAW
   height, width = map(int, stored.size)
-  return tensor_protos.encode(
-    tensor_protos.Image(
-      encoded=stored.encoded,
-      image_format=tensor_protos.RAW if is_raw else b'',
-      size=(height, width),
-      label=int(stored.label),
-    )
+  image = tensor_protos.Image(
+    encoded=stored.encoded,
+    image_format=tensor_protos.RAW if is_raw else b'',
+    size=(height, width),
+    label=int(stored.label),
   )
+  try:
+    return tensor_protos.encode(image)
+  except errors.DataError as error:
+    raise errors.DataError(f'Key {number:08d}: {error}') from error
 
 
 @contextlib.contextmanager

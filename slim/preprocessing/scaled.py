@@ -25,6 +25,9 @@ _IMAGENET_MEAN = (123.68, 116.78, 103.94)
 # Maximum ratio of the sides that evaluation resizes: a strip of 1 x 1,000,000
 # pixels, scaled to 256 x 256,000,000, would take 786 GB.
 _MAX_ASPECT = 16
+# Evaluation resizes the whole image: 4096 x 4096 pixels take 200 MB, and
+# _MAX_ASPECT times as much for a strip.
+_MAX_SCALE = 4096
 
 
 class Scaling(NamedTuple):
@@ -67,7 +70,7 @@ def image_input(
   Args:
     mean: mean of all channels, in [0, 255].
     std: standard deviation, > 0, in the same units.
-    scale: length to which the shorter side is scaled, in pixels.
+    scale: length to which the shorter side is scaled, in pixels, at most 4096.
     mirror: whether training mirrors half of the images.
 
   Returns:
@@ -76,10 +79,12 @@ def image_input(
   Raises:
     ValueError: a number is out of its range.
   """
-  if not (std > 0 and scale >= 1 and math.isfinite(mean + std)):
+  is_usable = std > 0 and math.isfinite(mean + std)
+  if not (is_usable and 1 <= scale <= _MAX_SCALE):
     raise ValueError(
-      'preprocessing caffe2: expected a finite mean, std > 0 and scale >= 1, '
-      f'received mean={mean}, std={std}, scale={scale}. Correct these options.'
+      'preprocessing caffe2: expected a finite mean, std > 0 and scale from 1 '
+      f'to {_MAX_SCALE}, received mean={mean}, std={std}, scale={scale}. '
+      'Correct these options.'
     )
   return preprocessing(
     Scaling((scale, scale), scale, mirrors=mirror, mean=(mean,), std=std)

@@ -19,7 +19,7 @@ def predict(
   subset: str,
   read_options: datasets.ReadOptions,
 ) -> tuple[trained.Trained, list[run_page.Prediction]]:
-  """Predicts the classes of the first images of a split.
+  """Predicts the classes of the first batch of a split.
 
   Args:
     options: which checkpoint to load.

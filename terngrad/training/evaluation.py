@@ -12,6 +12,7 @@ import keras
 import tensorflow as tf
 
 from slim import errors as data_errors
+from slim.datasets import catalog
 from slim.datasets import factory as datasets
 from slim.datasets.records import disk
 from slim.nets import factory as nets
@@ -121,7 +122,9 @@ class _Scorer:
     """Opens the data; the net for it is built with the next checkpoint."""
     net = self._config.model.net
     self._data = data
-    self._batches, self._split = open_subset(data, net, data.subset)
+    self._batches, self._split = open_subset(
+      data, net, data.subset, self._config.run.num_examples
+    )
     self._predict: Predict | None = None
 
   def _build(self) -> Predict:
@@ -159,7 +162,14 @@ class _Scorer:
     step = checkpoints.step_of(path)
     report(f'{datetime.now()}: loaded {path} at step {step}')
     report(f'{datetime.now()}: starting evaluation on {data.subset}')
-    total = min(self._split.count, run.num_examples)
+    total, whole = self._split.count, self._split.num_examples
+    if run.num_examples < whole:
+      chosen = (
+        'at equal distances'
+        if catalog.find(data.dataset_name).storage in ('folder', 'database')
+        else 'the first'
+      )
+      report(f'{datetime.now()}: {total} of {whole} examples, {chosen}')
     with batches_lib.explain_read_errors(
       data.data_dir, data.subset, data_errors.DataError
     ):
@@ -304,9 +314,15 @@ def zero_sums() -> tf.Tensor:
 
 
 def open_subset(
-  data: model_options.DataOptions, net: str, subset: str
+  data: model_options.DataOptions, net: str, subset: str, limit: int = 0
 ) -> tuple[tf.data.Dataset, datasets.SplitInfo]:
   """Opens a subset with the preprocessing that evaluation of a net uses.
+
+  Args:
+    data: where the data are and how to read them.
+    net: name of the net.
+    subset: split of the data set.
+    limit: largest number of examples; 0 for all.
 
   Returns:
     (batches of images and labels, facts about the subset); see `datasets.load`.
@@ -323,6 +339,7 @@ def open_subset(
       preprocessing=data.preprocessing,
       labels_offset=data.labels_offset,
       corpus=data.corpus,
+      limit=limit,
     ),
     data.num_classes or None,
   )

@@ -232,6 +232,7 @@ def test_a_page_shows_bits_and_perplexity(run_dir, tmp_path):
     ('predict', {'prompt': 'a', 'images': 'b'}, 'expected none beside --prom'),
     ('predict', {'images': 'b'}, 'received one of the language model gpt_nano'),
     ('predict', {'prompt': ''}, 'a --prompt that is not empty'),
+    ('convert text', {'vocabulary_size': 300}, 'expected --tokenizer=bpe besi'),
     ('report page', {}, 'received one of the language model gpt_nano'),
   ],
 )
@@ -239,7 +240,9 @@ def test_what_does_not_fit_is_refused(
   run_dir, data_dir, tmp_path, capsys, path, values, expected
 ):
   folders = {'data_dir': data_dir}
-  if path.startswith('train'):
+  if path.startswith('convert'):
+    folders = {'output_directory': tmp_path / 'shards'}
+  elif path.startswith('train'):
     folders['train_dir'] = tmp_path / 'train'
   elif path.startswith('report'):
     folders['train_dir'] = run_dir / 'train'

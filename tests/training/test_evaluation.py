@@ -179,3 +179,11 @@ def test_checkpoints_that_record_no_options_are_evaluated_with_the_flags(
     data_dir, tmp_path, image_size=size, preprocessing='mnist'
   )
   assert by_default == expected
+
+
+def test_the_log_says_how_many_of_the_examples_are_scored(data_dir, tmp_path):
+  writer_of(test_pretrained.Started().run, tmp_path).save(1)
+  _, log = scored(data_dir, tmp_path, num_examples=4)
+  assert '4 of 7 examples, the first\n' in log and '[4 examples]' in log
+  _, log = scored(data_dir, tmp_path, num_examples=7)
+  assert ' of 7 examples' not in log and '[7 examples]' in log

@@ -1,6 +1,7 @@
 """Opens LMDB and LevelDB databases once per process; reads by key number."""
 
 import functools
+import hashlib
 import importlib
 import os
 import pathlib
@@ -51,6 +52,12 @@ class Database:
     self._keys = bytes(joined)
     self._ends = np.cumsum(lengths, dtype=np.int64)
     self.count = len(lengths)
+
+  def digest(self) -> str:
+    """Returns 16 hex digits, equal for equal keys."""
+    found = hashlib.sha256(self._keys)
+    found.update(self._ends.data)
+    return found.hexdigest()[:16]
 
   def read(self, number: int) -> bytes:
     """Returns the value of a key; keys are numbered from 0 in key order.

@@ -25,7 +25,15 @@ _refused = functools.partial(
   '`terngrad convert database`.',
 )
 
+_unfit = functools.partial(
+  errors.refusal,
+  'Image',
+  remedy='Correct it in the data set, or leave it out.',
+)
+
 RAW = b'RAW'
+
+_MAX_LABEL = 2**31 - 1
 
 # TensorProto.DataType
 _INT32, _BYTE, _STRING, _INT64 = 2, 3, 4, 10
@@ -67,10 +75,21 @@ def encode(image: Image) -> bytes:
 
   Returns:
     A serialized TensorProtos.
+
+  Raises:
+    slim.errors.DataError: the label is below 0 or not an int32, or the pixels
+      do not have the size.
   """
+  if not 0 <= image.label <= _MAX_LABEL:
+    raise _unfit(f'a label from 0 to {_MAX_LABEL}', f'{image.label}')
   protos = _TENSOR_PROTOS()
   data = protos.protos.add()
   if image.image_format == RAW:
+    if min(image.size) < 1 or math.prod(image.size) * 3 != len(image.encoded):
+      raise _unfit(
+        'pixels [height, width, 3]',
+        f'{len(image.encoded)} bytes and the size {image.size}',
+      )
     data.data_type = _BYTE
     data.dims.extend([*image.size, 3])
     data.byte_data = _swapped(image.encoded)

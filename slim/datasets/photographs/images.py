@@ -2,7 +2,7 @@
 
 The first bytes of a file determine its format, not its name. A JPEG that a
 trainer can read is copied unchanged, byte for byte. Other files are decoded
-and compressed as JPEG of quality 100. Files are untrusted until decoded.
+and compressed as JPEG of quality 95. Files are untrusted until decoded.
 """
 
 import io
@@ -36,7 +36,9 @@ _JPEG_SCAN = 0xDA
 _JPEG_USUAL = {*_JPEG_FRAMES, 0xC4, 0xDB, 0xDD, 0xFE, 0xE0, *range(0xE2, 0xF0)}
 # All decoders decode these modes to the same pixels.
 _PNG_MODES = ('RGB', 'L', 'P', '1', 'I', 'I;16')
-_QUALITY = 100
+# Trainers decode with INTEGER_FAST, which wraps white to black, and black to
+# white, at the edges of some images of quality 98 and more.
+_QUALITY = 95
 _ORIENTATION = 0x0112  # the EXIF tag
 _UPRIGHT = 1
 _BACKGROUND = (255, 255, 255)

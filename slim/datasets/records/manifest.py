@@ -14,6 +14,7 @@ from typing import Any
 from typing import NamedTuple
 
 from slim import errors
+from slim.datasets.records import label_lines
 from slim.datasets.records import text_facts
 
 FILE_NAME = 'shards.json'
@@ -235,7 +236,12 @@ def _labels(node: _Node) -> dict[int, str] | None:
       raise _refused(
         node.path, node.where, f'labels from 0 to {_MAX_LABEL - 1}', repr(key)
       )
-    labels[int(key)] = node.get(key).text()
+    name = node.get(key)
+    # As when it was written: a name may end with spaces, and with nothing else
+    # that a line of labels.txt cannot hold.
+    if problem := label_lines.find_problem(name.text().rstrip(' ')):
+      raise name.refused(f'a name that can be a line of labels.txt ({problem})')
+    labels[int(key)] = name.value
   return labels
 
 

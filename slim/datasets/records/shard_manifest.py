@@ -165,7 +165,7 @@ def _verify_shard(
         path, 'examples', f'"{error}" in record {number}'
       ) from error
     kinds = {key: features[key].WhichOneof('kind') for key in sorted(features)}
-    if kinds != found.features:
+    if found.features and kinds != found.features:
       raise _damaged(
         path, f'the features {found.features}', f'{kinds} in record {number}'
       )

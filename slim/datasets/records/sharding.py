@@ -35,8 +35,9 @@ _folder_refusal = functools.partial(
   'those with the names of the new ones.',
 )
 
-_FORMAT = 'shards 2'  # change it when equal plans give different records
+_FORMAT = 'shards 3'  # change it when equal plans give different records
 _PLAN = 'plan'
+_MAX_SHARDS = 99_999  # their numbers have five digits
 
 
 class OutputSplit(NamedTuple):
@@ -127,10 +128,18 @@ class Report(NamedTuple):
 def file_names(split: str, number: int) -> tuple[str, ...]:
   """Returns the file names of the `number` shards of a split.
 
+  Raises:
+    slim.errors.DataError: `number` is not in [1, 99999].
+
   Examples:
     >>> file_names('train', 2)
     ('train-00000-of-00002', 'train-00001-of-00002')
   """
+  if not 1 <= number <= _MAX_SHARDS:
+    raise errors.DataError(
+      f'{split}: expected 1 to {_MAX_SHARDS} shards; received {number}. Give '
+      'another number of shards.'
+    )
   return tuple(f'{split}-{i:05d}-of-{number:05d}' for i in range(number))
 
 

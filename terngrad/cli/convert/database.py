@@ -25,7 +25,7 @@ USAGE = """\
 D has a folder of images D/train/<class> for each class. The classes are those
 of D/labels.txt or, without this file, of D/train; a split may lack some of
 them. Upright JPEG and PNG files are stored unchanged. Photos with an EXIF
-rotation, images with transparency and other formats become JPEG of quality 100.
+rotation, images with transparency and other formats become JPEG of quality 95.
 Two classes of ImageNet:
 
   {program} --dataset_name=imagenet --dataset_dir=D \\
@@ -76,6 +76,7 @@ class ConvertDatabaseFlags:
   verify: bool = option(
     False, 'Write nothing; compare every record of the existing database.'
   )
+  given: frozenset[str] = frozenset()  # the flags of the command line
 
 
 def act(values: ConvertDatabaseFlags) -> None:
@@ -84,9 +85,15 @@ def act(values: ConvertDatabaseFlags) -> None:
   Raises:
     slim.errors.DataError: the data cannot be used.
     terngrad.errors.ConfigError: a flag has an invalid value.
+    terngrad.cli.flags.UsageError: a flag would have no effect.
   """
   options.choice('db_type', values.db_type, databases.KINDS)
   options.at_least('seed', values.seed, 0)
+  if 'seed' in values.given and not values.shuffle:
+    raise flags.UsageError(
+      '--seed: expected --shuffle beside it, received none. Give --shuffle, or '
+      'leave it out.'
+    )
   dataset = errors.lookup(_SOURCES, values.dataset_name, 'data set')
   options.at_least('examples_per_class', values.examples_per_class, 0)
   images = write_db.open_images(
@@ -150,4 +157,5 @@ COMMAND = writing.converter(
   ConvertDatabaseFlags,
   act,
   required=('dataset_name', 'dataset_dir', 'output_db'),
+  given='given',
 )

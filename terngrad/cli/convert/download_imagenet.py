@@ -32,7 +32,7 @@ imagenet_2012_validation_synset_labels.txt and, if it exists,
 imagenet_metadata.txt. --download first downloads missing files. It takes the
 credentials from IMAGENET_USERNAME and IMAGENET_ACCESS_KEY, or asks for them.
 The tars are not unpacked, except with --unpack. The environment variables
-RAW_PIXEL and RESIZE_DIMEN have the effect of the flags of these names.
+RAW_PIXEL and RESIZE_DIMEN set the flags of these names that are not given.
 """
 
 _TRUE = ('true', 't', '1')
@@ -69,6 +69,7 @@ class ConvertDownloadImagenetFlags(writing.TwoSplits):
   validation_shards: int = option(
     128, 'Files of the validation split.', 'shards'
   )
+  given: frozenset[str] = frozenset()  # the flags of the command line
 
 
 def act(values: ConvertDownloadImagenetFlags) -> None:
@@ -83,7 +84,7 @@ def act(values: ConvertDownloadImagenetFlags) -> None:
   if values.verify:
     writing.verify(output)
     return
-  pixels = _pixels(values)
+  pixels, names = _pixels(values), values.names
   if values.download:
     client = downloads.Client(_credentials(), values.verify_checksums)
     imagenet_download.fetch(
@@ -108,7 +109,7 @@ def act(values: ConvertDownloadImagenetFlags) -> None:
   if values.unpack:
     for split, items in splits.items():
       labeled_images.unpack(items, ['', *synsets], folder / 'raw-data' / split)
-  plan = imagenet.plan(splits, values.names, classes, pixels, str(folder))
+  plan = imagenet.plan(splits, names, classes, pixels, str(folder))
   writing.build(dataclasses.replace(values, output_directory=output), plan)
 
 
@@ -120,10 +121,12 @@ def _pixels(values: ConvertDownloadImagenetFlags) -> 'imagenet_types.Pixels':
       f'RESIZE_DIMEN: expected a number of pixels; received {side!r}. Correct '
       'it in the environment, or unset it.'
     )
-  raw = os.getenv('RAW_PIXEL', '').lower() in _TRUE
-  return imagenet.Pixels(
-    values.raw_pixel or raw, values.resize_dimen or int(side)
-  )
+  raw, resized = values.raw_pixel, values.resize_dimen
+  if 'raw_pixel' not in values.given:
+    raw = raw or os.getenv('RAW_PIXEL', '').lower() in _TRUE
+  if 'resize_dimen' not in values.given:
+    resized = resized or int(side)
+  return imagenet.Pixels(raw, resized)
 
 
 def _shard_bytes(pixels: 'imagenet_types.Pixels') -> Callable[[int], int]:
@@ -158,4 +161,5 @@ COMMAND = writing.converter(
   act,
   words=('data_dir',),
   required=('data_dir',),
+  given='given',
 )

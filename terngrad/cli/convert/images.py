@@ -20,7 +20,7 @@ USAGE = """\
 T and V have a folder for each class, with JPEG, PNG, GIF, BMP or WebP files of
 any name. Labels are 1, 2, ... in the order of labels.txt; 0 is the background.
 JPEGs are checked and stored byte for byte; other formats, CMYK, and photos with
-an EXIF rotation become JPEG of quality 100.
+an EXIF rotation become JPEG of quality 95.
 """
 
 option = options.option

@@ -5,6 +5,7 @@ import pathlib
 
 from terngrad import lazy
 from terngrad.cli import command
+from terngrad.cli import flags
 from terngrad.cli.convert import writing
 from terngrad.config import options
 
@@ -49,6 +50,7 @@ class ConvertTextFlags(writing.Writing):
   vocabulary_size: int = option(4096, 'Largest number of tokens of bpe.')
   sequence_length: int = option(256, 'Tokens of a training sequence.')
   train_shards: int = option(2, 'Files of the training split.', 'shards')
+  given: frozenset[str] = frozenset()  # the flags of the command line
 
 
 def act(values: ConvertTextFlags) -> None:
@@ -56,7 +58,13 @@ def act(values: ConvertTextFlags) -> None:
 
   Raises:
     slim.errors.DataError: the text cannot be used.
+    terngrad.cli.flags.UsageError: --vocabulary_size would have no effect.
   """
+  if values.tokenizer == 'bytes' and 'vocabulary_size' in values.given:
+    raise flags.UsageError(
+      '--vocabulary_size: expected --tokenizer=bpe beside it, received bytes, '
+      'which has a fixed size. Give --tokenizer=bpe, or leave it out.'
+    )
   if values.source:
     corpus = documents.read(
       values.source, values.suffixes, values.output_directory
@@ -83,5 +91,5 @@ def act(values: ConvertTextFlags) -> None:
 
 
 COMMAND = writing.converter(
-  USAGE, ConvertTextFlags, act, folder='output_directory'
+  USAGE, ConvertTextFlags, act, folder='output_directory', given='given'
 )

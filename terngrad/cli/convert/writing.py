@@ -73,6 +73,7 @@ def converter(
   words: tuple[str, ...] = (),
   required: tuple[str, ...] = (),
   folder: str = '',
+  given: str = '',
 ) -> command.Command:
   """Declares a conversion command, which runs on the CPU.
 
@@ -84,6 +85,7 @@ def converter(
     required: as in `command.Command`.
     folder: option of a `Writing` that names the directory of the shards. It is
       required, and with --verify its shards are verified instead.
+    given: as in `command.Command`.
   """
 
   def on_the_cpu(values: Any) -> None:
@@ -100,6 +102,7 @@ def converter(
     on_the_cpu,
     words=words,
     required=(folder, *required) if folder else required,
+    given=given,
     is_converter=True,
   )
 

@@ -190,6 +190,7 @@ def _predict(
       training=False,
       preprocessing=values.preprocessing,
       labels_offset=values.labels_offset,
+      limit=values.num_images,
     ),
   )
 

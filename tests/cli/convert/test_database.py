@@ -58,6 +58,7 @@ def test_makes_a_database_with_labels_beside_it(start, tmp_path, arguments):
     (['x'], "flags only, received the word 'x'"),
     (['--db_type=lmbd'], "Did you mean 'lmdb'"),
     (['--seed=-1'], 'seed: expected a number >= 0'),
+    (['--seed=3'], '--seed: expected --shuffle beside it'),
   ],
 )
 def test_bad_arguments_exit_with_2(

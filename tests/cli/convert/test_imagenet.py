@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from slim import errors
 from slim.datasets.photographs import imagenet_download
+from terngrad.cli import command
 from terngrad.cli import flags
 from terngrad.cli.convert import download_imagenet
 from terngrad.cli.convert import imagenet
@@ -213,6 +214,21 @@ def test_raw_pixels_are_stored_row_by_row(tmp_path, monkeypatch):
     assert len(only(example, 'image/encoded')) == 16 * 16 * 3
 
 
+def test_flags_come_before_the_environment(tmp_path, monkeypatch):
+  monkeypatch.setenv('RAW_PIXEL', 'true')
+  monkeypatch.setenv('RESIZE_DIMEN', '16')
+  folder = imagenet_made.write(tmp_path)
+  code = command.run(
+    download_imagenet.COMMAND,
+    'test',
+    [str(folder), '--raw_pixel=False', '--resize_dimen=0']
+    + ['--verify_checksums=False', '--train_shards=2', '--validation_shards=2'],
+  )
+  assert code == 0
+  for example in plain_records.in_folder(folder, 'train'):
+    assert only(example, 'image/format') == b'JPEG'
+
+
 def test_images_are_unpacked_on_demand(tmp_path):
   folder = imagenet_made.write(tmp_path)
   preprocess(folder, verify_checksums=False, unpack=True)
@@ -358,7 +374,7 @@ def test_folders_are_built_with_the_lists_of_2017(tmp_path, capsys):
 def test_bad_arguments_exit_with_2(tmp_path, program, words, message):
   result = programs.start(program, *words, folder=tmp_path)
   assert (result.returncode, result.stdout) == (2, '')
-  assert result.stderr.startswith(f'{program}: {message}')
+  assert result.stderr.startswith(f'error: {message}')
 
 
 @pytest.mark.slow

@@ -50,7 +50,10 @@ def test_image_of_another_size_is_refused():
     decode([record_files.example(PNGS[0], 0)], shape=(6, 4, 1))
 
 
-@pytest.mark.parametrize('png', [b'', b'no image', PNGS[0][:40]])
+JPEG = tf.io.encode_jpeg(np.zeros([4, 6, 1], np.uint8)).numpy()
+
+
+@pytest.mark.parametrize('png', [b'', b'no image', PNGS[0][:40], JPEG])
 def test_other_content_than_png_is_refused(png):
   with pytest.raises(tf.errors.InvalidArgumentError):
     decode([record_files.example(png, 0)])

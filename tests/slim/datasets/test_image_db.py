@@ -270,3 +270,35 @@ def test_full_disk_is_explained(photos, tmp_path, monkeypatch):
   with pytest.raises(errors.DataError, match='free space; received "mdb_put'):
     write_db.write(images(photos), tmp_path / 'train')
   assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+  ('content', 'label', 'changes', 'message'),
+  [
+    (b'x' * 13, 1, {'image_format': b'RAW'}, r'13 bytes and the size \(2, 2\)'),
+    (b'x' * 9, 1, {'image_format': b'RAW'}, r'9 bytes and the size \(2, 2\)'),
+    (b'x', -5, {}, 'a label from 0 to 2147483647; received -5'),
+    (b'x', 2**31, {}, 'a label from 0 to 2147483647; received 2147483648'),
+  ],
+)
+def test_records_that_no_database_can_hold_are_named(
+  tmp_path, content, label, changes, message
+):
+  good = photograph_files.example_2017(b'x', 1, (2, 2))
+  bad = photograph_files.example_2017(content, label, (2, 2), **changes)
+  record_files.write(tmp_path / 'train-0', [good, bad])
+  with pytest.raises(errors.DataError, match=f'Key 00000001: .*{message}'):
+    write_db.write(images(tmp_path, 'imagenet'), tmp_path / 'db' / 'train')
+  assert os.listdir(tmp_path / 'db') == []
+
+
+def test_the_digest_covers_the_keys(photos, tmp_path):
+  for number in range(3):
+    opened = images(photos)
+    if number == 2:
+      opened = write_db.select_classes(opened, ['rose'])
+    write_db.write(opened, tmp_path / str(number) / 'train')
+  first, same, other = (
+    load(tmp_path / str(number), 0)[1].digest for number in range(3)
+  )
+  assert first == same != other

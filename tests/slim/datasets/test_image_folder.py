@@ -62,6 +62,38 @@ def test_a_name_that_occurs_twice_in_labels_txt_is_refused(tmp_path):
     labels_of(tmp_path, 'train')
 
 
+def test_names_with_a_number_and_a_colon_are_names_if_folders_have_them(
+  tmp_path,
+):
+  image_files.write_folders(tmp_path / 'train', {'1:1': 1, '16:9': 1})
+  image_files.write_folders(tmp_path / 'test', {'1:1': 1})
+  (tmp_path / 'labels.txt').write_text('1:1\n16:9\n')
+  assert labels_of(tmp_path, 'train') == [1, 0]
+  assert labels_of(tmp_path, 'test') == [0]
+
+
+def test_numbered_lines_name_the_folders_of_their_classes(tmp_path):
+  image_files.write_folders(tmp_path / 'train', {'1:1': 1, 'ape': 1})
+  (tmp_path / 'labels.txt').write_text('0:ape\n1:1:1\n')
+  assert labels_of(tmp_path, 'train') == [1, 0]
+
+
+def test_the_digest_covers_names_and_labels_of_files(tmp_path):
+  def digest(folder, classes, split='train'):
+    image_files.write_folders(tmp_path / folder / split, classes)
+    return image_folder.open_split(tmp_path / folder, split, None).digest
+
+  first = digest('a', {'ape': 2, 'cat': 1})
+  assert first == digest('b', {'ape': 2, 'cat': 1})
+  assert first != digest('c', {'ape': 1, 'cat': 2})
+  assert first != digest('d', {'ape': 2, 'dog': 1})
+  (tmp_path / 'a' / 'labels.txt').write_text('cat\nape\n')
+  assert image_folder.open_split(tmp_path / 'a', 'train', None).digest != first
+  options = factory.ReadOptions(image_size=8, batch_size=1, training=True)
+  _, split = factory.load('image_folder', tmp_path / 'b', 'train', options)
+  assert split.digest == first
+
+
 def test_a_split_alone_is_refused_without_labels_txt(tmp_path):
   image_files.write_folders(tmp_path / 'test', {'ape': 1, 'cat': 1})
   with pytest.raises(errors.DataError, match='expected labels.txt .*neither'):

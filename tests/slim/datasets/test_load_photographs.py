@@ -227,6 +227,34 @@ def test_an_image_folder_is_read_in_place(tmp_path):
   np.testing.assert_array_equal(labels, [0, 0, 0, 1, 1, 1, 1])
 
 
+@pytest.mark.parametrize(
+  ('limit', 'expected'),
+  [
+    (1, [0]),
+    (3, [0, 0, 1]),
+    (4, [0, 0, 1, 1]),
+    (7, [0, 0, 0, 1, 1, 1, 1]),
+    (9, [0, 0, 0, 1, 1, 1, 1]),
+  ],
+)
+def test_a_limited_evaluation_of_a_folder_has_all_classes(
+  tmp_path, limit, expected
+):
+  batches, split = load(
+    image_folder(tmp_path), 9, 'image_folder', training=False, limit=limit
+  )
+  assert [label for _, labels in batches for label in labels] == expected
+  assert (split.count, split.num_examples) == (len(expected), 7)
+
+
+def test_a_limited_evaluation_of_records_has_the_first(shards_of_2017):
+  options = {'training': False, 'batch_size': 1, 'preprocessing': 'lenet'}
+  whole, _ = load(shards_of_2017, 9, **options)
+  part, split = load(shards_of_2017, 9, limit=4, **options)
+  assert (split.count, split.num_examples) == (4, 7)
+  assert_same(part, whole[:4])
+
+
 def test_a_folder_s_epochs_are_permutations_and_resume(tmp_path):
   image_folder(tmp_path)
   # lenet's is not random, so that images can be told apart.

@@ -163,6 +163,37 @@ def test_missing_shard_is_refused(flowers):
     shards.find(FLOWERS, flowers, 'train')
 
 
+@pytest.mark.parametrize(
+  ('names', 'received'),
+  [
+    (['train-00000-of-00003', 'train-00002-of-00003'], 'without train-00001-o'),
+    (
+      ['train-00000-of-00004'],
+      'the 4 shards of train-.* without train-00001-o',
+    ),
+    (
+      ['train-00000-of-00001', 'train-00000-of-00002', 'train-00001-of-00002'],
+      r'received train-\*-of-00001 and train-\*-of-00002',
+    ),
+  ],
+)
+def test_numbered_shards_that_are_no_whole_set_are_refused(
+  tmp_path, names, received
+):
+  for name in names:
+    record_files.write(tmp_path / name, [b'x'])
+  with pytest.raises(errors.DataError, match=received):
+    shards.find(FLOWERS, tmp_path, 'train')
+  worker = part(tmp_path, 'worker_0_of_2', names[:1])
+  assert len(shards.find(FLOWERS, worker, 'train').files) == 1
+
+
+def test_numbered_shards_of_a_whole_set_need_no_shards_json(flowers):
+  (flowers / 'shards.json').unlink()
+  record_files.write(flowers / 'train-extra', [b'x'])
+  assert len(shards.find(FLOWERS, flowers, 'train').files) == 4
+
+
 def test_cut_shard_is_refused(flowers):
   path = flowers / 'train-00001-of-00003'
   path.write_bytes(path.read_bytes()[:-1])

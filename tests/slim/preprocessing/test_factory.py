@@ -63,6 +63,8 @@ def test_caffe2_takes_its_numbers():
   [
     ('caffe2:men=3', "Did you mean 'mean'"),
     ('caffe2:std=0', 'std > 0'),
+    ('caffe2:scale=0', 'scale from 1 to 4096, received .* scale=0'),
+    ('caffe2:scale=4097', 'scale from 1 to 4096, received .* scale=4097'),
     ('caffe2:scale=x', 'expected a whole number for scale'),
     ('vgg:mean=3', 'none \\(it has no options\\)'),
   ],

@@ -95,6 +95,8 @@ SHARD = (*TRAIN, 'shards', 0)
     (changed('labels', '01', to='x'), "at labels; received '01'"),
     (changed('labels', '9' * 10, to='x'), 'at labels'),
     (changed('labels', '1', to=5), r'a string at labels\.1; received 5'),
+    (changed('labels', '1', to='a\nb'), r'a line end\) at labels\.1; received'),
+    (changed('labels', '1', to='a\x1bb'), r'control .*\) at labels\.1; rec'),
     (changed('splits', to=None), 'an object at splits; received None'),
     (
       changed(*TRAIN, 'num_examples', to=6),

@@ -192,6 +192,11 @@ def test_verify_finds_a_record_that_is_not_an_example(
     shard_manifest.verify(tmp_path)
 
 
+def test_verify_checks_no_features_that_shards_json_does_not_list(tmp_path):
+  shard_files.write(tmp_path, 'mnist', {'train': [[payload(1)], [payload(2)]]})
+  assert shard_manifest.verify(tmp_path).counts == {'train': 2}
+
+
 def test_verify_without_a_manifest_is_refused(tmp_path):
   with pytest.raises(errors.DataError, match='expected shards.json; received'):
     shard_manifest.verify(tmp_path)
@@ -255,6 +260,14 @@ def test_more_shards_than_examples_are_refused(tmp_path):
   with pytest.raises(errors.DataError, match='expected 1 to 3 shards'):
     sharding.write(tmp_path / 'new', plan(items=3))
   assert not (tmp_path / 'new').exists()
+
+
+@pytest.mark.parametrize('number', [0, -3, 100_000, 10**9])
+def test_a_number_of_shards_out_of_range_is_refused(number):
+  with pytest.raises(
+    errors.DataError, match=f'expected 1 to 99999 shards; received {number}'
+  ):
+    sharding.file_names('train', number)
 
 
 def test_a_negative_number_of_threads_is_refused(tmp_path):
