@@ -22,18 +22,25 @@ def compiled_code_gives_the_bits_of_eager_code(
 ) -> None:
   """Eager code and XLA agree on every bit; without `compiled`, the graph."""
   shapes = [(size,) for size in _SIZES]
-  codec = subject.codec_for(shapes, subject.method_alone)
+  codec = subject.codec_for(shapes)
 
-  def steps_of_new_worker() -> Callable[..., list[tf.Tensor]]:
-    group = workers.Workers(codec, 1)
-    return lambda *values: group.take(codec, [values], subjects.STEP).means
+  def steps_of_new_workers() -> Callable[..., list[tf.Tensor]]:
+    group = workers.Workers(codec, subjects.WORKERS)
 
-  eager = steps_of_new_worker()
-  traced = tracing.function(steps_of_new_worker(), jit_compile=codec.compiled)
+    def means(*values: tf.Tensor) -> list[tf.Tensor]:
+      rows = zip(*(tf.unstack(value) for value in values), strict=True)
+      return group.take(codec, list(rows), subjects.STEP).means
+
+    return means
+
+  eager = steps_of_new_workers()
+  traced = tracing.function(steps_of_new_workers(), jit_compile=codec.compiled)
   rng = subjects.rng()
   for scale in (1.0, 7e5):
     values = [
-      tf.constant(rng.standard_t(3, size=size) * scale, tf.float32)
+      tf.constant(
+        rng.standard_t(3, size=[subjects.WORKERS, size]) * scale, tf.float32
+      )
       for size in _SIZES
     ]
     failures.expect_equal(
@@ -95,40 +102,41 @@ def mean_of_one_worker_is_its_estimate(
   )
 
 
-def devices_do_not_change_the_order_of_workers(
+def any_device_decodes_the_same_means_from_words(
   subject: subjects.MethodUnderTest,
 ) -> None:
-  """Payloads from 1, 2 or 3 devices decode to the same bits."""
-  codec = subject.codec
-  if subject.method.num_rounds > 1:
-    raise failures.NotApplicable('it has several rounds')
-  begun = [
-    subject.begin(v, w)[1] for w, v in enumerate(subject.worker_gradients)
-  ]
-  probe = gradients.agree(tf.stack(begun))
-  rows = [
-    subject.words_of(values, worker, probe)[0]
-    for worker, values in enumerate(subject.worker_gradients)
-  ]
-  step = gradients.WorkerStep(
-    1,
-    tf.constant(subjects.STEP, tf.int64),
-    subjects.WORKERS,
-    shared_probe=probe,
-  )
-  states, found = workers.Workers(codec, 1).shared, []
-  for devices in (1, 2, 3):
-    stacks = [tf.stack(rows[d::devices]) for d in range(devices)]
-    pieces = [methods.Piece(0, stacks)]
-    received = [methods.payloads(codec.messages(0), pieces)]
-    found.append(failures.bits_of(codec.decode(received, states, step)[0]))
-  for bits in found[1:]:
+  """Another instance decodes the words of 1, 2 or 3 devices to the means.
+
+  It knows the declared states, the agreed probe and the words only. Unless
+  draws_in_decode is True, the random numbers of the step do not matter.
+  """
+  words = [rows.numpy() for rows in subject.outcome.words]
+  step = subject.decoding_step
+  cases = [(devices, step) for devices in (1, 2, 3)]
+  if not subject.method.draws_in_decode:
+    cases.append((1, step._replace(seed=step.seed + 1)))
+  for devices, with_seed in cases:
+    codec = subject.codec_for(subjects.SHAPES, subject.make(subjects.WORKERS))
+    received = []
+    for number, rows in enumerate(words):
+      parts = [tf.constant(rows[d::devices]) for d in range(devices)]
+      pieces = [methods.Piece(0, parts)]
+      received.append(methods.payloads(codec.messages(number), pieces))
+    states = workers.Workers(codec, 1).shared
+    if with_seed is step:
+      expected = 'the means of the step, from the words of other devices'
+      remedy = (
+        'Send all that decode needs. Read gathered words with '
+        'method.stack_by_worker(message.parts), and add them in this order.'
+      )
+    else:
+      expected = 'the same means with another context.common_key'
+      remedy = 'Declare draws_in_decode=True.'
     failures.expect_equal(
-      bits,
-      found[0],
-      'the bits of one device',
-      'Read gathered words with method.stack_by_worker(message.parts) and add '
-      'them in this order.',
+      failures.bits_of(codec.decode(received, states, with_seed)[0]),
+      failures.bits_of(subject.means),
+      expected,
+      remedy,
     )
 
 
