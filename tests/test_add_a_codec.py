@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from terngrad.codec.methods import registry
+from terngrad.codec.stages import tracing
 from terngrad.conformance import claims
 from terngrad.conformance import subject as subjects
+from terngrad.reduce import workers as stepping
 from tests.codec import rounds
 
 TEXT = pathlib.Path(__file__).parents[1] / 'docs' / 'add_a_codec.md'
@@ -137,7 +139,7 @@ def test_the_largest_elements_are_sent_and_the_others_kept(snippets):
 @pytest.mark.slow
 @pytest.mark.parametrize(
   'text',
-  ['predicted', 'error_feedback+predicted', 'nearest', 'largest:ratio=0.1'],
+  ['predicted', 'error_feedback+predicted', 'nearest', 'largest'],
 )
 def test_the_methods_keep_every_claim(snippets, text):
   extra = {'largest': 'largest:Largest', 'nearest': 'nearest:Nearest'}
@@ -147,3 +149,21 @@ def test_the_methods_keep_every_claim(snippets, text):
   found = list(claims.check(subject))
   assert [o for o in found if o.state == claims.FAILED] == []
   assert sum(o.state == claims.OK for o in found) >= 12
+
+
+@pytest.mark.slow
+def test_a_program_of_many_elements_has_static_shapes(snippets):
+  import nearest
+
+  sizes = (35, 1063, 2**20)
+  subject = subjects.MethodUnderTest('nearest', lambda _: nearest.Nearest())
+  codec = subject.codec_for([(size,) for size in sizes])
+  group = stepping.Workers(codec, 1)
+
+  @tracing.compiled
+  def means(*values):
+    return group.take(codec, [values], 0).means
+
+  values = [np.linspace(-1, 1, size, dtype=np.float32) for size in sizes]
+  for mean, value in zip(means(*values), values, strict=True):
+    np.testing.assert_allclose(mean, value, atol=0.5 / 127 + 1e-6)

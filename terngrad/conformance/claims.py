@@ -14,6 +14,7 @@ from terngrad.conformance import accuracy
 from terngrad.conformance import failures
 from terngrad.conformance import states
 from terngrad.conformance import subject as subjects
+from terngrad.conformance import sums
 from terngrad.conformance import values
 from terngrad.conformance import variants
 from terngrad.conformance import words
@@ -32,9 +33,12 @@ CLAIMS: tuple[Claim, ...] = (
   values.lossless_trait_matches_exact_means,
   accuracy.biased_methods_are_contractive,
   accuracy.mean_over_draws_is_the_gradient_if_unbiased,
+  accuracy.mean_of_workers_is_the_mean_of_their_estimates,
+  sums.codes_are_within_the_declared_levels,
+  sums.sums_decode_to_the_bits_of_all_words,
   states.states_stay_finite_and_have_one_owner,
   variants.mean_of_one_worker_is_its_estimate,
-  variants.devices_do_not_change_the_order_of_workers,
+  variants.any_device_decodes_the_same_means_from_words,
   variants.parts_of_a_model_give_the_bits_of_the_whole,
   variants.kernels_give_the_bits_of_the_method,
   variants.compiled_code_gives_the_bits_of_eager_code,

@@ -1,5 +1,7 @@
 """Claims about the states that a method keeps from step to step."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from terngrad.codec import method as methods
@@ -11,7 +13,7 @@ from terngrad.reduce import workers
 def states_stay_finite_and_have_one_owner(
   subject: subjects.MethodUnderTest,
 ) -> None:
-  """Names of states differ, states stay finite, `send` keeps shared ones."""
+  """States are declared well and stay finite, `send` keeps shared ones."""
   codec = subject.codec
   declared = [(s.name, s.variable) for s in subject.bucket.states]
   if not declared:
@@ -22,6 +24,7 @@ def states_stay_finite_and_have_one_owner(
     declared,
     'Rename a state: checkpoints find states by name and variable.',
   )
+  _expect_known_values(subject.bucket.states)
   group = workers.Workers(codec, subjects.WORKERS)
   for number in range(3):
     group.take(codec, subject.worker_gradients, number)
@@ -46,4 +49,22 @@ def states_stay_finite_and_have_one_owner(
         failures.bits_of([old]),
         f'send to leave the SHARED state {state.name!r} unchanged',
         'Change SHARED states in decode, which runs on every device.',
+      )
+
+
+def _expect_known_values(states: Sequence[methods.State]) -> None:
+  """Checks the texts of declarations."""
+  shared = {(s.name, s.variable) for s in states if s.owner == methods.SHARED}
+  for state in states:
+    means = {name for name, variable in shared if variable == state.variable}
+    for name, value, known in (
+      ('owner', state.owner, {methods.WORKER, methods.SHARED}),
+      ('resharding', state.resharding, {methods.MEAN, methods.RANGES}),
+      ('mean_state', state.mean_state, {'', *means}),
+    ):
+      failures.expect(
+        value in known,
+        f'one of {sorted(known)} as {name} of the state {state.name!r}',
+        repr(value),
+        'Correct the declaration in states.',
       )

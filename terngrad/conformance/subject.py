@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from terngrad.codec import method as methods
 from terngrad.codec import policy
+from terngrad.exchange import towers
 from terngrad.reduce import bucketing
 from terngrad.reduce import buckets as buckets_lib
 from terngrad.reduce import gradients
@@ -89,25 +90,41 @@ class MethodUnderTest:
     ]
 
   @functools.cached_property
+  def outcome(self) -> workers.StepOutcome:
+    """The step of all workers with `worker_gradients`."""
+    group = workers.Workers(self.codec, WORKERS)
+    return group.take(self.codec, self.worker_gradients, STEP)
+
+  @functools.cached_property
   def means(self) -> list[np.ndarray]:
     """The decoded means of `worker_gradients`."""
-    return self.step(self.worker_gradients)
+    return [mean.numpy() for mean in self.outcome.means]
+
+  @property
+  def decoding_step(self) -> gradients.WorkerStep:
+    """The step with which `decode` gets the words of `outcome`."""
+    probe, step = (
+      self.outcome.steps[0].shared_probe,
+      tf.constant(STEP, tf.int64),
+    )
+    return gradients.WorkerStep(_SEED, step, WORKERS, shared_probe=probe)
 
   def step(
     self,
     values: Sequence[Arrays],
     codec: gradients.GradientCodec | None = None,
     number: int = STEP,
+    exchange: type[towers.Towers] = towers.Towers,
   ) -> list[np.ndarray]:
     """Returns the means of one step of all workers, from initial states."""
     if codec is None:
       alone = len(values) == 1
       codec = self.codec_for(SHAPES, self.method_alone if alone else None)
-    group = workers.Workers(codec, len(values))
+    group = workers.Workers(codec, len(values), exchange)
     return [mean.numpy() for mean in group.take(codec, values, number).means]
 
   def begin(
-    self, values: Arrays, worker: int
+    self, values: Arrays, worker: int, step_number: int = STEP
   ) -> tuple[
     gradients.BucketTensors,
     tf.Tensor,
@@ -115,7 +132,7 @@ class MethodUnderTest:
     gradients.WorkerStep,
   ]:
     """Returns carried gradients, probe, states and step of one worker."""
-    number, index = tf.constant(STEP, tf.int64), tf.constant(worker)
+    number, index = tf.constant(step_number, tf.int64), tf.constant(worker)
     keys = self.codec.keys(_SEED, number, index)
     step = gradients.WorkerStep(_SEED, number, WORKERS, index, keys)
     states = workers.Workers(self.codec, 1).states(0)
@@ -124,13 +141,17 @@ class MethodUnderTest:
     return carried, probe, states, step
 
   def words_of(
-    self, values: Arrays, worker: int, shared_probe: tf.Tensor | None = None
+    self,
+    values: Arrays,
+    worker: int,
+    shared_probe: tf.Tensor | None = None,
+    number: int = STEP,
   ) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns a worker's words of the first round, and its probe.
 
     `shared_probe` None takes the local probe in its place.
     """
-    carried, probe, states, step = self.begin(values, worker)
+    carried, probe, states, step = self.begin(values, worker, number)
     step = step._replace(
       local_probe=probe,
       shared_probe=probe if shared_probe is None else shared_probe,

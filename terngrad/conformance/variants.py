@@ -1,7 +1,9 @@
 """Claims about equal results: compiled, in parts, in other orders, natively."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from terngrad.codec import method as methods
@@ -20,29 +22,76 @@ _PART_BYTES = 2**10
 def compiled_code_gives_the_bits_of_eager_code(
   subject: subjects.MethodUnderTest,
 ) -> None:
-  """Eager code and XLA agree on every bit; without `compiled`, the graph."""
-  shapes = [(size,) for size in _SIZES]
-  codec = subject.codec_for(shapes, subject.method_alone)
+  """Eager code and XLA agree on every bit; without `compiled`, the graph.
 
-  def steps_of_new_worker() -> Callable[..., list[tf.Tensor]]:
-    group = workers.Workers(codec, 1)
-    return lambda *values: group.take(codec, [values], subjects.STEP).means
-
-  eager = steps_of_new_worker()
-  traced = tracing.function(steps_of_new_worker(), jit_compile=codec.compiled)
-  rng = subjects.rng()
+  For the words of one worker and for the means of three, in one program: to
+  compile a step of three workers takes twice as long.
+  """
+  codec = subject.codec_for([(size,) for size in _SIZES])
+  program = functools.partial(_words_and_means, codec)
+  traced = tracing.function(program, jit_compile=codec.compiled)
+  group, rng = workers.Workers(codec, subjects.WORKERS), subjects.rng()
   for scale in (1.0, 7e5):
     values = [
-      tf.constant(rng.standard_t(3, size=size) * scale, tf.float32)
-      for size in _SIZES
+      [
+        tf.constant(rng.standard_t(3, size=size) * scale, tf.float32)
+        for size in _SIZES
+      ]
+      for _ in range(subjects.WORKERS)
     ]
-    failures.expect_equal(
-      failures.bits_of(traced(*values)),
-      failures.bits_of(eager(*values)),
-      'the bits of eager code',
-      'Multiply by a constant 1 / n instead of dividing by n, and sum with '
-      'terngrad.codec.stages.statistics.',
+    states, shared = group.states(0), group.shared
+    outcome = group.take(codec, values, subjects.STEP)
+    words, means = traced(
+      values[0], states, shared, outcome.words, outcome.steps[0].shared_probe
     )
+    sent = [rows[0] for rows in outcome.words]
+    for actual, wanted in (
+      (failures.bits_of(means), failures.bits_of(outcome.means)),
+      (np.concatenate(words), np.concatenate(sent)),
+    ):
+      failures.expect_equal(
+        actual,
+        wanted,
+        'the bits of eager code',
+        'Multiply by a constant 1 / n instead of dividing by n, and sum with '
+        'terngrad.codec.stages.statistics.',
+      )
+
+
+def _words_and_means(
+  codec: gradients.GradientCodec,
+  values: Sequence[tf.Tensor],
+  states: gradients.BucketTensors,
+  shared: gradients.BucketTensors,
+  words: Sequence[tf.Tensor],
+  probe: tf.Tensor,
+) -> tuple[list[tf.Tensor], list[tf.Tensor]]:
+  """Returns what worker 0 sends, and the means that all workers' words give.
+
+  Args:
+    codec: of the gradients.
+    values: the gradients of worker 0.
+    states: of worker 0.
+    shared: of all workers.
+    words: for each round int32 [workers, words of the round].
+    probe: the agreed one.
+  """
+  number = tf.constant(subjects.STEP, tf.int64)
+  step = gradients.WorkerStep(1, number, subjects.WORKERS, shared_probe=probe)
+  received = [
+    methods.payloads(codec.messages(index), [methods.Piece(0, [rows])])
+    for index, rows in enumerate(words)
+  ]
+  worker = tf.constant(0)
+  own = step._replace(worker=worker, keys=codec.keys(1, number, worker))
+  carried, local = codec.begin(values, states, own)
+  own = own._replace(local_probe=local)
+  carried, sent = codec.carry(carried, own), []
+  for index in range(codec.num_rounds):
+    known = methods.received_by(worker, received[:index])
+    one, states = codec.send(index, carried, states, known, own)
+    sent.append(one)
+  return sent, codec.decode(received, shared, step)[0]
 
 
 def parts_of_a_model_give_the_bits_of_the_whole(
@@ -95,40 +144,41 @@ def mean_of_one_worker_is_its_estimate(
   )
 
 
-def devices_do_not_change_the_order_of_workers(
+def any_device_decodes_the_same_means_from_words(
   subject: subjects.MethodUnderTest,
 ) -> None:
-  """Payloads from 1, 2 or 3 devices decode to the same bits."""
-  codec = subject.codec
-  if subject.method.num_rounds > 1:
-    raise failures.NotApplicable('it has several rounds')
-  begun = [
-    subject.begin(v, w)[1] for w, v in enumerate(subject.worker_gradients)
-  ]
-  probe = gradients.agree(tf.stack(begun))
-  rows = [
-    subject.words_of(values, worker, probe)[0]
-    for worker, values in enumerate(subject.worker_gradients)
-  ]
-  step = gradients.WorkerStep(
-    1,
-    tf.constant(subjects.STEP, tf.int64),
-    subjects.WORKERS,
-    shared_probe=probe,
-  )
-  states, found = workers.Workers(codec, 1).shared, []
-  for devices in (1, 2, 3):
-    stacks = [tf.stack(rows[d::devices]) for d in range(devices)]
-    pieces = [methods.Piece(0, stacks)]
-    received = [methods.payloads(codec.messages(0), pieces)]
-    found.append(failures.bits_of(codec.decode(received, states, step)[0]))
-  for bits in found[1:]:
+  """Another instance decodes the words of 1, 2 or 3 devices to the means.
+
+  It knows the declared states, the agreed probe and the words only. Unless
+  draws_in_decode is True, the random numbers of the step do not matter.
+  """
+  words = [rows.numpy() for rows in subject.outcome.words]
+  step = subject.decoding_step
+  cases = [(devices, step) for devices in (1, 2, 3)]
+  if not subject.method.draws_in_decode:
+    cases.append((1, step._replace(seed=step.seed + 1)))
+  for devices, with_seed in cases:
+    codec = subject.codec_for(subjects.SHAPES, subject.make(subjects.WORKERS))
+    received = []
+    for number, rows in enumerate(words):
+      parts = [tf.constant(rows[d::devices]) for d in range(devices)]
+      pieces = [methods.Piece(0, parts)]
+      received.append(methods.payloads(codec.messages(number), pieces))
+    states = workers.Workers(codec, 1).shared
+    if with_seed is step:
+      expected = 'the means of the step, from the words of other devices'
+      remedy = (
+        'Send all that decode needs. Read gathered words with '
+        'method.stack_by_worker(message.parts), and add them in this order.'
+      )
+    else:
+      expected = 'the same means with another context.common_key'
+      remedy = 'Declare draws_in_decode=True.'
     failures.expect_equal(
-      bits,
-      found[0],
-      'the bits of one device',
-      'Read gathered words with method.stack_by_worker(message.parts) and add '
-      'them in this order.',
+      failures.bits_of(codec.decode(received, states, with_seed)[0]),
+      failures.bits_of(subject.means),
+      expected,
+      remedy,
     )
 
 

@@ -1,5 +1,7 @@
 """Claims about probes, messages and declarations."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import tensorflow as tf
 
@@ -17,25 +19,53 @@ _PLAIN = (str, int, tuple, type(None))
 def probe_shows_elements_that_are_not_finite(
   subject: subjects.MethodUnderTest,
 ) -> None:
-  """A NaN or an infinity in a gradient makes a probe number not finite."""
-  for index, value in zip((0, 1, 3), _NOT_FINITE, strict=True):
+  """A NaN or an infinity shows in the numbers of its variable only."""
+  variables = subject.codec.probed_variables()
+  for number, (index, place) in enumerate(_places()):
+    value = _NOT_FINITE[number % len(_NOT_FINITE)]
     values = [v.copy() for v in subject.worker_gradients[0]]
-    values[index].reshape(-1)[-1] = value
+    values[index].reshape(-1)[place] = value
     probe = subject.begin(values, 0)[1].numpy()
+    found = sorted({*variables[~np.isfinite(probe)].tolist()})
     expect(
-      not np.isfinite(probe).all(),
-      f'a probe that is not finite, for {value} in variable {index}',
-      f'{probe}',
-      'Let begin return a number that covers every element, such as '
-      'statistics.norms(gradients).',
+      found == [index],
+      f'a probe that is not finite in the numbers of variable {index} only, '
+      f'for {value} in element {place}',
+      f'those of variables {found}',
+      'Let begin return for each variable a number that covers all of its '
+      'elements, such as statistics.norms(gradients).',
     )
+
+
+def _places() -> Iterator[tuple[int, int]]:
+  """Yields variables and their first, middle and last element."""
+  for index, size in enumerate(methods.sizes_of(subjects.SHAPES)):
+    for place in sorted({0, size // 2, size - 1}) if size else ():
+      yield index, place
 
 
 def payload_has_the_declared_number_of_words(
   subject: subjects.MethodUnderTest,
 ) -> None:
   """`send` returns the words that `messages` declares, `begin` the probes."""
+  rounds = len(subject.method.messages(subjects.SHAPES))
+  expect(
+    rounds == subject.method.num_rounds,
+    f'messages of {subject.method.num_rounds} rounds, as num_rounds says',
+    f'{rounds}',
+    'Declare num_rounds in the class.',
+  )
   codec, (words, probe) = subject.codec, subject.first_words
+  for name, tensor, dtype in (
+    ('words', words, tf.int32),
+    ('a probe', probe, tf.float32),
+  ):
+    expect(
+      tensor.dtype == dtype,
+      f'{name} of {dtype.name}',
+      tensor.dtype.name,
+      'Convert float32 to words with tf.bitcast(values, tf.int32).',
+    )
   declared, count = codec.round_words(0), codec.num_probes
   remedy = 'Declare in messages and num_probes what send and begin return.'
   expected = f'{declared} words in round 0'
@@ -58,7 +88,10 @@ def payload_has_the_declared_number_of_words(
 def workers_draw_differently_if_and_only_if_private(
   subject: subjects.MethodUnderTest,
 ) -> None:
-  """Two workers with one gradient send other words if randomness is private."""
+  """Two workers with one gradient send other words if randomness is private.
+
+  A worker then sends other words in the next step too.
+  """
   words, probe = subject.first_words
   again, other = (
     subject.words_of(subject.worker_gradients[0], worker, probe)[0].numpy()
@@ -80,6 +113,15 @@ def workers_draw_differently_if_and_only_if_private(
     "Declare 'private' if send draws from context.element_key; 'shared' or "
     "'none' otherwise.",
   )
+  if randomness == 'private':
+    first = subject.worker_gradients[0]
+    later = subject.words_of(first, 0, probe, subjects.STEP + 1)[0].numpy()
+    expect(
+      not np.array_equal(again, later),
+      'other words in the next step, for the same gradients',
+      'equal words',
+      'Draw random bits from context.element_key, which differs in each step.',
+    )
 
 
 def declarations_are_plain_values(subject: subjects.MethodUnderTest) -> None:

@@ -51,12 +51,18 @@ class StepOutcome(NamedTuple):
 class Workers:
   """N workers on the CPU with their method states."""
 
-  def __init__(self, codec: gradients.GradientCodec, num_workers: int) -> None:
+  def __init__(
+    self,
+    codec: gradients.GradientCodec,
+    num_workers: int,
+    exchange: type[towers.Towers] = towers.Towers,
+  ) -> None:
     """Makes the states, with their initial values.
 
-    `take` also accepts other codecs with the same states.
+    `take` also accepts other codecs with the same states. `exchange` is the
+    class that moves the messages.
     """
-    self._exchange = towers.Towers((_DEVICE,), num_workers, True)
+    self._exchange = exchange((_DEVICE,), num_workers, True)
     declared = states_lib.declarations(codec)
     self._keys = [states_lib.keys_of(bucket) for bucket in codec.buckets]
     with tf.init_scope():

@@ -38,8 +38,10 @@ for each claim says whether the code keeps it:
   failed          scale is preserved: expected ..., received ... What to do.
 
 The claims are about shapes, zeros, huge, subnormal and not finite elements, the
-declared words, random numbers, the declared traits, states, and equal bits:
-eager and compiled, in parts, from several devices, with and without kernels.
+declared words, random numbers, traits and states, the mean of several workers,
+sums of messages, and equal bits: eager and compiled, in parts, from several
+devices, with and without kernels. Of the traits they check unbiased, lossless,
+preserves_scale, averages, and whether randomness is private.
 docs/add_a_codec.md shows how to write a code. It takes 10 s to a minute.
 
 Exit code: 0 if every claim holds or does not apply, 1 if one failed, 2 if the

@@ -247,7 +247,7 @@ def parse(text: str, workers: int = 0) -> 'coded_lib.Code':
 
   Raises:
     ValueError: a name, option or value is invalid (the message lists the valid
-      ones), or the text names wrappers or a method that is not a code.
+      ones), or the text names wrappers or a method that is not a `coded.Code`.
   """
   wrappers, plus, text = _expand_alias(text).rpartition('+')
   name, _ = spelling.split(text)
@@ -256,9 +256,9 @@ def parse(text: str, workers: int = 0) -> 'coded_lib.Code':
   made = _make(text, makers, workers)
   if wrappers or not isinstance(made, coded.Code):
     raise ValueError(
-      'codec: expected one that sends a single message and keeps no state, '
-      f'received {wrappers + plus + text!r}. Choose another codec here; '
-      'training accepts this one.'
+      'codec: expected a coded.Code without a wrapper, received '
+      f'{wrappers + plus + text!r}. Choose another codec here; training '
+      'accepts this one.'
     )
   return made
 
@@ -432,8 +432,8 @@ def describe_names() -> str:
   packages = f', or of other packages, {_list(external)}' if external else ''
   wrappers = '+NAME:..., '.join(sorted(WRAPPERS))
   return (
-    f'NAME is one of {_list(CODECS)}, or of the methods with several messages, '
-    f'{_list(METHODS)}, or an alias, {_list(ALIASES)}{packages}. '
+    f'NAME is one of {_list(CODECS)}, or of the methods that parse_codec does '
+    f'not take, {_list(METHODS)}, or an alias, {_list(ALIASES)}{packages}. '
     f'{wrappers}+NAME:... wrap the code NAME (docs/codecs.md).'
   )
 

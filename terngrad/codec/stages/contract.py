@@ -52,7 +52,11 @@ def described(value: Any) -> str:
 
 
 class Traits(NamedTuple):
-  """Properties that an exchange may rely on; the conformance tests check them.
+  """Properties that an exchange may rely on.
+
+  `terngrad check codec` checks `unbiased`, `lossless`, `preserves_scale`,
+  `averages`, and whether randomness is private. The others are the author's
+  word.
 
   All codes preserve scale: twice the gradient decodes to twice the result, if
   the largest magnitude of the variable, or of the group, is between 2**-91 and
@@ -77,6 +81,8 @@ class Traits(NamedTuple):
       `fp16` and `threshold` do.
     dense: nearly every element decodes to a value that is not zero, so momentum
       correction with masking would reset nearly every velocity in each step.
+    averages: the decoded mean is the mean of the workers' estimates. False for
+      codes that decide by a vote, as `sign:decide=majority` does.
   """
 
   unbiased: bool
@@ -86,6 +92,7 @@ class Traits(NamedTuple):
   rounds: bool = False
   preserves_scale: bool = True
   dense: bool = False
+  averages: bool = True
 
 
 class Stage(deprecated.AcceptsFunctions):

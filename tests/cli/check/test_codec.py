@@ -21,7 +21,7 @@ from terngrad.codec.stages import float_words
 def floats(times=1.0):
   made = chain.chain(float_words.float32_words())
   if times != 1.0:
-    made.traits = made.traits._replace(lossless=False)
+    made.traits = made.traits._replace(randomness='private')
   return made
 """
 
@@ -77,9 +77,10 @@ def test_a_code_that_breaks_a_claim_ends_with_1(folder):
   assert (done.returncode, done.stderr) == (1, '')
   (failed,) = [x for x in done.stdout.splitlines() if x.startswith('failed')]
   assert failed == (
-    'failed          lossless trait matches exact means: expected other bits, '
-    'as traits.lossless is False, received the same bits. Declare '
-    'lossless=True in traits.'
+    'failed          workers draw differently if and only if private: expected '
+    'other words from two workers with equal gradients, as traits.randomness '
+    "is 'private', received equal words. Declare 'private' if send draws from "
+    "context.element_key; 'shared' or 'none' otherwise."
   )
   assert 'compiled code' not in done.stdout
 

@@ -119,10 +119,10 @@ def test_text_names_a_codec(text, name):
     ('topk:ratio=1.5', r'above 0 and at most 1, received 1\.5'),
     ('topk:ratio=nan', r'above 0 and at most 1, received nan'),
     ('sign:decide=vote', "decide: expected one of majority, mean, .* 'vote'"),
-    ('sign:decide=majority', "a single message .* received 'sign:decide=maj"),
+    ('sign:decide=majority', "a coded.Code .* received 'sign:decide=maj"),
     ('error_feedback+topk', "received 'error_feedback.topk'. Choose another"),
-    ('powersgd', "keeps no state, received 'powersgd'. Choose another"),
-    ('thc', "a single message .* received 'thc'. Choose another"),
+    ('powersgd', "a wrapper, received 'powersgd'. Choose another"),
+    ('thc', "a coded.Code .* received 'thc'. Choose another"),
     ('thd', r"expected one of asymmetric, bf16, .* received 'thd'"),
   ],
 )

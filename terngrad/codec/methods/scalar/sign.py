@@ -95,7 +95,7 @@ class Majority(method.Method):
   """The sign that most workers have, times the mean of their scales."""
 
   name = 'sign by majority'
-  traits = by_variable.DETERMINISTIC._replace(dense=True)
+  traits = by_variable.DETERMINISTIC._replace(dense=True, averages=False)
   scope = contract.VARIABLE
   agrees = False
   estimates = True

@@ -83,6 +83,8 @@ class Demo(method.Method):
     self.name = f'demo({count}, {decay:g}{more})'
     self.count, self.decay = count, decay
     self.mean, self.signs = mean, signs
+    averages = mean == WORKERS and not signs
+    self.traits = self.traits._replace(averages=averages)
 
   def on_gpus(self) -> method.Method:
     """Returns the method compiled; otherwise its int32 is in host memory."""
