@@ -138,7 +138,7 @@ def plan(
     ),
     encode=lambda indices: _encode(source, indices),
     source=f'tensorflow-datasets, {source.builder.info.full_name}',
-    identity=_identity(source),
+    identity=f'JPEG {images.QUALITY} {_identity(source)}',
     items_per_call=_EXAMPLES_PER_CALL,
   )
 

@@ -103,10 +103,8 @@ class MethodUnderTest:
   @property
   def decoding_step(self) -> gradients.WorkerStep:
     """The step with which `decode` gets the words of `outcome`."""
-    probe, step = (
-      self.outcome.steps[0].shared_probe,
-      tf.constant(STEP, tf.int64),
-    )
+    probe = self.outcome.steps[0].shared_probe
+    step = tf.constant(STEP, tf.int64)
     return gradients.WorkerStep(_SEED, step, WORKERS, shared_probe=probe)
 
   def step(

@@ -38,7 +38,7 @@ _JPEG_USUAL = {*_JPEG_FRAMES, 0xC4, 0xDB, 0xDD, 0xFE, 0xE0, *range(0xE2, 0xF0)}
 _PNG_MODES = ('RGB', 'L', 'P', '1', 'I', 'I;16')
 # Trainers decode with INTEGER_FAST, which wraps white to black, and black to
 # white, at the edges of some images of quality 98 and more.
-_QUALITY = 95
+QUALITY = 95
 _ORIENTATION = 0x0112  # the EXIF tag
 _UPRIGHT = 1
 _BACKGROUND = (255, 255, 255)
@@ -154,7 +154,7 @@ def to_jpeg(content: bytes, upright: bool = True) -> Encoded:
     pixels = _rgb(image, upright)
   buffer = io.BytesIO()
   # subsampling=0 keeps the full resolution of the colours.
-  pixels.save(buffer, 'JPEG', quality=_QUALITY, subsampling=0)
+  pixels.save(buffer, 'JPEG', quality=QUALITY, subsampling=0)
   return Encoded(buffer.getvalue(), pixels.height, pixels.width)
 
 

@@ -70,7 +70,7 @@ def plan(
       _encode(item, class_names[item.label]) for item in items
     ),
     source=source,
-    identity=identity(splits.values()),
+    identity=f'JPEG {images.QUALITY} {identity(splits.values())}',
     items_per_call=4,
   )
 

@@ -35,7 +35,7 @@ _folder_refusal = functools.partial(
   'those with the names of the new ones.',
 )
 
-_FORMAT = 'shards 3'  # change it when equal plans give different records
+_FORMAT = 'shards 2'  # change it when equal plans give different records
 _PLAN = 'plan'
 _MAX_SHARDS = 99_999  # their numbers have five digits
 
