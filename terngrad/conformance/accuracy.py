@@ -89,7 +89,7 @@ def mean_of_workers_is_the_mean_of_their_estimates(
 
   Without estimates or traits.averages, or with several rounds, three workers
   with equal gradients give the mean of one, if the method draws no random
-  numbers.
+  numbers and sends no parts to workers, which are others for three.
   """
   method, codec = subject.method, subject.codec
   expected, found = 'the mean of the estimates of three workers', subject.means
@@ -99,13 +99,15 @@ def mean_of_workers_is_the_mean_of_their_estimates(
       np.float64(subject.outcome.estimate(codec, worker))
       for worker in range(subjects.WORKERS)
     ]
-  elif method.traits.randomness == 'none':
+  elif method.traits.randomness == 'none' and method is subject.method_alone:
     expected = 'the mean of one worker, for three with equal gradients'
     alone = subject.worker_gradients[0]
     found = subject.step([alone] * subjects.WORKERS)
     rows = [np.concatenate([np.ravel(m) for m in subject.step([alone])])]
   else:
-    raise failures.NotApplicable('no estimates average, and it draws')
+    raise failures.NotApplicable(
+      'no estimates average, and it draws or sends parts to workers'
+    )
   ends = np.cumsum(methods.sizes_of(subjects.SHAPES))[:-1]
   each = [by_scope(subject, np.split(row, ends)) for row in rows]
   for mean, *sent in zip(by_scope(subject, found), *each, strict=True):
