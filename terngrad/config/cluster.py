@@ -152,7 +152,7 @@ class ClusterOptions(options.ConfigPart):
         f'cluster: expected flags for --exchange={TOWERS}, received '
         f'{kind[:200]!r}. Give --exchange={COLLECTIVE}, or leave the flag out.',
       )
-      self._refuse_all_but((), f'--exchange={TOWERS}')
+      self.refuse_all_but((), f'--exchange={TOWERS}')
       return None
     cluster = self._checked_cluster()
     options.refuse(
@@ -200,8 +200,16 @@ class ClusterOptions(options.ConfigPart):
     """The text of --cluster before ':'; after it may be a password."""
     return self.cluster.partition(':')[0]
 
-  def _refuse_all_but(self, read: Collection[str], where: str) -> None:
-    """Refuses options that name tasks or meetings and are not read."""
+  def refuse_all_but(self, read: Collection[str], where: str) -> None:
+    """Refuses options that name tasks or meetings and are not read.
+
+    Args:
+      read: names of the options that are read.
+      where: option that decides it, for the message.
+
+    Raises:
+      errors.ConfigError: another option has not its default.
+    """
     for name in dict.fromkeys(itertools.chain(*_READ.values())):
       options.refuse(
         name not in read and not options.is_default(self, name),
@@ -231,10 +239,9 @@ class ClusterOptions(options.ConfigPart):
         f'{getattr(self, name)}. Set --{name}=600.',
       )
     kind = self._source
+    if kind in _READ:
+      self.refuse_all_but(_READ[kind], f'--cluster={kind}')
     resolve = RESOLVERS.get(kind, _from_file)
-    if kind in _READ or resolve is _from_file:
-      read = _READ.get(kind, ('job_name', 'task_id'))
-      self._refuse_all_but(read, f'--cluster={kind[:200]}')
     with errors.as_config_error():
       cluster = resolve(self)
       clusters.check_network(cluster, self.allow_insecure_network)
@@ -289,11 +296,13 @@ def _from_file(config: ClusterOptions) -> clusters.Cluster:
       f'or a file of hosts, received {config.cluster[:200]!r}: {error}. Check '
       'the path.'
     ) from error
+  config.refuse_all_but(
+    ('job_name', 'task_id'), f'--cluster={config.cluster[:200]}'
+  )
   return resolvers.from_hosts_text(text, config.job_name, config.task_id)
 
 
 # The options of tasks and meetings that each --cluster reads, if that is known.
-# A file of hosts reads the job and the index.
 _READ: dict[str, tuple[str, ...]] = {
   'flags': ('worker_hosts', 'ps_hosts', 'job_name', 'task_id'),
   'tf_config': (),

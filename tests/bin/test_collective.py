@@ -320,8 +320,15 @@ def test_a_process_that_never_comes_is_named(data_dir, tmp_path):
     ({'bytes_per_bucket': -1}, 'expected bytes >= 0, received -1'),
     ({'ps_hosts': 'localhost:9'}, 'list all processes as workers'),
     ({'num_nodes': 3}, 'a multiple of the 2 processes'),
-    ({'cluster': 'tf_config'}, 'TF_CONFIG: expected JSON'),
-    ({'cluster': 'rendezvous'}, 'rendezvous_dir: expected a folder'),
+    ({'cluster': 'tf_config'}, 'worker_hosts: expected none with --cluster=tf'),
+    (
+      {'cluster': 'tf_config', 'worker_hosts': ''},
+      'TF_CONFIG: expected JSON',
+    ),
+    (
+      {'cluster': 'rendezvous', 'worker_hosts': ''},
+      'rendezvous_dir: expected a folder',
+    ),
     ({'cluster': '/nowhere/hosts'}, 'expected flags, tf_config, slurm'),
     ({'start_timeout': 'nan'}, 'expected seconds from 1'),
   ],
