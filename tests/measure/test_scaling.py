@@ -110,8 +110,8 @@ def test_devices_and_processes_are_measured(tmp_path, capsys):
   [
     ({'command': ()}, 'received .nothing'),
     ({'command': ('eval', 'mnist')}, 'eval mnist'),
-    ({'devices': ('0',)}, 'whole numbers from 1'),
-    ({'processes': ('two',)}, 'whole numbers from 1'),
+    ({'devices': ('0',)}, 'whole numbers above 0'),
+    ({'processes': ('two',)}, 'whole numbers above 0'),
     # All of them are before the first log line.
     ({'steps': 10}, 'steps: expected a number >= 11, received 10'),
   ],
