@@ -95,7 +95,9 @@ def train(
   except BaseException as error:
     tasks.end_tasks(others, f'it raised {error!r}')
     raise
-  with watchdog.limit(cluster, config.cluster.step_timeout, 'End'):
+  # A silent task takes one of these calls.
+  seconds = config.cluster.step_timeout + 2 * tasks.CALL_TIMEOUT
+  with watchdog.limit(cluster, seconds, 'End'):
     # Lets TensorFlow delete its resources on the other tasks before they end.
     gc.collect()
     tasks.end_tasks(others)
