@@ -14,6 +14,7 @@ from slim.datasets.records import counts
 from slim.datasets.records import manifest
 from slim.datasets.records import records
 from slim.datasets.records import shard_manifest
+from slim.datasets.records import sharding
 from slim.datasets.records import text_facts
 
 # MNIST as its authors publish it, also Fashion-MNIST.
@@ -197,7 +198,7 @@ def _check_numbers(
       f'received {split}-*-of-{totals[0]} and {split}-*-of-{totals[1]}. Move '
       'those of the other conversion to another folder.'
     )
-  wanted = {f'{split}-{i:05d}-of-{totals[0]}' for i in range(int(totals[0]))}
+  wanted = {*sharding.file_names(split, int(totals[0]))}
   _check_complete(data_dir, wanted, names, f'{split}-*-of-{totals[0]}')
 
 

@@ -8,7 +8,6 @@ from terngrad.cli import launch_flags
 from terngrad.cli import launch_local
 from terngrad.cli import launch_program
 from terngrad.cluster import spec
-from terngrad.launching import addresses
 from terngrad.launching import configuration
 from terngrad.launching import launcher
 from terngrad.launching import refusals
@@ -149,7 +148,7 @@ def _build_configuration(
 
 def check_network(values: launch_flags.HostFlags, hosts: Sequence[str]) -> None:
   """Refuses hosts on a network that others may reach, naming the flags."""
-  outside = [each for each in hosts if not addresses.is_loopback(each)]
+  outside = [each for each in hosts if not spec.is_loopback(each)]
   if outside and not (values.allow_insecure_network or values.tunnel):
     # With --rank nothing uses ssh, so there is no tunnel.
     choice, received = '--allow_insecure_network or --tunnel', 'neither'

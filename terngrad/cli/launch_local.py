@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from terngrad.cli import command
 from terngrad.cli import launch_flags
+from terngrad.cluster import spec
 from terngrad.launching import addresses
 from terngrad.launching import configuration
 from terngrad.launching import exit_codes
@@ -42,7 +43,7 @@ def apply_flags(
     workspace=workspace,
   )
   for address in changed.all_addresses:
-    if not addresses.is_loopback(address):
+    if not spec.is_loopback(address):
       raise changed.refusal(
         'only localhost beside --split_dataset',
         address,

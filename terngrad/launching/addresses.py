@@ -19,8 +19,3 @@ def host(address: str) -> str:
 def port(address: str) -> str:
   """Returns the port of an address."""
   return address.rpartition(':')[2]
-
-
-def is_loopback(address: str) -> bool:
-  """Checks whether an address is always this machine; no name lookup."""
-  return spec.is_loopback(address)

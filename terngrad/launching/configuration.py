@@ -171,7 +171,7 @@ def check_network(config: Configuration) -> None:
     terngrad.errors.ConfigError: localhost is mixed with other hosts, or there
       are other hosts without ALLOW_INSECURE_NETWORK=true.
   """
-  local = [a for a in config.all_addresses if addresses.is_loopback(a)]
+  local = [a for a in config.all_addresses if spec.is_loopback(a)]
   outside = [a for a in config.all_addresses if a not in local]
   if not outside:
     return

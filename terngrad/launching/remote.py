@@ -15,6 +15,7 @@ from typing import NamedTuple
 from typing import Protocol
 from typing import TypeVar
 
+from terngrad.cluster import spec
 from terngrad.launching import addresses
 from terngrad.launching import refusals
 
@@ -150,7 +151,7 @@ class Hosts:
     """
     self.check()
     host = addresses.host(address)
-    is_local = addresses.is_loopback(address)
+    is_local = spec.is_loopback(address)
     command = ('bash', '-s') if is_local else (*SSH, '--', host, 'bash', '-s')
     status, text = self._run_function(command, function, words, seconds)
     if status == _NOT_REACHED and not is_local:

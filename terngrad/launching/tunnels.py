@@ -12,6 +12,7 @@ import re
 import shlex
 import tempfile
 
+from terngrad.cluster import spec
 from terngrad.launching import addresses
 from terngrad.launching import configuration
 from terngrad.launching import remote
@@ -65,7 +66,7 @@ class Tunnels:
     return [
       host
       for host, address in self._config.hosts.items()
-      if not addresses.is_loopback(address)
+      if not spec.is_loopback(address)
     ]
 
   def line(self, host: str) -> str:
