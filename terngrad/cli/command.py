@@ -268,6 +268,28 @@ def require(values: Any, *names: str) -> None:
       )
 
 
+def require_beside(
+  values: Any, name: str, needed: str, is_met: bool, received: str = 'none'
+) -> None:
+  """Refuses an option of the command line that nothing would read.
+
+  Args:
+    values: the flags, with a field `given`.
+    name: the option.
+    needed: what it has an effect with, such as '--shuffle'.
+    is_met: whether that is given.
+    received: what is given instead.
+
+  Raises:
+    flags.UsageError: the option is given, what it needs is not.
+  """
+  if name in values.given and not is_met:
+    raise flags.UsageError(
+      f'--{name}: expected {needed} beside it, received {received}. Give '
+      f'{needed}, or leave --{name} out.'
+    )
+
+
 def at_least(lowest: float, values: Any, *names: str) -> None:
   """Refuses options whose values are below `lowest`.
 

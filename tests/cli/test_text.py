@@ -233,6 +233,7 @@ def test_a_page_shows_bits_and_perplexity(run_dir, tmp_path):
     ('predict', {'images': 'b'}, 'received one of the language model gpt_nano'),
     ('predict', {'prompt': ''}, 'a --prompt that is not empty'),
     ('convert text', {'vocabulary_size': 300}, 'expected --tokenizer=bpe besi'),
+    ('convert text', {'suffixes': '.py'}, 'expected --source beside it, recei'),
     ('report page', {}, 'received one of the language model gpt_nano'),
   ],
 )

@@ -10,7 +10,6 @@ from slim.datasets.files import databases
 from slim.datasets.records import disk
 from terngrad import lazy
 from terngrad.cli import command
-from terngrad.cli import flags
 from terngrad.cli.convert import writing
 from terngrad.config import options
 
@@ -89,12 +88,17 @@ def act(values: ConvertDatabaseFlags) -> None:
   """
   options.choice('db_type', values.db_type, databases.KINDS)
   options.at_least('seed', values.seed, 0)
-  if 'seed' in values.given and not values.shuffle:
-    raise flags.UsageError(
-      '--seed: expected --shuffle beside it, received none. Give --shuffle, or '
-      'leave it out.'
-    )
   dataset = errors.lookup(_SOURCES, values.dataset_name, 'data set')
+  for name, needed, is_met in (
+    ('seed', '--shuffle', values.shuffle),
+    ('examples_per_class', '--classes', bool(values.classes)),
+    (
+      'skip_corrupt',
+      '--dataset_name=image_folder',
+      dataset.storage == 'folder',
+    ),
+  ):
+    command.require_beside(values, name, needed, is_met)
   options.at_least('examples_per_class', values.examples_per_class, 0)
   images = write_db.open_images(
     dataset, values.dataset_dir, values.subset, values.skip_corrupt
@@ -103,11 +107,6 @@ def act(values: ConvertDatabaseFlags) -> None:
   if values.classes:
     images = write_db.select_classes(
       images, values.classes, values.examples_per_class
-    )
-  elif values.examples_per_class:
-    raise flags.UsageError(
-      '--examples_per_class: expected --classes beside it, received none. Give '
-      '--classes, or leave it out.'
     )
   shuffle_seed = values.seed if values.shuffle else None
   if values.verify:

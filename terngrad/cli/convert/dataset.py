@@ -60,6 +60,7 @@ class ConvertDatasetFlags(writing.Writing):
   validation_images: int = option(
     350, 'flowers: number of random validation images, always the same ones.'
   )
+  given: frozenset[str] = frozenset()  # the flags of the command line
 
 
 def act(values: ConvertDatasetFlags) -> None:
@@ -67,9 +68,21 @@ def act(values: ConvertDatasetFlags) -> None:
 
   Raises:
     slim.errors.DataError: the data cannot be used.
-    terngrad.cli.flags.UsageError: a flag is missing.
+    terngrad.cli.flags.UsageError: a flag is missing, or would have no effect.
   """
   command.require(values, 'dataset_name')
+  name = values.dataset_name
+  for option_name, needed, is_met, received in (
+    ('train_shards', '--shard', values.shard, 'none'),
+    ('validation_images', '--dataset_name=flowers', name == 'flowers', name),
+    (
+      'verify_checksums',
+      'a data set that is not of tensorflow-datasets',
+      not name.startswith(catalog.TFDS),
+      name,
+    ),
+  ):
+    command.require_beside(values, option_name, needed, is_met, received)
   train_shards = values.train_shards or converters.TRAIN_SHARDS.get(
     values.dataset_name, convert_arrays.FileLayout().train_shards
   )
@@ -88,5 +101,5 @@ def act(values: ConvertDatasetFlags) -> None:
 
 
 COMMAND = writing.converter(
-  USAGE, ConvertDatasetFlags, act, folder='dataset_dir'
+  USAGE, ConvertDatasetFlags, act, folder='dataset_dir', given='given'
 )

@@ -5,7 +5,6 @@ import pathlib
 
 from terngrad import lazy
 from terngrad.cli import command
-from terngrad.cli import flags
 from terngrad.cli.convert import writing
 from terngrad.config import options
 
@@ -58,13 +57,16 @@ def act(values: ConvertTextFlags) -> None:
 
   Raises:
     slim.errors.DataError: the text cannot be used.
-    terngrad.cli.flags.UsageError: --vocabulary_size would have no effect.
+    terngrad.cli.flags.UsageError: a flag would have no effect.
   """
-  if values.tokenizer == 'bytes' and 'vocabulary_size' in values.given:
-    raise flags.UsageError(
-      '--vocabulary_size: expected --tokenizer=bpe beside it, received bytes, '
-      'which has a fixed size. Give --tokenizer=bpe, or leave it out.'
-    )
+  command.require_beside(
+    values,
+    'vocabulary_size',
+    '--tokenizer=bpe',
+    values.tokenizer != 'bytes',
+    'bytes, which has a fixed size',
+  )
+  command.require_beside(values, 'suffixes', '--source', bool(values.source))
   if values.source:
     corpus = documents.read(
       values.source, values.suffixes, values.output_directory

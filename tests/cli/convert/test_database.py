@@ -58,6 +58,10 @@ def test_makes_a_database_with_labels_beside_it(start, tmp_path, arguments):
     (['x'], "flags only, received the word 'x'"),
     (['--db_type=lmbd'], "Did you mean 'lmdb'"),
     (['--seed=-1'], 'seed: expected a number >= 0'),
+    (
+      ['--dataset_name=mnist', '--skip_corrupt'],
+      '--skip_corrupt: expected --dataset_name=image_folder beside it',
+    ),
     (['--seed=3'], '--seed: expected --shuffle beside it'),
   ],
 )

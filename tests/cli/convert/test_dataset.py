@@ -113,6 +113,18 @@ def test_the_command_line_of_2017_shards_cifar10(tmp_path):
       ['--dataset_name=mnist', '--dataset_dir=x', 'y'],
       "flags only, received the word 'y'",
     ),
+    (
+      ['--dataset_name=mnist', '--dataset_dir=x', '--train_shards=4'],
+      '--train_shards: expected --shard beside it, received none',
+    ),
+    (
+      ['--dataset_name=mnist', '--dataset_dir=x', '--validation_images=4'],
+      'expected --dataset_name=flowers beside it, received mnist',
+    ),
+    (
+      ['--dataset_name=tfds:a', '--dataset_dir=x', '--noverify_checksums'],
+      'a data set that is not of tensorflow-datasets beside it, received',
+    ),
   ],
 )
 def test_bad_arguments_exit_with_2(tmp_path, arguments, message):
