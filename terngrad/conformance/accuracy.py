@@ -18,6 +18,7 @@ _SCALES = (1.0, 0.5, 0.1)
 # by 2**-24 each, and so are the 13 sums of a rotation of 2**13 elements.
 # Decoding and estimates may have 64 such roundings in sequence.
 _ROUNDING = 64 * 2.0**-24
+_UNBIASED = 'Declare unbiased=False in traits, or round at random without bias.'
 
 
 def mean_over_draws_is_the_gradient_if_unbiased(
@@ -25,8 +26,9 @@ def mean_over_draws_is_the_gradient_if_unbiased(
 ) -> None:
   """With traits.unbiased, the error of the mean of 128 draws is their spread.
 
-  Three workers have gradients of different scales. They are uniform, so
-  clipping at 1.74 standard deviations or more does not change them.
+  So is the error of its length, where a wrong factor shows first. Three workers
+  have gradients of different scales. They are uniform, so clipping at 1.74
+  standard deviations or more does not change them.
   """
   if not subject.method.traits.unbiased:
     raise failures.NotApplicable('traits.unbiased is False')
@@ -52,7 +54,17 @@ def mean_over_draws_is_the_gradient_if_unbiased(
     error <= limit,
     f'a squared error of at most {limit:.4g} after {_DRAWS} draws',
     f'{error:.4g}',
-    'Declare unbiased=False in traits, or round at random without bias.',
+    _UNBIASED,
+  )
+  lengths = found @ exact / (exact @ exact)
+  # A mean of numbers that are nearly normal, within 7 standard deviations.
+  limit = 7 * lengths.std(ddof=1) / _DRAWS**0.5 + _ROUNDING
+  expect(
+    abs(lengths.mean() - 1) <= limit,
+    f'a length along the mean gradient of 1, up to {limit:.2g}, in the mean '
+    f'of {_DRAWS} draws',
+    f'{lengths.mean():.4g}',
+    _UNBIASED,
   )
 
 

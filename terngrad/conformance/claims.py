@@ -37,6 +37,7 @@ CLAIMS: tuple[Claim, ...] = (
   sums.codes_are_within_the_declared_levels,
   sums.sums_decode_to_the_bits_of_all_words,
   states.states_stay_finite_and_have_one_owner,
+  states.states_stay_small_if_the_gradient_stays,
   variants.mean_of_one_worker_is_its_estimate,
   variants.any_device_decodes_the_same_means_from_words,
   variants.parts_of_a_model_give_the_bits_of_the_whole,

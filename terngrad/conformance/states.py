@@ -9,6 +9,7 @@ from terngrad.conformance import failures
 from terngrad.conformance import subject as subjects
 from terngrad.reduce import workers
 
+_SIZE, _STEPS, _GROWTH = 64, 32, 1e6
 
 def states_stay_finite_and_have_one_owner(
   subject: subjects.MethodUnderTest,
@@ -50,6 +51,35 @@ def states_stay_finite_and_have_one_owner(
         f'send to leave the SHARED state {state.name!r} unchanged',
         'Change SHARED states in decode, which runs on every device.',
       )
+
+
+def states_stay_small_if_the_gradient_stays(
+  subject: subjects.MethodUnderTest,
+) -> None:
+  """After 32 steps with one gradient, no state is a million times as large.
+
+  Nor than its square, for second moments. Residuals of contractive methods add
+  up at most 32 gradients in this time.
+  """
+  method = subject.method_alone
+  codec = subject.codec_for([(_SIZE,)], method)
+  value = np.float32(subjects.rng().uniform(-2, 2, _SIZE))
+  group = workers.Workers(codec, 1)
+  if not group.states(0)[0]:
+    raise failures.NotApplicable('it has no states')
+  for number in range(_STEPS):
+    group.take(codec, [[value]], number)
+  limit = _GROWTH * np.square(value).max()
+  (bucket,) = codec.buckets
+  for state, found in zip(bucket.states, group.states(0)[0], strict=True):
+    largest = float(np.max(np.abs(found), initial=0.0))
+    failures.expect(
+      largest <= limit,
+      f'the state {state.name!r} to stay below {limit:.2g} in {_STEPS} steps '
+      'with one gradient, of up to 2',
+      f'{largest:.4g}',
+      'Bound what the state adds up.',
+    )
 
 
 def _expect_known_values(states: Sequence[methods.State]) -> None:

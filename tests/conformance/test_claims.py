@@ -66,6 +66,7 @@ def test_a_plain_method_keeps_every_claim_that_concerns_it():
       'on_kernels returns the method itself'
     ),
     'states stay finite and have one owner': 'it has no states',
+    'states stay small if the gradient stays': 'it has no states',
   }
 
 
@@ -178,6 +179,17 @@ class Halved(Floats):
   def decode(self, received, states, context):
     means, states = super().decode(received, states, context)
     return [mean * 0.5 for mean in means], states
+
+
+class FourPercentShort(chain.Chain):
+  """Rounds at random; its decoded mean is 4 percent too short."""
+
+  def __init__(self):
+    super().__init__(registry.parse('ternary').stages)
+
+  def decode(self, received, states, context):
+    means, states = super().decode(received, states, context)
+    return [mean * 0.96 for mean in means], states
 
 
 class SumOfWorkers(Floats):
@@ -295,6 +307,21 @@ class Stateful(Floats):
   def send(self, number, gradients, states, received, context):
     words, _ = super().send(number, gradients, states, received, context)
     return words, [state + 1.0 for state in states]
+
+
+class Doubling(Floats):
+  """Error feedback that adds the gradient to twice the old residual."""
+
+  def states(self, shapes):
+    return tuple(
+      methods.State('residual', methods.WORKER, i, tuple(s))
+      for i, s in enumerate(shapes)
+    )
+
+  def send(self, number, gradients, states, received, context):
+    words, _ = super().send(number, gradients, states, received, context)
+    pairs = zip(gradients, states, strict=True)
+    return words, [g + 2.0 * state for g, state in pairs]
 
 
 class SameNames(Floats):
@@ -449,6 +476,11 @@ BROKEN = [
     'expected a squared error of at most',
   ),
   (
+    'mean over draws is the gradient if unbiased',
+    FourPercentShort,
+    r'a length along the mean gradient of 1, up to 0.0\d+, .* received 0.9[56]',
+  ),
+  (
     'mean of workers is the mean of their estimates',
     SumOfWorkers,
     'expected the mean of the estimates of three workers, up to .* of the norm',
@@ -502,6 +534,11 @@ BROKEN = [
     'states stay finite and have one owner',
     UnknownMean,
     r"expected one of \[''\] as mean_state of the state 'a', received 'b'",
+  ),
+  (
+    'states stay small if the gradient stays',
+    Doubling,
+    "expected the state 'residual' to stay below 3.8e\\+06 in 32 steps",
   ),
   (
     'mean of one worker is its estimate',
