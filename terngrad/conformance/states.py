@@ -11,6 +11,7 @@ from terngrad.reduce import workers
 
 _SIZE, _STEPS, _GROWTH = 64, 32, 1e6
 
+
 def states_stay_finite_and_have_one_owner(
   subject: subjects.MethodUnderTest,
 ) -> None:
