@@ -1,8 +1,8 @@
 r"""Trains variants on the hosts until a score; writes cells.csv.
 
-  python experiments/records/run_cells.py --ratio=10 --target=2.4 \
-      --data_dir=D --work_dir=W --hosts=10.77.0.1:7000,10.77.0.2:7000 \
-      --on='ip netns exec host{}' ternary
+  python experiments/records/run_cells.py --ratio=10 --computing=0.32 \
+      --target=2.4 --data_dir=D --work_dir=W \
+      --hosts=10.77.0.1:7000,10.77.0.2:7000 --on='ip netns exec host{}' ternary
 
 The options are those of measure_steps.py. Each variant trains from its first
 step, with the first seed of the final runs, for the steps with which
@@ -72,6 +72,9 @@ def main() -> None:
       f'{", ".join(sorted(unknown))}. Choose among these, or measure the steps '
       'and run `terngrad report targets` first.'
     )
+  measure_steps.check_hosts(
+    [cells[variant] for variant in chosen.variants], chosen, parser
+  )
   rows = measure_steps.read_rows(chosen.output)
   measure_steps.check_conditions(
     measure_steps.read_rows(chosen.steps),

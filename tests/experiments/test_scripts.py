@@ -213,7 +213,7 @@ def records_words(tmp_path):
   hosts = ','.join(f'127.0.0.1:{port}' for port in ports.free(2))
   words = [f'--data_dir={tmp_path}/data', f'--work_dir={tmp_path}/runs']
   words += [f'--hosts={hosts}', f'--sweep={tmp_path}/sweep']
-  return [*words, '--ratio=1', '--on=env HOST={}']
+  return [*words, '--ratio=1', '--computing=0.32', '--on=env HOST={}']
 
 
 @pytest.mark.slow
@@ -244,6 +244,7 @@ def refusal(monkeypatch, tmp_path, capsys):
   monkeypatch.setattr(importlib.import_module('measure_steps'), 'train', train)
   monkeypatch.setattr('terngrad.cli.children.run', train)
   words = ['--data_dir=D', f'--work_dir={tmp_path}', '--hosts=a:1,b:1']
+  words += ['--computing=0.32']
 
   def act(script, *more):
     with pytest.raises(SystemExit) as error:
@@ -270,6 +271,47 @@ def test_steps_of_other_conditions_are_not_added_to_a_network(
   assert f'received {column} ' in message
   assert f'{value!r} for float32 in {tmp_path}/steps.csv' in message
   assert 'Give another --output' in message
+
+
+@pytest.mark.parametrize(
+  'word',
+  ['--ratio=-1', '--ratio=0', '--ratio=nan', '--ratio=inf', '--computing=0'],
+)
+@pytest.mark.parametrize('script', ['measure_steps.py', 'run_cells.py'])
+def test_links_without_a_bandwidth_are_refused(script, word, refusal):
+  message = refusal(script, '--ratio=1', word)
+  name, value = word.split('=')
+  assert f'{name}: expected a finite number above 0, received {value}' in message
+
+
+def test_the_seconds_of_computing_have_no_default(monkeypatch, capsys):
+  script = ROOT / 'experiments/records/measure_steps.py'
+  monkeypatch.syspath_prepend(script.parent)
+  words = ['--ratio=1', '--data_dir=D', '--work_dir=W', '--hosts=a:1,b:1']
+  with pytest.raises(SystemExit):
+    run(script, *words, '--dry_run')
+  assert 'required: --computing' in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+  ('script', 'more'),
+  [
+    ('measure_steps.py', ['--only=snoo,ternary', '--dry_run']),
+    ('run_cells.py', ['--target=2.0', 'ternary']),
+  ],
+)
+def test_hosts_that_cannot_share_the_workers_are_refused(
+  script, more, refusal, tmp_path
+):
+  words = ['--ratio=10', '--hosts=a:1,b:1,c:1']
+  if script == 'run_cells.py':
+    heading = 'seconds, 3 hosts, wire / computing 10 (measured steps)'
+    row = {'bits a byte': 2, 'variant': 'ternary', 'steps': 9, heading: 1}
+    pd.DataFrame([row]).to_csv(tmp_path / 'targets.csv', index=False)
+    words += [f'--targets={tmp_path}/targets.csv']
+    words += [f'--steps={tmp_path}/steps.csv']
+  message = refusal(script, *words, *more)
+  assert 'divides the 4 workers of ternary, received 3' in message
 
 
 @pytest.mark.parametrize(
