@@ -12,10 +12,6 @@ from matplotlib import figure
 _FOLDER = pathlib.Path(__file__).parent
 _PROCESSOR = 'AuthenticAMD family 25 model 17'
 _OUTPUT = _FOLDER.parents[1] / 'docs' / 'step.svg'
-_LABEL = (
-  'seconds a step: AlexNet, 2 hosts, 1 Gbit/s\n'
-  'batch 2 and one thread a host; five starts, 95 % intervals'
-)
 # Cases of the race, in the order of the bars, and their labels.
 _BARS = {
   'ddp:hook=fp16': 'PyTorch DDP, fp16',
@@ -25,6 +21,17 @@ _BARS = {
   'error_feedback+stc': 'terngrad, stc',
   'ternary': 'terngrad, ternary',
 }
+
+
+def label_of(rows: pd.DataFrame) -> str:
+  """Returns the label of the seconds of these rows of race.csv."""
+  batch, starts = (
+    ' or '.join(map(str, rows[name].unique())) for name in ('batch', 'starts')
+  )
+  return (
+    'seconds a step: AlexNet, 2 hosts, 1 Gbit/s\n'
+    f'batch {batch} and one thread a host; {starts} starts, 95 % intervals'
+  )
 
 
 def main():
@@ -50,7 +57,7 @@ def main():
   axes.bar_label(bars, fmt='%.2f s', padding=3)
   axes.invert_yaxis()
   longest = (rows['seconds'] + rows['95 %']).max()
-  axes.set(xlabel=_LABEL, xlim=(0, 1.2 * longest))
+  axes.set(xlabel=label_of(rows), xlim=(0, 1.2 * longest))
   axes.spines[['top', 'right']].set_visible(False)
   with mpl.rc_context({'svg.hashsalt': _OUTPUT.name}):
     drawn.savefig(_OUTPUT, metadata={'Date': None})

@@ -68,6 +68,23 @@ def add(old: pd.DataFrame, new: pd.DataFrame) -> pd.DataFrame:
   return pd.concat([old, new]).drop_duplicates(_ROW, ignore_index=True)
 
 
+def check_cases(starts: pd.DataFrame) -> None:
+  """Exits if a start lacks a case that another start of its condition has.
+
+  Means of other starts, and the fastest of fewer hooks, cannot be compared.
+  """
+  for condition, table in starts.groupby(_CONDITION, sort=False):
+    cases = {*table['case']}
+    for start, rows in table.groupby('start'):
+      if missing := cases - {*rows['case']}:
+        words = zip(_CONDITION, condition, strict=True)
+        raise SystemExit(
+          f'{", ".join(f"{name}={value}" for name, value in words)}: expected '
+          f'the same cases in every start, received start {start} without '
+          f'{", ".join(sorted(missing))}. Finish this start, or remove it.'
+        )
+
+
 def summarize(starts: pd.DataFrame) -> pd.DataFrame:
   """Returns a row for each net, rate, batch, processor and case."""
   rows = []
@@ -114,8 +131,10 @@ def main():
   starts = pd.read_csv(_STARTS) if _STARTS.exists() else pd.DataFrame()
   if len(sys.argv) > 1:
     starts = add(starts, read(pathlib.Path(sys.argv[1])))
+    check_cases(starts)
     starts.to_csv(_STARTS, index=False, float_format='%.9g')
     starts = pd.read_csv(_STARTS)
+  check_cases(starts)
   table = summarize(starts)
   table.to_csv(_FOLDER / 'race.csv', index=False, float_format='%.6g')
   columns = [*_CONDITION, 'case', 'starts', 'seconds', _HALF]

@@ -117,7 +117,8 @@ def memory() -> tuple[int, int]:
   """Returns the current and the largest resident megabytes of this process."""
   status = pathlib.Path('/proc/self/status').read_text(encoding='utf-8')
   resident, largest = (
-    int(status.partition(name)[2].split()[0]) // 1000
+    # The kernel's kB are 1024 bytes.
+    int(status.partition(name)[2].split()[0]) * 1024 // 10**6
     for name in ('VmRSS:', 'VmHWM:')
   )
   return resident, largest

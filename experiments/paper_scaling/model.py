@@ -5,7 +5,8 @@ bar of 4 GPUs, which are one machine. A gradient is sent once between two
 machines, and twice (to servers and back) between more: `transfers`. float32
 takes 32 bits per element and transfer. Fitted per cluster are the bits of
 ternary, the bandwidth, and a waiting time per transfer, equal for both codes:
-they minimize the sum of squared relative errors of images per second.
+they minimize the sum of squared errors of a step's seconds, relative to those
+of the bars. A waiting time below 0 is 0, and the others are fitted again.
 
 The figure also has the predictions of `terngrad plan` for this project's
 exchanges between the same machines, which send the sums of their GPUs'
@@ -75,9 +76,12 @@ def fit(rows):
   columns = np.stack(
     [times * size * 32 * is_float, times * size * ~is_float, times], 1
   )
-  weight = 1 / seconds[:, np.newaxis]
-  found, *_ = np.linalg.lstsq(columns * weight, wire / seconds, rcond=None)
-  return found[0], found[1] / found[0], max(0.0, found[2])
+  columns /= seconds[:, np.newaxis]
+  found, *_ = np.linalg.lstsq(columns, wire / seconds, rcond=None)
+  if found[2] < 0:
+    found, *_ = np.linalg.lstsq(columns[:, :2], wire / seconds, rcond=None)
+    found = [*found, 0.0]
+  return found[0], found[1] / found[0], found[2]
 
 
 def predict(rows):

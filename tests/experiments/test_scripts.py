@@ -5,6 +5,7 @@ import importlib
 import io
 import os
 import pathlib
+import re
 import runpy
 import shutil
 import subprocess
@@ -77,6 +78,26 @@ def test_script_writes_the_committed_table(
   pd.testing.assert_frame_equal(received, expected, rtol=1e-3, atol=2e-4)
 
 
+def test_a_fit_without_waiting_has_the_least_error():
+  script = runpy.run_path(str(ROOT / 'experiments/paper_scaling/model.py'))
+  rows = script['bars']()
+  rows = rows[(rows['cluster'] == 'InfiniBand') & (rows['gpus'] > 4)]
+  size = rows['net'].map(lambda net: script['NETS'][net][0])
+  times = rows['gpus'].map(script['transfers'])
+  found = script['fit'](rows)
+  assert found[2] == 0
+
+  def error(second, bits):
+    width = np.where(rows['code'] == 'float32', 32, bits)
+    seconds = rows['computing'] + times * size * width * second
+    return (((seconds * rows['paper'] / rows['images']) - 1) ** 2).sum()
+
+  second, bits, _ = found
+  for factor in (0.999, 1.001):
+    assert error(second * factor, bits / factor) > error(second, bits)
+    assert error(second, bits * factor) > error(second, bits)
+
+
 def test_accuracies_of_the_plan_are_those_of_the_sweeps(tmp_path, monkeypatch):
   # The table has none, and their integrals take seconds.
   monkeypatch.setattr(
@@ -88,11 +109,10 @@ def test_accuracies_of_the_plan_are_those_of_the_sweeps(tmp_path, monkeypatch):
   assert written.read_bytes() == committed.read_bytes()
 
 
-def test_starts_of_a_race_are_joined_once_and_compared_start_by_start(
-  tmp_path,
-):
-  folder = ROOT / 'experiments/network'
-  script = shutil.copy(folder / 'join_starts.py', tmp_path)
+@pytest.fixture
+def race(tmp_path):
+  """A copy of join_starts.py, and `runs` with two starts of four cases."""
+  script = shutil.copy(ROOT / 'experiments/network/join_starts.py', tmp_path)
   runs = tmp_path / 'runs/net/10mbit/batch_2'
   cases = ['error_feedback+stc', 'error_feedback+powersgd:rank=1']
   cases += ['ddp:hook=powersgd,rank=1', 'ddp']
@@ -103,8 +123,43 @@ def test_starts_of_a_race_are_joined_once_and_compared_start_by_start(
     table[[*more, 'processor', 'oneDNN']] = ['', 5, 6, 1, 'P', 'on']
     table['peer'] = [None, None, '1 bucket', '']
     table.to_csv(runs / f'start_{start}/measure_exchange.csv', index=False)
-  run(script, tmp_path / 'runs')
-  run(script, tmp_path / 'runs')
+  return script
+
+
+@pytest.mark.parametrize('case', ['ddp', 'error_feedback+stc'])
+def test_starts_that_lack_a_case_are_refused(case, race, tmp_path):
+  path = tmp_path / 'runs/net/10mbit/batch_2/start_2/measure_exchange.csv'
+  table = pd.read_csv(path)
+  table[table['case'] != case].to_csv(path, index=False)
+  expected = f'processor=P: .*received start 2 without {re.escape(case)}'
+  with pytest.raises(SystemExit, match=expected):
+    run(race, tmp_path / 'runs')
+  assert not (tmp_path / 'starts.csv').exists()
+
+
+def test_the_picture_of_the_race_has_the_batch_and_starts_of_the_table(
+  tmp_path, monkeypatch
+):
+  labels = []
+  monkeypatch.setattr(
+    figure.Figure,
+    'savefig',
+    lambda drawn, *words, **more: labels.append(drawn.axes[0].get_xlabel()),
+  )
+  folder = ROOT / 'experiments/network'
+  shutil.copy(folder / 'draw.py', tmp_path)
+  table = pd.read_csv(folder / 'race.csv').assign(starts=7)
+  table.to_csv(tmp_path / 'race.csv', index=False)
+  run(tmp_path / 'draw.py')
+  assert labels[0].splitlines()[1].startswith('batch 2 and')
+  assert '; 7 starts, 95 % intervals' in labels[0]
+
+
+def test_starts_of_a_race_are_joined_once_and_compared_start_by_start(
+  race, tmp_path
+):
+  run(race, tmp_path / 'runs')
+  run(race, tmp_path / 'runs')
   assert len(pd.read_csv(tmp_path / 'starts.csv')) == 8
   table = pd.read_csv(tmp_path / 'race.csv').set_index('case')
   found = table.loc['ddp:hook=powersgd,rank=1']
@@ -120,6 +175,56 @@ def test_starts_of_a_race_are_joined_once_and_compared_start_by_start(
   assert table.loc['fastest ddp', 'seconds'] == 0.7
   fastest = table.loc['fastest ddp', 'candidate over case']
   assert fastest == pytest.approx(np.sqrt(0.1 / 0.2 * 0.3 / 1.2), rel=1e-4)
+
+
+@pytest.fixture
+def join(tmp_path):
+  """Joins tables like those of error_beside_grace; returns the rows."""
+  folder = ROOT / 'experiments/error_beside_grace'
+  beside = pd.read_csv(folder / 'beside.csv')
+  columns = {'bits ours': 'bits', 'error ours': 'mean', 'sem ours': 'mean_sem'}
+  ours = beside[['gradients', 'codec', *columns]].drop_duplicates()
+  tables = {
+    'ours': ours.rename(columns=columns),
+    'others': pd.read_csv(folder / 'others.csv'),
+  }
+
+  def act(**changed):
+    for name, table in (tables | changed).items():
+      table.to_csv(tmp_path / f'{name}.csv', index=False)
+    paths = (tmp_path / f'{name}.csv' for name in ('ours', 'others', 'beside'))
+    run(folder / 'join.py', *paths)
+    return pd.read_csv(tmp_path / 'beside.csv')
+
+  act.beside, act.tables = beside, tables
+  return act
+
+
+def test_pairs_of_codes_are_joined_for_every_gradient(join):
+  pd.testing.assert_frame_equal(join(), join.beside)
+
+
+@pytest.mark.parametrize(
+  ('table', 'column', 'code'),
+  [('others', 'name', 'natural'), ('ours', 'codec', 'natural')],
+)
+def test_pairs_that_lack_a_row_are_refused(table, column, code, join, tmp_path):
+  rows = join.tables[table]
+  lacking = (rows[column] == code) & (rows['gradients'] == 'student')
+  for left_out, named in (
+    (rows[column] == code, 'natural of kernel; natural of normal'),
+    (lacking, 'none for natural of student. Measure'),
+  ):
+    with pytest.raises(SystemExit, match=named):
+      join(**{table: rows[~left_out]})
+  assert not (tmp_path / 'beside.csv').exists()
+
+
+@pytest.mark.parametrize('table', ['others', 'ours'])
+def test_rows_that_a_table_has_twice_are_refused(table, join):
+  rows = join.tables[table]
+  with pytest.raises(SystemExit, match='received several for .* of normal'):
+    join(**{table: pd.concat([rows, rows[:1]])})
 
 
 def test_shared_scalers_match_those_by_hand(tmp_path):
@@ -281,7 +386,9 @@ def test_steps_of_other_conditions_are_not_added_to_a_network(
 def test_links_without_a_bandwidth_are_refused(script, word, refusal):
   message = refusal(script, '--ratio=1', word)
   name, value = word.split('=')
-  assert f'{name}: expected a finite number above 0, received {value}' in message
+  assert (
+    f'{name}: expected a finite number above 0, received {value}' in message
+  )
 
 
 def test_the_seconds_of_computing_have_no_default(monkeypatch, capsys):
@@ -363,6 +470,16 @@ def test_a_cell_is_trained_for_its_steps_and_scored(records_words, tmp_path):
   # 256 bytes, each as likely as the others, have 8 bits.
   assert 6 < row['score'] < 8.5
   assert '--seed=2' in row['flags'] and '--max_steps=4' in row['flags']
+
+
+def test_memory_is_counted_in_megabytes_of_a_million_bytes(monkeypatch):
+  monkeypatch.syspath_prepend(ROOT / 'experiments/onednn')
+  memory = importlib.import_module('memory')
+  status = 'VmHWM:\t 2000000 kB\nVmRSS:\t 1000000 kB\n'
+  with mock.patch.object(pathlib.Path, 'read_text', lambda *a, **k: status):
+    found = memory.memory()
+  # The kernel's kB are 1024 bytes.
+  assert found == (1024, 2048)
 
 
 @pytest.fixture
