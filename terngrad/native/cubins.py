@@ -74,8 +74,10 @@ def _cubin(
   """Returns a program from the cache in `folder`, or compiles it."""
   if folder is None:
     return _compile(compiler, texts, architecture)
-  key = repr((sorted(texts.items()), architecture, compiler.version()))
-  name = hashlib.sha256(f'{key}{nvrtc.OPTIONS}'.encode()).hexdigest()
+  # NVRTC's version has no patch level.
+  of_compiler = compiler.version(), compiler.file_identity(), nvrtc.OPTIONS
+  key = repr((sorted(texts.items()), architecture, of_compiler))
+  name = hashlib.sha256(key.encode()).hexdigest()
   path = folder / f'{name}.cubin'
   found = _read(path)
   if found is None:

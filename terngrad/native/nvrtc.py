@@ -6,6 +6,7 @@ NVRTC is a shared library. pip installs it as `nvidia-cuda-nvrtc-cu12`, which
 
 import ctypes
 import importlib.util
+import os
 import pathlib
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -14,10 +15,18 @@ from collections.abc import Mapping
 _NAMES = ('libnvrtc.so.13', 'libnvrtc.so.12', 'libnvrtc.so')
 # What every kernel needs for the CPU's bits.
 OPTIONS = ('--std=c++17', '--fmad=false', '--ftz=true')
+# Of dlinfo: the library's entry in the linker's list.
+_LINK_MAP = 2
 
 
 class CompilerError(RuntimeError):
   """NVRTC is missing or refuses a source; the message has the reason."""
+
+
+class _LinkMap(ctypes.Structure):
+  """The first fields of `struct link_map`."""
+
+  _fields_ = [('address', ctypes.c_void_p), ('name', ctypes.c_char_p)]
 
 
 class Compiler:
@@ -40,6 +49,24 @@ class Compiler:
     major, minor = ctypes.c_int(), ctypes.c_int()
     self._call('nvrtcVersion', ctypes.byref(major), ctypes.byref(minor))
     return major.value, minor.value
+
+  def file_identity(self) -> tuple[int, ...]:
+    """Returns what a release of the same version changes, for caches.
+
+    Returns:
+      (bytes, modification time in nanoseconds) of the library's file; () if the
+      system does not say which file that is.
+    """
+    entry = ctypes.POINTER(_LinkMap)()
+    handle = ctypes.c_void_p(self._library._handle)
+    try:
+      dlinfo = ctypes.CDLL(None).dlinfo
+      if dlinfo(handle, _LINK_MAP, ctypes.byref(entry)):
+        return ()
+      status = os.stat(entry.contents.name)
+    except (AttributeError, OSError):
+      return ()
+    return status.st_size, status.st_mtime_ns
 
   def architectures(self) -> list[int]:
     """Returns the compute capabilities that it knows, such as 90 for 9.0."""

@@ -2,7 +2,11 @@
 
 They use all of TensorFlow's CPU threads. Results depend neither on the number
 of threads nor on the instruction set. `on_gpus` selects the kernels for tensors
-on a GPU, which give the same bits; they need `gpu.available()`.
+on a GPU, which give the same bits; they need `gpu.available()`. In payloads NaN
+has the bits 0x7FC00000 where a kernel computed it.
+
+Kernels take subnormal float32 for zeros, as TensorFlow's CPU threads do. Only
+fused updates on GPUs compute with them, after decoding, as XLA does there.
 """
 
 from collections.abc import Sequence

@@ -51,7 +51,8 @@ def encode(
     on_gpus: whether tensors are on a GPU; see `gpu.available`.
 
   Returns:
-    int32 [num_words]: the key, the scales of the blocks, the codes.
+    int32 [num_words]: the key, the scales of the blocks, the codes. The scale
+    of a block with NaN or infinity is NaN, of equal bits on all devices.
   """
   return native.operation('encode_rotated', on_gpus)(
     gradients=pieces,

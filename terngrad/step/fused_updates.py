@@ -30,6 +30,12 @@ from terngrad.step import updates
 
 # Words of the trial: more than one block, and no multiple of a vector.
 _TRIAL_WORDS = 517
+# The second scaler of the trial, and what small parameters add to others. On
+# GPUs they are subnormal: updates there compute with such numbers, while what
+# is decoded is flushed to zero. On CPUs none is: TensorFlow's threads flush
+# them, while the Python thread that runs the trial does not.
+_TRIAL_SCALERS = {'CPU': 1e-20, 'GPU': 1.5e-38}
+_TRIAL_SUBNORMALS = {'CPU': (), 'GPU': (1e-40, -3e-42)}
 _DIGITS = {'CPU': ops.Digits(3, 20), 'GPU': ops.GpuDigits(3, 20)}
 # What the kernels can round; see `native/src/gpu/update_tables.h`.
 _ROUNDINGS = {'CPU': range(1), 'GPU': range(12)}
@@ -195,15 +201,15 @@ def kernel_roundings(
   It tries `optimizers.Momentum`, or plain descent without `has_momentum`, on
   the first device of a kind: 'CPU' or 'GPU'. Returns None if there are none.
   """
-  digits, device = _DIGITS[kind], f'/{kind}:0'
+  digits = _DIGITS[kind]
   optimizer = (
     optimizers.Momentum() if has_momentum else optimizers.GradientDescent()
   )
-  with tf.init_scope(), tf.device(device):
-    xla = _trial_replica(optimizer, has_averages, device)
+  with tf.init_scope(), tf.device(f'/{kind}:0'):
+    xla = _trial_replica(optimizer, has_averages, kind)
     words = np.random.default_rng(0).integers(0, 3**20, [2, _TRIAL_WORDS])
     words = tf.constant(words.astype(np.uint32).view(np.int32))
-    scalers = tf.constant([0.0123, 1e-20])
+    scalers = tf.constant([0.0123, _TRIAL_SCALERS[kind]])
     rates = tf.constant(0.0371), tf.constant(0.9876)
     shapes = [variable.shape for variable in xla.trainable]
     means = digits.decode_sum([words], scalers, shapes, 0.5)
@@ -213,7 +219,7 @@ def kernel_roundings(
     sums = tf.concat([tf.reshape(mean, [-1]) for mean in means], axis=0)
     piece = methods.Piece(0, [words])
     for roundings in _ROUNDINGS[kind]:
-      fused = _trial_replica(optimizer, has_averages, device)
+      fused = _trial_replica(optimizer, has_averages, kind)
       tensors = update_tensors(fused, optimizer)._replace(roundings=roundings)
       ops.fused_update(digits, piece, scalers, 0.5, tensors, rates)
       ops.fused_update_of_sums(
@@ -234,23 +240,20 @@ def _have_equal_bits(
 
 
 def _trial_replica(
-  optimizer: optimizers.Optimizer, has_averages: bool, device: str
+  optimizer: optimizers.Optimizer, has_averages: bool, kind: str
 ) -> replicas.Replica:
-  """Makes a replica of two parameters; one has small values and zeros.
-
-  No value is subnormal: TensorFlow's threads flush those to zero, while the
-  Python thread that runs the trial does not.
-  """
+  """Makes a replica of two parameters; one has small values and zeros."""
   rng = np.random.default_rng(1)
   small = 77
 
   def variables() -> tuple[tf.Variable, ...]:
     large = rng.standard_normal(20 * _TRIAL_WORDS - small - 3)
-    values = large, rng.choice([0.0, -0.0, 1e-20, -3e-20, 1.0], small)
+    choices = [0.0, -0.0, 1e-20, -3e-20, 1.0, *_TRIAL_SUBNORMALS[kind]]
+    values = large, rng.choice(choices, small)
     return tuple(
       tf.Variable(v.astype(np.float32), trainable=False) for v in values
     )
 
   slots = tuple(dict.fromkeys(optimizer.slots, v) for v in variables())
   averages = variables() if has_averages else ()
-  return replicas.Replica(device, variables(), (), slots, averages)
+  return replicas.Replica(f'/{kind}:0', variables(), (), slots, averages)

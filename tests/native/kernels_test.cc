@@ -54,6 +54,16 @@ float AnyFloat() {
   }
 }
 
+// Changes few elements to NaN or infinity, and often none.
+void AddNotFinite(float* data, int64_t size) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const float values[] = {kNan, -kNan, kInfinity, -kInfinity};
+  for (int64_t i = Draw(0, 3) ? 0 : Draw(1, 3); i > 0; --i) {
+    data[Draw(0, size - 1)] = values[Draw(0, 3)];
+  }
+}
+
 // Runs `work` on threads; all of it must be done when `Spread` returns.
 void OnThreads(int64_t total,
                const std::function<void(int64_t, int64_t)>& work) {
@@ -277,6 +287,7 @@ GroupProblem MakeGroupProblem() {
                                  : std::ldexp(normal(random_source),
                                               static_cast<int>(Draw(-140, 120)));
   }
+  AddNotFinite(problem.data.get(), problem.size);
   return problem;
 }
 
@@ -365,6 +376,7 @@ RotatedProblem MakeRotatedProblem() {
       problem.memory.back()[k] =
           Draw(0, 9) ? std::normal_distribution<float>()(random_source) : 0.0f;
     }
+    if (size) AddNotFinite(problem.memory.back().get(), size);
     problem.sources.push_back({problem.memory.back().get(), size, 0.0f,
                                std::ldexp(1.0f, Draw(-9, 9))});
     problem.sizes.push_back(size);

@@ -118,6 +118,46 @@ def test_odd_gradients_are_coded_as_in_tensorflow(text, kind):
   assert_twins(text, [tf.constant(values, tf.float32)], num_workers=2)
 
 
+# What a payload has for a scale that is not a number, on every processor.
+NAN_WORD = 0x7FC00000
+
+
+def with_nan(size, index, bits=NAN_WORD):
+  """float32 [size] with a NaN of these bits, and the least element before."""
+  values = np.random.default_rng(size).normal(size=size).astype(np.float32)
+  values[1] = -5.0
+  values.view(np.uint32)[index] = bits
+  return tf.constant(values)
+
+
+@pytest.mark.parametrize('text', ['minmax', 'minmax:group_size=0', 'sign'])
+@pytest.mark.parametrize('bits', [NAN_WORD, 0xFFC00000, 0x7FFFFFFF])
+def test_nan_is_the_scale_of_its_group_wherever_it_is(text, bits):
+  twin = registry.parse(text)
+  codec = twin.on_kernels()
+  key = test_kernels.keys(3)
+  compiled = tracing.function(
+    lambda some: twin.encode(some, None, None, key), jit_compile=True
+  )
+  # In the first and other vectors, groups and blocks of 16,384 elements.
+  for size, index in ((256, 0), (256, 9), (256, 255), (1000, 700)) + (
+    (40_000, 9),
+    (40_000, 20_000),
+    (40_000, 39_999),
+  ):
+    gradients = [with_nan(size, index, bits)]
+    words = codec.encode(gradients, None, None, key).numpy()
+    whole = text != 'minmax'
+    group = 0 if whole else index // 512
+    groups = 1 if whole else -(-size // 512)
+    assert words[group] == NAN_WORD
+    others = np.delete(words[:groups].view(np.float32), group)
+    assert np.isfinite(others).all()
+    expected = twin.encode(gradients, None, None, key)
+    np.testing.assert_array_equal(words, expected)
+    np.testing.assert_array_equal(compiled(gradients)[:groups], words[:groups])
+
+
 def test_the_largest_of_a_group_is_never_rounded_above_all_levels():
   # Their step is exact, some of the products with its inverse are too large.
   steps = np.random.default_rng(1).integers(1, 4096, 2_000_000)

@@ -91,6 +91,39 @@ def test_odd_gradients_are_coded_as_in_tensorflow(text, kind):
   assert_twins(text, [tf.constant(values, tf.float32)])
 
 
+# What a payload has for a scale that is not a number, on every processor.
+NAN_WORD = 0x7FC00000
+
+
+@pytest.mark.parametrize('text', CODES)
+@pytest.mark.parametrize(
+  'places', [{7: np.nan}, {7: -np.nan}, {7: np.inf}, {7: np.inf, 4000: -np.inf}]
+)
+@pytest.mark.gate_every(3)
+def test_a_block_that_is_not_finite_has_the_scale_and_codes_of_tensorflow(
+  text, places
+):
+  twin, codec = both(text)
+  values = np.random.default_rng(5).normal(size=9001).astype(np.float32)
+  for index, value in places.items():
+    values[index] = value
+  shared_probe, key = tf.ones([1]), test_kernels.keys(3)
+  gradients = [tf.constant(values)]
+  encode = tracing.function(
+    lambda some: twin.encode(some, shared_probe, shared_probe, key),
+    jit_compile=True,
+  )
+  words = codec.encode(gradients, shared_probe, shared_probe, key).numpy()
+  for expected in (
+    twin.encode(gradients, shared_probe, shared_probe, key),
+    encode(gradients),
+  ):
+    np.testing.assert_array_equal(words, expected)
+  # Only of the first of three blocks.
+  assert words[2] == NAN_WORD
+  assert np.isfinite(words[3:5].view(np.float32)).all()
+
+
 @pytest.mark.parametrize('text', CODES)
 def test_flat_and_listed_gradients_give_the_same_words(text):
   _, codec = both(text)

@@ -389,3 +389,13 @@ def test_a_machine_on_which_bits_differ_uses_no_kernel(
   monkeypatch.setattr(ops, kernel, rounds_otherwise)
   fused_updates.kernel_roundings.cache_clear()
   assert fused_updates.make(*make) is None
+
+
+@pytest.mark.parametrize(('kind', 'has_some'), [('CPU', False), ('GPU', True)])
+def test_a_trial_has_subnormal_numbers_where_updates_compute_with_them(
+  kind, has_some
+):
+  replica = fused_updates._trial_replica(RULES['momentum'], True, kind)
+  for variable in replica.variables()[1::2]:
+    magnitudes = variable.numpy().view(np.int32) & 0x7FFFFFFF
+    assert np.any((magnitudes > 0) & (magnitudes < 1 << 23)) == has_some

@@ -178,13 +178,26 @@ def mean_magnitude(gradient: tf.Tensor) -> tf.Tensor:
     gradient: float32, any static shape.
 
   Returns:
-    float32 []; 0 without elements.
+    float32 []; 0 without elements, `canonical` NaN if an element is NaN.
   """
   flat = tf.reshape(gradient, [-1])
   total = _reduce(flat, _wide_abs, tf.add, tf.reduce_sum)
   # Multiplies, because compiled code replaces a division by a product, which
   # rounds differently.
-  return tf.cast(total * (1.0 / max(1, flat.shape.num_elements())), tf.float32)
+  mean = tf.cast(total * (1.0 / max(1, flat.shape.num_elements())), tf.float32)
+  return canonical(mean)
+
+
+def canonical(values: tf.Tensor) -> tf.Tensor:
+  """Gives all NaNs the bits 0x7FC00000, in which processors differ.
+
+  Args:
+    values: float32, any shape.
+
+  Returns:
+    float32, shape of `values`; others than NaN are unchanged.
+  """
+  return tf.where(tf.math.is_nan(values), float('nan'), values)
 
 
 def _wide_abs(values: tf.Tensor) -> tf.Tensor:

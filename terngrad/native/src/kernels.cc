@@ -39,9 +39,9 @@ constexpr float kLargest = 0x1p126f;
 float Step(float span, int32_t levels) {
   const float inverse = static_cast<float>(1.0 / levels);
   const float exact = span * inverse;
-  int32_t bits;
+  uint32_t bits;  // Those of a NaN may wrap around.
   std::memcpy(&bits, &exact, sizeof(bits));
-  bits = (bits + 0xff) & ~0xff;
+  bits = (bits + 0xff) & ~0xffU;
   float coarse;
   std::memcpy(&coarse, &bits, sizeof(bits));
   if (coarse * static_cast<float>(levels) < span) {
@@ -114,23 +114,30 @@ void FinishStatistics(const Partial* partials, int64_t num_partials,
 Extent Joined(const Extent* extents, int64_t num_extents) {
   Extent all = extents[0];
   for (int64_t i = 1; i < num_extents; ++i) {
-    all.least = std::min(all.least, extents[i].least);
-    all.largest = std::max(all.largest, extents[i].largest);
-    all.sum += extents[i].sum;
+    const Extent& one = extents[i];
+    // NaN remains: comparisons with it are false.
+    const bool is_nan = std::isnan(one.largest);
+    if (one.least < all.least || is_nan) all.least = one.least;
+    if (all.largest < one.largest || is_nan) all.largest = one.largest;
+    all.sum += one.sum;
   }
   return all;
 }
 
 void FinishScales(const Extent& extent, const GroupCode& code, int64_t size,
                   float* scales) {
+  // Both preserve NaN. Payloads have one NaN, processors make several.
   const auto bounded = [](float value) {
     return std::min(std::max(value, -kLargest), kLargest);
   };
+  const auto known = [](float value) {
+    return std::isnan(value) ? std::numeric_limits<float>::quiet_NaN() : value;
+  };
   if (code.kind == GroupKind::kSigns) {
     // Multiplies as statistics.mean_magnitude does, which explains why.
-    scales[0] = static_cast<float>(extent.sum * (1.0 / size));
+    scales[0] = known(static_cast<float>(extent.sum * (1.0 / size)));
   } else if (code.kind == GroupKind::kSpans) {
-    const float least = bounded(extent.least);
+    const float least = known(bounded(extent.least));
     scales[0] = least == 0.0f ? 0.0f : least;
     scales[1] = Step(bounded(extent.largest) - least, code.levels);
   } else {

@@ -203,7 +203,8 @@ struct Kernels {
                                int64_t end, const UpdatedVariable* variables,
                                int64_t num_variables);
 
-  // The statistics of `size` elements of one group.
+  // The statistics of `size` elements of one group. If an element is NaN, its
+  // numbers that the scales depend on are NaN.
   Extent (*extent)(const float* data, int64_t size, const GroupCode& code);
 
   // Writes words[begin, end) of the codes of a variable of `size` elements. If

@@ -25,8 +25,9 @@ float QuantizeBlock(const float* rotated, int64_t size,
     const float least = static_cast<float>(code.borders[k - 1] * deviation);
     int32_t bits;
     std::memcpy(&bits, &least, sizeof(bits));
-    // A border may be 0; zeros are not above it.
-    below[k] = Ints{} + (std::max(bits, 1) - 1);
+    // A border may be 0; zeros are not above it. Nothing is above NaN.
+    below[k] =
+        Ints{} + (std::isnan(least) ? INT32_MAX : std::max(bits, 1) - 1);
     more[k] =
         Floats{} + static_cast<float>(code.levels[k] - code.levels[k - 1]);
   }
@@ -63,6 +64,8 @@ float QuantizeBlock(const float* rotated, int64_t size,
   for (const double lane : lanes) total += lane;
   const float scale =
       total == 0.0 ? 0.0f : static_cast<float>(square / total);
+  // Processors make NaNs of different bits.
+  if (std::isnan(scale)) return std::numeric_limits<float>::quiet_NaN();
   if (!code.is_coarse()) return scale;
   // Round to 16 bits, so that products with levels are exact.
   int32_t bits;

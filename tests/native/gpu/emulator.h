@@ -24,6 +24,8 @@
 #include <random>
 #include <vector>
 
+#include <xmmintrin.h>
+
 #if defined(__SANITIZE_ADDRESS__)
 #include <sanitizer/common_interface_defs.h>
 #endif
@@ -61,6 +63,8 @@ namespace emulator {
 
 constexpr int kWarp = 32;
 constexpr size_t kStack = 64 << 10;
+// The settings by which x86 flushes results and operands to zero.
+constexpr unsigned kFlushes = 0x8040;
 
 struct Index {
   unsigned x;
@@ -378,5 +382,17 @@ inline double __fma_rn(double a, double b, double c) {
   return std::fma(a, b, c);
 }
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+
+// Flushes no numbers to zero. Compilers move arithmetic, but no calls, over the
+// change of the processor's settings.
+__attribute__((noinline)) inline float __fmaf_ieee_rn(float a, float b,
+                                                      float c) {
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(before & ~emulator::kFlushes);
+  volatile float numbers[] = {a, b, c};
+  const volatile float result = std::fma(numbers[0], numbers[1], numbers[2]);
+  _mm_setcsr(before);
+  return result;
+}
 
 #endif  // TESTS_NATIVE_GPU_EMULATOR_H_

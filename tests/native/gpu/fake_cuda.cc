@@ -1,8 +1,11 @@
 // A libcuda.so.1 without a GPU: it runs the kernels on the CPU, in the memory
 // of the host, and writes what it is asked for to a list.
 //
-// The function that the environment variable FAKE_CUDA_FAILS names fails.
+// The function that the environment variable FAKE_CUDA_FAILS names fails. With
+// FAKE_CUDA_WAITS copies from the host wait for the next launch, or for
+// fake_cuda_synchronize.
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -17,12 +20,30 @@ namespace {
 namespace gpu = terngrad_gpu;
 
 constexpr int kFailure = 209;
+constexpr int kNotReady = 600;
 
+std::mutex mutex;  // Of the list and of copies.
+using Lock = std::lock_guard<std::mutex>;
 std::string calls;
 int context_of_all;  // Its address is the context.
 // The addresses are the modules: of kernels with names of even and odd lengths.
 int modules[2];
 int loaded;
+
+struct Copy {
+  uint64_t to;
+  const void* from;
+  size_t bytes;
+};
+std::deque<Copy> waiting;
+size_t copied;  // The number of the others.
+
+void Synchronize() {
+  for (; !waiting.empty(); waiting.pop_front(), ++copied) {
+    const Copy& copy = waiting.front();
+    std::memcpy(reinterpret_cast<void*>(copy.to), copy.from, copy.bytes);
+  }
+}
 
 int Record(const std::string& call) {
   calls += call + "\n";
@@ -96,6 +117,11 @@ std::map<std::string, Run> kernels = {
 
 EXPORT const char* fake_cuda_calls() { return calls.c_str(); }
 
+EXPORT void fake_cuda_synchronize() {
+  const Lock lock(mutex);
+  Synchronize();
+}
+
 EXPORT int cuInit(unsigned) { return Record("cuInit"); }
 
 EXPORT int cuDeviceGet(int* device, int number) {
@@ -141,8 +167,8 @@ EXPORT int cuLaunchKernel(void* function, unsigned grid, unsigned, unsigned,
                           void** values, void**) {
   const auto& [name, run] =
       *static_cast<std::pair<const std::string, Run>*>(function);
-  static std::mutex mutex;
-  const std::lock_guard<std::mutex> lock(mutex);
+  const Lock lock(mutex);
+  Synchronize();
   const int error = Record("cuLaunchKernel " + name);
   if (!error) run(grid, threads, values);
   return error;
@@ -150,15 +176,42 @@ EXPORT int cuLaunchKernel(void* function, unsigned grid, unsigned, unsigned,
 
 EXPORT int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes,
                                 void*) {
-  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  const Lock lock(mutex);
+  waiting.push_back({to, from, bytes});
+  if (!std::getenv("FAKE_CUDA_WAITS")) Synchronize();
   return Record("cuMemcpyHtoDAsync");
 }
 
 EXPORT int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes,
                                 void*) {
+  const Lock lock(mutex);
+  Synchronize();
   std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from),
               bytes);
   return Record("cuMemcpyDtoDAsync");
+}
+
+EXPORT int cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
+  const Lock lock(mutex);
+  *memory = std::malloc(bytes);
+  return Record("cuMemHostAlloc");
+}
+
+// An event is the number of the copies before it.
+EXPORT int cuEventCreate(void** event, unsigned) {
+  *event = new size_t(0);
+  return 0;
+}
+
+EXPORT int cuEventRecord(void* event, void*) {
+  const Lock lock(mutex);
+  *static_cast<size_t*>(event) = copied + waiting.size();
+  return 0;
+}
+
+EXPORT int cuEventQuery(void* event) {
+  const Lock lock(mutex);
+  return *static_cast<size_t*>(event) <= copied ? 0 : kNotReady;
 }
 
 EXPORT int cuGetErrorString(int error, const char** text) {

@@ -2,8 +2,9 @@
 
   python -m tests.native.gpu.gpu_process LIBRARY CASE
 
-CASE is `load`, a `few` codes, or `all`. TensorFlow looks for GPUs before the
-library is there and so finds none; its answers are replaced here.
+CASE is `load`, `again` for loading twice, a `few` codes, `all`, or `copies`
+from the host. TensorFlow looks for GPUs before the library is there and so
+finds none; its answers are replaced here.
 """
 
 import ctypes
@@ -233,10 +234,34 @@ def other_differences():
   return found
 
 
+def different_copies(library):
+  """Returns the copies from the host that are not what was to be copied."""
+  random = np.random.default_rng(4)
+  # Tables too long for a launch, which reads them.
+  found = differences([('ternary', SIZES[2:]), ('qsgd', SIZES[2:])])
+  # More at a time than one buffer holds, and once more when all are copied.
+  for _ in range(2):
+    numbers = [
+      tf.constant(random.normal(size=n), tf.float32) for n in (3, 5000, 3, 4)
+    ]
+    copies = [moved(one) for one in numbers]
+    ctypes.CDLL(library).fake_cuda_synchronize()
+    pairs = zip(copies, numbers, strict=True)
+    found += [
+      ('numbers', b.shape[0]) for a, b in pairs if bits_of(a) != bits_of(b)
+    ]
+  return found
+
+
 def main():
   library, case = sys.argv[1:]
   result = {'reason': load(library)}
-  if case != 'load':
+  if case == 'again':
+    gpu.unavailable_reason.cache_clear()
+    load(library)
+  elif case == 'copies':
+    result['differences'] = different_copies(library)
+  elif case != 'load':
     codecs = CODECS[: FEW if case == 'few' else None]
     cases = [
       (text, SIZES if text.startswith(OF_MANY) else SIZES[1:2])

@@ -339,11 +339,8 @@ bool GroupsAgree(uint64_t seed) {
     for (int64_t k = 0; k < bucket.sizes[i]; ++k) {
       bucket.memory[i][k] = AnyElement(kind, mean);
     }
-    // What is not finite has no minimum.
-    if (kind == 4 && bucket.sizes[i] && groups.grouping.kind != gpu::kSpans) {
-      bucket.memory[i][Draw(0, bucket.sizes[i] - 1)] =
-          Draw(0, 1) ? std::numeric_limits<float>::infinity()
-                     : -std::numeric_limits<float>::quiet_NaN();
+    if (kind == 4 && bucket.sizes[i]) {
+      bucket.memory[i][Draw(0, bucket.sizes[i] - 1)] = problems::NotFinite();
     }
     table.Add(bucket.memory[i].get(), bucket.sizes[i], groups.grouping,
               groups.group_size);
@@ -383,6 +380,8 @@ bool GroupsAgree(uint64_t seed) {
         bucket.memory[i].get(), size, code,
         {key.first + static_cast<uint32_t>(elements), key.second, false, 0},
         expected.get());
+    same &= problems::HasOneNan(expected.get(),
+                                code.num_scales() * code.num_groups(size));
     same &= std::memcmp(expected.get(), memory[0].get() + words,
                         all * sizeof(uint32_t)) == 0;
     std::vector<const int32_t*> some;

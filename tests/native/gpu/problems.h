@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <random>
@@ -36,20 +37,34 @@ inline uint32_t Bits() { return static_cast<uint32_t>(source()); }
 
 inline float Normal() { return std::normal_distribution<float>()(source); }
 
+inline float NotFinite() {
+  const float values[] = {std::numeric_limits<float>::infinity(),
+                          -std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN(),
+                          -std::numeric_limits<float>::quiet_NaN()};
+  return values[Draw(0, 3)];
+}
+
 // Zeroes of both signs, subnormal, smallest and largest numbers, infinity, NaN.
 inline float SpecialFloat() {
   const float values[] = {0.0f,       -0.0f,   1e-40f,   -1e-40f, 0x1p-126f,
                           -0x1p-126f, 3.4e38f, -3.4e38f, 2.5f,    -2.5f};
-  const float worse[] = {std::numeric_limits<float>::infinity(),
-                         -std::numeric_limits<float>::infinity(),
-                         std::numeric_limits<float>::quiet_NaN(),
-                         -std::numeric_limits<float>::quiet_NaN()};
-  return Draw(0, 15) ? values[Draw(0, 9)] : worse[Draw(0, 3)];
+  return Draw(0, 15) ? values[Draw(0, 9)] : NotFinite();
 }
 
 // A float of any bits.
 inline float AnyBits() {
   const uint32_t bits = Bits();
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+// Subnormal numbers and the smallest normal ones. Of bits, as arithmetic would
+// flush them.
+inline float TinyFloat() {
+  const uint32_t sign = Draw(0, 1) ? 0x80000000U : 0;
+  const uint32_t bits = sign | static_cast<uint32_t>(Draw(0, 0x02000000));
   float value;
   std::memcpy(&value, &bits, sizeof(value));
   return value;
@@ -137,6 +152,20 @@ inline bool FlushSubnormal() {
 #endif
 }
 
+// Runs `work` with subnormal numbers, as XLA's programs for GPUs do. A call, so
+// that the compiler moves no arithmetic into it or out of it.
+__attribute__((noinline)) inline void WithSubnormal(
+    const std::function<void()>& work) {
+#if defined(__SSE2__)
+  const unsigned before = _mm_getcsr();
+  _mm_setcsr(before & ~0x8040U);
+  work();
+  _mm_setcsr(before);
+#else
+  work();
+#endif
+}
+
 // Equal to the bit; any NaN is like any other.
 inline bool Same(const float* a, const float* b, int64_t size) {
   for (int64_t i = 0; i < size; ++i) {
@@ -144,6 +173,18 @@ inline bool Same(const float* a, const float* b, int64_t size) {
     if (std::memcmp(a + i, b + i, sizeof(float))) return false;
   }
   return true;
+}
+
+// Whether scales have only the NaN of payloads; processors make several.
+inline bool HasOneNan(const void* scales, int64_t count) {
+  bool has = true;
+  for (int64_t i = 0; i < count; ++i) {
+    uint32_t bits;
+    std::memcpy(&bits, static_cast<const char*>(scales) + i * sizeof(bits),
+                sizeof(bits));
+    has &= (bits & 0x7fffffff) <= 0x7f800000 || bits == 0x7fc00000;
+  }
+  return has;
 }
 
 inline bool Report(bool same, const char* kernel) {

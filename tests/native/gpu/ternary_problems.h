@@ -94,30 +94,51 @@ inline Updates AnyUpdates() {
   // Then all elements of some blocks of threads are in one variable.
   if (Draw(0, 1)) problem.bucket.Add(Draw(1 << 14, 1 << 17));
   problem.scalers = AnyScalers(problem.bucket.sizes.size());
-  const bool moves = Draw(0, 1), averages = Draw(0, 1);
+  const bool moves = Draw(0, 1), averages = Draw(0, 1), tiny = !Draw(0, 3);
+  for (float& scaler : problem.scalers) {
+    if (tiny && Draw(0, 3)) scaler = std::abs(TinyFloat());
+  }
   for (const int64_t size : problem.bucket.sizes) {
     for (int kind = 0; kind < 3; ++kind) {
       const bool has = size && (kind == 0 || (kind == 1 ? moves : averages));
       Array<float> values(has ? new float[size]() : nullptr);
       Array<float> copy(has ? new float[size]() : nullptr);
       for (int64_t k = 0; has && k < size; ++k) {
-        values[k] = Draw(0, 99) ? Normal() : SpecialFloat();
+        values[k] = tiny          ? TinyFloat()
+                    : Draw(0, 99) ? Normal()
+                                  : SpecialFloat();
         copy[k] = values[k];
       }
       problem.memory[0][kind].push_back(std::move(values));
       problem.memory[1][kind].push_back(std::move(copy));
     }
   }
-  problem.rates = {std::abs(Normal()), 0.9f, Draw(0, 3) ? 0.99f : 1e-40f};
+  problem.rates = {Draw(0, 9) ? std::abs(Normal()) : 1e-40f, 0.9f,
+                   Draw(0, 3) ? 0.99f : 1e-40f};
   return problem;
 }
 
+// The gradients of all elements, and where the CPU's kernels decode them to.
+struct Decoded {
+  std::vector<float> gradients;
+  std::vector<terngrad::Target> targets;
+
+  explicit Decoded(const Updates& problem) : gradients(problem.bucket.total) {
+    float* data = gradients.data();
+    for (size_t i = 0; i < problem.bucket.sizes.size(); ++i) {
+      const int64_t size = problem.bucket.sizes[i];
+      targets.push_back({data, size, problem.scalers[i]});
+      data += size;
+    }
+  }
+};
+
+// For gradients that are decoded.
 inline std::vector<terngrad::UpdatedVariable> CpuTable(const Updates& problem) {
   std::vector<terngrad::UpdatedVariable> all;
   for (size_t i = 0; i < problem.bucket.sizes.size(); ++i) {
     all.push_back({problem.At(0, 0, i), problem.At(0, 1, i),
-                   problem.At(0, 2, i), problem.bucket.sizes[i],
-                   problem.scalers[i]});
+                   problem.At(0, 2, i), problem.bucket.sizes[i], 1.0f});
   }
   return all;
 }
@@ -181,70 +202,76 @@ inline void UpdateElement(const terngrad::Rates& rates, int roundings,
                        gpu::kRoundsShares);
 }
 
-// Updates the elements by `sum_of(number, &sum)`, except where that is false.
-template <typename SumOf>
-void UpdateByElements(const Updates& problem, int roundings, float scale,
-                      const SumOf& sum_of) {
+// Updates the elements [begin, end) by gradients, with the CPU's kernel or
+// roundings that only GPUs have. As in XLA's update for GPUs, subnormal numbers
+// are what they are.
+inline void UpdateByGradients(const Updates& problem,
+                              const terngrad::Kernels* cpu, int roundings,
+                              const std::vector<float>& gradients,
+                              int64_t begin, int64_t end) {
+  if (!roundings) {
+    const auto variables = CpuTable(problem);
+    WithSubnormal([&] {
+      cpu->fused_update_of_sums(gradients.data() + begin,
+                                terngrad::SumType::kFloat, 1.0f, problem.rates,
+                                begin, begin, end, variables.data(),
+                                variables.size());
+    });
+    return;
+  }
   int64_t start = 0;
   for (size_t i = 0; i < problem.bucket.sizes.size(); ++i) {
-    for (int64_t k = 0; k < problem.bucket.sizes[i]; ++k) {
-      float sum;
-      if (!sum_of(start + k, &sum)) continue;
-      const auto element = [&](int kind) {
+    const int64_t size = problem.bucket.sizes[i];
+    WithSubnormal([&] {
+      const auto element = [&](int kind, int64_t k) {
         float* const all = problem.At(0, kind, i);
         return all ? all + k : nullptr;
       };
-      UpdateElement(problem.rates, roundings, sum * problem.scalers[i] * scale,
-                    element(0), element(1), element(2));
-    }
-    start += problem.bucket.sizes[i];
+      for (int64_t k = 0; k < size; ++k) {
+        if (start + k < begin || start + k >= end) continue;
+        UpdateElement(problem.rates, roundings, gradients[start + k],
+                      element(0, k), element(1, k), element(2, k));
+      }
+    });
+    start += size;
   }
 }
 
 // Often none; otherwise any, with those that exclude each other.
 inline int AnyRoundings() { return Draw(0, 3) ? Draw(0, 15) : 0; }
 
-inline int DigitOf(uint32_t word, int64_t place, int radix) {
-  if (radix == 4) return word >> (2 * place) & 3;
-  for (word %= 3486784401U; place > 0; --place) word /= 3;
-  return word % 3;
-}
-
 inline bool UpdateAgrees(uint64_t seed, const terngrad::Kernels* cpu) {
   const Updates problem = AnyUpdates();
+  const int64_t total = problem.bucket.total;
   const bool is_base3 = Draw(0, 1);
   const terngrad::Digits digits = {is_base3 ? 3 : 4, is_base3 ? 20 : 16};
-  const int64_t num_words =
-      gpu::CeilDivide(problem.bucket.total, digits.places);
+  const int64_t num_words = gpu::CeilDivide(total, digits.places);
   const std::pair<int64_t, int64_t> range = AnyRange(num_words);
   const int64_t first = range.first, count = range.second;
   const int64_t workers = Draw(0, 9) ? Draw(1, 5) : Draw(63, 70);
   const float scale = Draw(0, 1) ? 1.0f / workers : 1.0f;
-  std::vector<Array<uint32_t>> memory;
+  std::vector<Array<uint32_t>> memory, copies;
   std::vector<const uint32_t*> payloads;
   std::vector<const int32_t*> cpu_payloads;
   for (int64_t r = 0; r < workers; ++r) {
-    memory.push_back(AnyTernaryWords(count));
-    payloads.push_back(memory.back().get());
-    cpu_payloads.push_back(reinterpret_cast<const int32_t*>(payloads.back()));
+    memory.push_back(AnyTernaryWords(num_words));
+    // The GPU's memory ends with the words of the range.
+    copies.emplace_back(new uint32_t[count]);
+    std::copy_n(memory[r].get() + first, count, copies[r].get());
+    payloads.push_back(copies[r].get());
+    cpu_payloads.push_back(reinterpret_cast<const int32_t*>(memory[r].get()));
   }
   const int roundings = AnyRoundings();
-  if (roundings) {
-    UpdateByElements(problem, roundings, scale, [&](int64_t number, float* to) {
-      const int64_t word = number % num_words - first;
-      if (word < 0 || word >= count) return false;
-      int64_t sum = -workers;
-      for (const uint32_t* payload : payloads) {
-        sum += DigitOf(payload[word], number / num_words, digits.radix);
-      }
-      *to = static_cast<float>(sum);
-      return true;
-    });
-  } else {
-    const auto variables = CpuTable(problem);
-    cpu->fused_update(cpu_payloads.data(), workers, digits, scale,
-                      problem.rates, num_words, first, first, first + count,
-                      variables.data(), variables.size());
+  Decoded decoded(problem);
+  cpu->decode_sum(cpu_payloads.data(), workers, digits, scale, num_words, first,
+                  first + count, decoded.targets.data(),
+                  decoded.targets.size());
+  for (int place = 0; place < digits.places; ++place) {
+    const int64_t begin = place * num_words + first;
+    const int64_t end = std::min(begin + count, total);
+    if (begin < end) {
+      UpdateByGradients(problem, cpu, roundings, decoded.gradients, begin, end);
+    }
   }
   const gpu::UpdatedBucket bucket = GpuTable(problem);
   gpu::Payloads some = gpu::PayloadsAt(payloads);
@@ -266,23 +293,23 @@ bool UpdateOfSumsAgrees(uint64_t seed, const terngrad::Kernels* cpu,
                                        const gpu::UpdateRates, gpu::int64,
                                        gpu::int64)) {
   const Updates problem = AnyUpdates();
-  const std::pair<int64_t, int64_t> range = AnyRange(problem.bucket.total);
+  const int64_t total = problem.bucket.total;
+  const std::pair<int64_t, int64_t> range = AnyRange(total);
   const int64_t first = range.first, count = range.second;
   const float scale = Draw(0, 1) ? 1.0f / 3 : 1.0f;
-  Array<Sum> sums(new Sum[count]);
-  for (int64_t k = 0; k < count; ++k) sums[k] = static_cast<Sum>(Draw(-99, 99));
+  const bool tiny = type == terngrad::SumType::kFloat && !Draw(0, 3);
+  Array<Sum> all(new Sum[total]), sums(new Sum[count]);
+  for (int64_t k = 0; k < total; ++k) {
+    all[k] = static_cast<Sum>(tiny ? TinyFloat() : Draw(-99, 99));
+  }
+  std::copy_n(all.get() + first, count, sums.get());
   const int roundings = AnyRoundings();
-  if (roundings) {
-    UpdateByElements(problem, roundings, scale, [&](int64_t number, float* to) {
-      if (number < first || number >= first + count) return false;
-      *to = static_cast<float>(sums[number - first]);
-      return true;
-    });
-  } else {
-    const auto variables = CpuTable(problem);
-    cpu->fused_update_of_sums(sums.get(), type, scale, problem.rates, first,
-                              first, first + count, variables.data(),
-                              variables.size());
+  Decoded decoded(problem);
+  cpu->scale_sums(all.get(), type, scale, first, first + count,
+                  decoded.targets.data(), decoded.targets.size());
+  if (count) {
+    UpdateByGradients(problem, cpu, roundings, decoded.gradients, first,
+                      first + count);
   }
   const gpu::UpdatedBucket bucket = GpuTable(problem);
   const gpu::UpdateRates rates = GpuRates(problem.rates, roundings);

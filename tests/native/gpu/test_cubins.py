@@ -19,6 +19,9 @@ class CountingCompiler:
   def version(self):
     return 12, 9
 
+  def file_identity(self):
+    return 1000, 5
+
   def architectures(self):
     return [70, 90]
 
@@ -53,6 +56,14 @@ def test_other_architecture_version_and_source_are_other_files(
   monkeypatch.setattr(cubins, 'sources', lambda: {'other.cu': ''})
   found.append(cubins.cubins(90))
   assert len(set(map(tuple, found))) == len(list(folder.iterdir())) == 4
+
+
+def test_another_file_of_the_same_version_compiles_again(folder, monkeypatch):
+  first = cubins.cubins(90)
+  # A patch release: of NVRTC 12.9 like the one before.
+  monkeypatch.setattr(CountingCompiler, 'file_identity', lambda _: (1000, 6))
+  assert cubins.cubins(90) != first
+  assert len(list(folder.iterdir())) == 2
 
 
 def test_only_files_that_include_a_change_are_compiled_again(

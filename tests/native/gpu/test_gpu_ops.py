@@ -84,6 +84,22 @@ def test_codes_on_gpus_give_the_bits_of_cpu_kernels(library):
   assert 'cuMemcpyDtoDAsync' in result['calls']
 
 
+def test_the_gpu_may_read_what_is_copied_to_it_later(library):
+  result, _ = run(library, 'copies', FAKE_CUDA_WAITS='1')
+  assert result['reason'] is None
+  assert result['differences'] == []
+  # Memory of the host is used again.
+  calls = result['calls']
+  assert calls.count('cuMemHostAlloc') < calls.count('cuMemcpyHtoDAsync') / 2
+
+
+def test_kernels_are_loaded_once_for_a_gpu(library):
+  result, _ = run(library, 'again')
+  assert result['calls'].count('cuInit') == 2
+  # Of two cubins.
+  assert result['calls'].count('cuModuleLoadData') == 2
+
+
 @pytest.mark.slow
 def test_all_codes_with_gpu_kernels_give_the_bits_of_cpu_kernels(library):
   result, _ = run(library, 'all')

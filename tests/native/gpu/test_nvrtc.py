@@ -1,7 +1,9 @@
 """NVIDIA's compiler accepts the GPU kernels for every kind of card."""
 
+import os
 import pathlib
 import re
+import shutil
 
 import pytest
 
@@ -66,3 +68,45 @@ def test_a_library_without_a_function_is_refused_by_the_versions_that_have_it():
     nvrtc.CompilerError, match='NVRTC 11.2 or later, .* nvrtcGetNumSupported'
   ):
     older.architectures()
+
+
+def test_identity_is_that_of_the_file_that_was_loaded(tmp_path):
+  # A library that every system has; it need not be NVRTC.
+  file = tmp_path / 'libnvrtc.so.12'
+  entry = nvrtc.Compiler('libm.so.6').file_identity()
+  assert len(entry) == 2
+  source = next(
+    line.split()[-1]
+    for line in pathlib.Path('/proc/self/maps').read_text().splitlines()
+    if 'libm.so' in line
+  )
+  shutil.copyfile(source, file)
+  os.utime(file, ns=(5, 7))
+  found = nvrtc.Compiler(str(file)).file_identity()
+  assert found == (os.stat(source).st_size, 7)
+  assert entry == (os.stat(source).st_size, os.stat(source).st_mtime_ns)
+
+
+class PtxCompiler(nvrtc.Compiler):
+  """Returns the code before that of the GPU, which can be read."""
+
+  def _read(self, program, kind):
+    return super()._read(program, kind.replace('CUBIN', 'PTX'))
+
+
+ARITHMETIC = re.compile(r'\b(?:fma|mul|add|sub|neg)\.[\w.]*f32\b')
+
+
+@pytest.mark.usefixtures('compiler')
+def test_updates_of_parameters_compute_with_subnormal_numbers():
+  """As XLA's do: only decoding flushes numbers to zero."""
+  (program,) = cubins.programs(
+    {
+      name: text
+      for name, text in SOURCES.items()
+      if not name.endswith('.cu') or name == 'ternary_update.cu'
+    }
+  )
+  found = set(ARITHMETIC.findall(PtxCompiler().compile(program, 90).decode()))
+  # The products with the scaler and the scale; 1 - decay, which is normal.
+  assert found == {'fma.rn.f32', 'mul.rn.ftz.f32', 'sub.rn.ftz.f32'}

@@ -13,6 +13,7 @@ import tensorflow as tf
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import packing
+from terngrad.codec.stages import statistics
 from terngrad.native import grouped_ops
 
 
@@ -20,7 +21,8 @@ class Minmax(grouped.Grouped):
   """Unsigned integers of a few bits, with a minimum and a step for each group.
 
   Unbiased for magnitudes from 2**-91 to 2**126: in a group whose largest one is
-  smaller, every element may decode to the least one.
+  smaller, every element may decode to the least one. In a group with NaN the
+  minimum is NaN, and all elements decode to it.
   """
 
   traits = by_variable.RANDOM._replace(dense=True)
@@ -79,6 +81,7 @@ class Minmax(grouped.Grouped):
     rows = tf.clip_by_value(rows, -grouped.LARGEST, grouped.LARGEST)
     least, largest = tf.reduce_min(rows, axis=1), tf.reduce_max(rows, axis=1)
     least = tf.where(least == 0.0, 0.0, least)  # -0 becomes +0
+    least = statistics.canonical(least)
     steps = grouped.step(largest - least, self.num_levels)
     above = rows - least[:, tf.newaxis]
     codes = grouped.round_to_levels(above, steps, self.num_levels, bits)

@@ -209,6 +209,7 @@ class Eden(coded.Code):
     level = tf.gather(tf.constant(levels.values, tf.float64), index)
     along = tf.reduce_sum(level * tf.cast(magnitude, tf.float64), axis=1)
     scales = tf.cast(tf.math.divide_no_nan(square, along), tf.float32)
+    scales = statistics.canonical(scales)
     if levels.is_coarse:
       scales = lloyd_max.coarse(scales)
     codes = tf.reshape(levels.codes(index, rotated < 0.0), [-1])

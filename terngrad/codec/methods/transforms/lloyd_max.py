@@ -94,7 +94,11 @@ class Levels(NamedTuple):
 
 
 def coarse(scales: tf.Tensor) -> tf.Tensor:
-  """Rounds scales to 16 bits, so that products with 8-bit levels are exact."""
+  """Rounds scales to 16 bits, so that products with 8-bit levels are exact.
+
+  The scales must not have NaNs of other bits than `statistics.canonical` gives:
+  some would round to numbers.
+  """
   bits = tf.bitcast(scales, tf.int32)
   return tf.bitcast(tf.bitwise.bitwise_and(bits + 0x80, ~0xFF), tf.float32)
 

@@ -3,7 +3,8 @@
 // The kernels give the bits of the CPU's kernels. Three rules make this true:
 // products and sums are rounded separately (--fmad=false, and __fma_rn where
 // the CPU fuses); sums have the CPU's order; and subnormal float32 numbers are
-// zero (--ftz=true), as on TensorFlow's CPU threads.
+// zero (--ftz=true), as on TensorFlow's CPU threads; ternary_update.cu says
+// where they are not.
 
 #ifndef TERNGRAD_NATIVE_GPU_DEVICE_H_
 #define TERNGRAD_NATIVE_GPU_DEVICE_H_
@@ -19,6 +20,9 @@ constexpr int kLeastNormal = 0x00800000;
 
 // Larger bits of a magnitude are NaN.
 constexpr int kInfinity = 0x7f800000;
+
+// What payloads have for NaN: processors make NaNs of different bits.
+constexpr uint32 kQuietNan = 0x7fc00000U;
 
 // The largest finite float32.
 constexpr double kLargestFloat = 0x1.fffffep127;

@@ -18,14 +18,19 @@ __device__ inline float StepOf(float span, int levels) {
   return step >= kMinScaler ? step : 0.0f;
 }
 
+// A number, or the NaN of payloads.
+__device__ inline float Known(float value) {
+  return value == value ? value : FloatOf(kQuietNan);
+}
+
 // Writes the scales of a group of `size` elements; the second one `groups`
 // words after the first.
 __device__ inline void FinishGroup(const Extent& extent, const Grouping& code,
                                    int64 size, int64 groups, float* scales) {
   if (code.kind == kSigns) {
-    scales[0] = static_cast<float>(extent.sum * (1.0 / size));
+    scales[0] = Known(static_cast<float>(extent.sum * (1.0 / size)));
   } else if (code.kind == kSpans) {
-    const float least = Limited(extent.least);
+    const float least = Known(Limited(extent.least));
     scales[0] = least == 0.0f ? 0.0f : least;
     scales[groups] = StepOf(Limited(extent.largest) - least, code.levels);
   } else if (code.kind == kFloats) {
@@ -50,12 +55,14 @@ __device__ inline Measured MeasuredBy(const Grouping& code) {
                                : kMagnitude;
 }
 
-// Adds a value to what a thread has measured.
+// Adds a value to what a thread has measured. NaN remains: comparisons with it
+// are false.
 template <Measured kMeasured>
 __device__ inline void Add(float value, Extent* extent) {
   if (kMeasured == kRange) {
-    extent->least = value < extent->least ? value : extent->least;
-    extent->largest = extent->largest < value ? value : extent->largest;
+    const bool is_nan = value != value;
+    if (value < extent->least || is_nan) extent->least = value;
+    if (extent->largest < value || is_nan) extent->largest = value;
   } else if (kMeasured == kMagnitude) {
     const int bits = __float_as_int(fabsf(value));
     const int most = __float_as_int(extent->largest);
@@ -171,15 +178,14 @@ __device__ inline double SumOf(const Extent* extents, int64 blocks,
   return sum;
 }
 
-// The smallest and the largest number of all blocks.
+// The smallest and the largest number of all blocks; NaN if one has NaN.
 __device__ inline Extent RangeOf(const Extent* extents, int64 blocks,
                                  Extent* some) {
-  // Comparisons with NaN are false. So the result is NaN if the first block's
-  // is, as on the CPU, or that of the blocks with numbers.
   Extent all = extents[0];
   const auto join = [&](const Extent& one) {
-    if (one.least < all.least) all.least = one.least;
-    if (all.largest < one.largest) all.largest = one.largest;
+    const bool is_nan = one.largest != one.largest;
+    if (one.least < all.least || is_nan) all.least = one.least;
+    if (all.largest < one.largest || is_nan) all.largest = one.largest;
   };
   for (int64 i = threadIdx.x; i < blocks; i += kThreads) join(extents[i]);
   some[threadIdx.x] = all;

@@ -84,6 +84,8 @@ __device__ inline double TotalOf(const double* numbers, int size,
 __device__ inline uint32 ScaleOf(double square, double along,
                                  const Rotating& code) {
   const float scale = along == 0.0 ? 0.0f : static_cast<float>(square / along);
+  // Rounding would make a number of a NaN of other bits.
+  if (scale != scale) return kQuietNan;
   const uint32 bits = static_cast<uint32>(__float_as_int(scale));
   // Scales of levels above 1 have 16 bits.
   return code.levels[code.num_levels - 1] > 1 ? (bits + 0x80) & ~0xffU : bits;
@@ -150,10 +152,11 @@ extern "C" __global__ void __launch_bounds__(kThreads, 5)
     square = TotalOf<kSumLanes, true>(wide, code.block, space.lanes);
     if (lane > 0 && lane < code.num_levels) {
       const double deviation = sqrt(square / code.block);
-      const int bits = __float_as_int(
-          static_cast<float>(borders[lane - 1] * deviation));
-      // Zeros are below any level.
-      space.below[lane] = (bits > 1 ? bits : 1) - 1;
+      const float least = static_cast<float>(borders[lane - 1] * deviation);
+      const int bits = __float_as_int(least);
+      // Zeros are below any level, and all are below NaN.
+      space.below[lane] =
+          least != least ? 0x7fffffff : (bits > 1 ? bits : 1) - 1;
     }
   }
   __syncthreads();

@@ -1,6 +1,9 @@
 // Words and sums to steps of variables, without storing gradients.
 //
-// decoding_impl.h has the same for CPUs.
+// decoding_impl.h has the same for CPUs. The decoded gradients are those of
+// ternary.cu, where subnormal numbers are zero. What follows must give the bits
+// of XLA's update, which on GPUs computes with subnormal numbers: only
+// __fmaf_ieee_rn, which no option of the compiler changes, may do it.
 
 #include "ternary.h"
 #include "update_tables.h"
@@ -23,8 +26,13 @@ __device__ inline Multiplier MultiplierOf(float factor, bool rounds) {
   return {rounds ? factor : 1.0f, rounds ? 1.0f : factor};
 }
 
+// A product with subnormal numbers; adding -0 changes none.
+__device__ inline float Product(float a, float b) {
+  return __fmaf_ieee_rn(a, b, -0.0f);
+}
+
 __device__ inline float MultiplyAdd(float a, const Multiplier& b, float c) {
-  return __fmaf_rn(a * b.rounding, b.fused, c);
+  return __fmaf_ieee_rn(Product(a, b.rounding), b.fused, c);
 }
 
 // The numbers of an update. Without roundings the first product of each sum is
@@ -45,7 +53,8 @@ __device__ inline Factors FactorsOf(const UpdateRates& rates, float scale) {
   const float decay = rates.decay, share = 1.0f - decay;
   return {scale,
           MultiplierOf(rates.momentum, rates.roundings & kRoundsMomentum),
-          MultiplierOf(-rates.learning_rate, rates.roundings & kRoundsRate),
+          MultiplierOf(Product(rates.learning_rate, -1.0f),
+                       rates.roundings & kRoundsRate),
           MultiplierOf(swaps ? share : decay,
                        !swaps && rates.roundings & kRoundsShares),
           swaps ? decay : share, swaps};
@@ -55,7 +64,7 @@ __device__ inline float Average(float average, float parameter,
                                 const Factors& factors) {
   const float first = factors.swaps ? parameter : average;
   const float second = factors.swaps ? average : parameter;
-  return MultiplyAdd(first, factors.first, second * factors.second);
+  return MultiplyAdd(first, factors.first, Product(second, factors.second));
 }
 
 // Where an element is, or null; a velocity or an average that the update has

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <cstring>
 #include <map>
 #include <mutex>
 
@@ -75,13 +76,30 @@ struct Driver {
   int (*copy_to_gpu)(uint64_t to, const void* from, size_t bytes,
                      Handle stream);
   int (*copy_on_gpu)(uint64_t to, uint64_t from, size_t bytes, Handle stream);
+  int (*allocate_pinned)(void** memory, size_t bytes, unsigned flags);
+  int (*create_event)(Handle* event, unsigned flags);
+  int (*record_event)(Handle event, Handle stream);
+  int (*query_event)(Handle event);
   int (*error_string)(int error, const char** text);
 };
+
+constexpr int kNotReady = 600;
+constexpr unsigned kWithoutTime = 2;  // Of an event.
 
 std::mutex mutex;  // Of what follows.
 Driver driver;
 bool is_open = false;
 std::map<Handle, std::array<Handle, kFunctions>> functions_of_context;
+
+// Pinned memory of the host, and the event after which a copy has read it.
+struct Staging {
+  void* memory;
+  size_t size;
+  Handle event;
+};
+std::mutex staging_mutex;  // Of what follows.
+// It is used again and never freed.
+std::map<Handle, std::vector<Staging>> stagings_of_context;
 
 // Opens the driver, once. It stays open until the process ends.
 std::string Open() {
@@ -105,6 +123,10 @@ std::string Open() {
   find(&driver.launch, "cuLaunchKernel");
   find(&driver.copy_to_gpu, "cuMemcpyHtoDAsync_v2");
   find(&driver.copy_on_gpu, "cuMemcpyDtoDAsync_v2");
+  find(&driver.allocate_pinned, "cuMemHostAlloc");
+  find(&driver.create_event, "cuEventCreate");
+  find(&driver.record_event, "cuEventRecord");
+  find(&driver.query_event, "cuEventQuery");
   find(&driver.error_string, "cuGetErrorString");
   if (!missing.empty()) {
     dlclose(library);
@@ -166,6 +188,8 @@ std::string Load(int number, const void* const* cubins, int count) {
                     driver.retain_context(&context, device));
   }
   if (!error.empty()) return error;
+  // Other threads read an entry without the mutex, so that none may change.
+  if (functions_of_context.count(context)) return "";
   const Current current(context);
   if (!current.error().empty()) return current.error();
   std::vector<Handle> modules(count);
@@ -177,7 +201,7 @@ std::string Load(int number, const void* const* cubins, int count) {
   for (int i = 0; i < kFunctions && error.empty(); ++i) {
     error = Get(modules, kNames[i], &functions[i]);
   }
-  if (error.empty()) functions_of_context[context] = functions;
+  if (error.empty()) functions_of_context.emplace(context, functions);
   return error;
 }
 
@@ -196,6 +220,30 @@ std::string Find(void* stream, Handle* context,
   // Entries of a map keep their addresses, and none is ever removed.
   *functions = &found->second;
   return "";
+}
+
+// Finds memory of at least `bytes` that no copy will read, or allocates it.
+std::string FindStaging(Handle context, size_t bytes, Staging* found) {
+  constexpr size_t kLeast = 4096;
+  std::vector<Staging>& all = stagings_of_context[context];
+  for (const Staging& one : all) {
+    if (one.size < bytes) continue;
+    const int error = driver.query_event(one.event);
+    if (error == kNotReady) continue;
+    *found = one;
+    return ErrorOf("cuEventQuery", error);
+  }
+  Staging added = {nullptr, kLeast, nullptr};
+  while (added.size < bytes) added.size *= 2;
+  std::string error =
+      ErrorOf("cuEventCreate", driver.create_event(&added.event, kWithoutTime));
+  if (error.empty()) {
+    error = ErrorOf("cuMemHostAlloc",
+                    driver.allocate_pinned(&added.memory, added.size, 0));
+  }
+  if (error.empty()) all.push_back(added);
+  *found = added;
+  return error;
 }
 
 }  // namespace
@@ -219,13 +267,22 @@ std::string Launch(void* stream, Function function, int64_t grid,
 std::string CopyToGpu(void* stream, void* to, const void* from, size_t bytes) {
   Handle context;
   const std::array<Handle, kFunctions>* functions;
-  const std::string error = Find(stream, &context, &functions);
+  std::string error = Find(stream, &context, &functions);
   if (!error.empty()) return error;
   const Current current(context);
   if (!current.error().empty()) return current.error();
-  return ErrorOf(
-      "cuMemcpyHtoDAsync",
-      driver.copy_to_gpu(reinterpret_cast<uint64_t>(to), from, bytes, stream));
+  // The driver may read memory that is not pinned later, and pinned memory it
+  // does.
+  const std::lock_guard<std::mutex> lock(staging_mutex);
+  Staging staging;
+  error = FindStaging(context, bytes, &staging);
+  if (!error.empty()) return error;
+  std::memcpy(staging.memory, from, bytes);
+  error = ErrorOf("cuMemcpyHtoDAsync",
+                  driver.copy_to_gpu(reinterpret_cast<uint64_t>(to),
+                                     staging.memory, bytes, stream));
+  if (!error.empty()) return error;
+  return ErrorOf("cuEventRecord", driver.record_event(staging.event, stream));
 }
 
 std::string CopyOnGpu(void* stream, void* to, const void* from, size_t bytes) {
