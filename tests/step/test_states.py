@@ -62,6 +62,7 @@ def test_a_step_that_loss_scaling_skips_changes_no_state(codec):
   assert all(np.any(now != old) for now, old in changed)
 
 
+@pytest.mark.usefixtures('eager_functions')
 @pytest.mark.parametrize(
   'codec',
   [pytest.param(POWERSGD, marks=pytest.mark.slow), 'error_feedback+sign'],
@@ -116,6 +117,7 @@ def test_a_step_with_float_gradients_sends_the_residuals(codec):
     np.testing.assert_allclose(difference, mean, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_worker_states_differ_and_shared_states_are_equal_on_replicas():
   training = small.Training(
     small.dense_net, devices=2, workers=6, codec=POWERSGD
