@@ -13,7 +13,6 @@ import functools
 import inspect
 import pathlib
 import sys
-import warnings
 
 import tensorflow as tf
 
@@ -166,9 +165,7 @@ def find_routes():
     {(route, direction): [(path below the repository, name, lines)]}.
   """
   found = {}
-  with warnings.catch_warnings(), eager.functions(), Routes() as routes:
-    # Of `tf.data`, which `fit` reads from: its functions stay graphs.
-    warnings.filterwarnings('ignore', 'Even though the `tf.config')
+  with eager.functions(), Routes() as routes:
     for take in (fit, virtual, towers, servers):
       routes.clear()
       take()

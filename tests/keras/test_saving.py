@@ -26,7 +26,7 @@ def same(first, second):
   'replicas', [1, pytest.param(2, marks=pytest.mark.slow)]
 )
 def test_a_loaded_model_continues_with_the_same_bits(tmp_path, replicas):
-  first = small.compiled(DRAWN, replicas)
+  first = small.compiled(DRAWN, replicas, run_eagerly=replicas == 1)
   small.fit(first, epochs=1)
   first.save(tmp_path / 'a.keras')
   with small.strategy(replicas).scope():
