@@ -155,9 +155,15 @@ def _imported(path):
       names |= {f'{node.module}.{alias.name}' for alias in node.names}
     elif isinstance(node, ast.Import):
       names |= {alias.name for alias in node.names}
-    elif isinstance(node, ast.Call) and ast.unparse(node.func) == 'lazy.module':
+    elif isinstance(node, ast.Call) and _is_lazy(node.func):
       names.add(ast.literal_eval(node.args[0]))
   return names
+
+
+def _is_lazy(function):
+  """Whether a node is `lazy.module`."""
+  is_module = isinstance(function, ast.Attribute) and function.attr == 'module'
+  return is_module and ast.unparse(function) == 'lazy.module'
 
 
 def _level(package, uses):

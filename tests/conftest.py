@@ -36,6 +36,15 @@ def worker(tmp_path_factory):
     yield process
 
 
+@pytest.fixture
+def eager_functions():
+  """For tests of few steps whose claim is not about compiled programs."""
+  from tests import eager
+
+  with eager.functions():
+    yield
+
+
 def pytest_collection_finish():
   """Exempts what is imported and collected by now from garbage collection.
 

@@ -5,7 +5,8 @@
 Takes a step of each route: fit (Keras's, one replica), virtual (workers of one
 device), towers and servers. Prints one line per function, outermost first, on
 the route to encode and on the route to decode: route, direction, path, name,
-lines. Comprehensions do not count as functions.
+lines. Comprehensions do not count as functions. Programs run eagerly, so that
+no route hides in the trace of another one, and nothing is compiled.
 """
 
 import functools
@@ -14,6 +15,8 @@ import pathlib
 import sys
 
 import tensorflow as tf
+
+from tests import eager
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _PRODUCT = str(_ROOT / 'terngrad')
@@ -35,8 +38,7 @@ def route_to(function):
   """[(path, name, lines)] of the callers, outermost first, and the function."""
   code, frame, found = function.__code__, sys._getframe(2), []
   codes = [code]
-  # What runs this program is no part of a route.
-  while frame is not None and frame.f_code is not main.__code__:
+  while frame is not None:
     codes.append(frame.f_code)
     frame = frame.f_back
   for code in codes:
@@ -59,13 +61,23 @@ class Routes(dict):
 
   def __init__(self):
     super().__init__()
+    self._originals = []
+
+  def __enter__(self):
     from terngrad.native import ops
 
     for kind, names in _KERNELS.items():
       for name in names:
         *owners, function = name.split('.')
         owner = functools.reduce(getattr, owners, ops)
-        setattr(owner, function, self._noting(kind, getattr(owner, function)))
+        original = getattr(owner, function)
+        self._originals.append((owner, function, original))
+        setattr(owner, function, self._noting(kind, original))
+    return self
+
+  def __exit__(self, *error):
+    for owner, function, original in self._originals:
+      setattr(owner, function, original)
 
   def _noting(self, kind, function):
     @functools.wraps(function)
@@ -146,22 +158,34 @@ def _model():
   return keras.Sequential([keras.Input((16,)), keras.layers.Dense(4)])
 
 
+def find_routes():
+  """Takes a step of each route on four CPU devices.
+
+  Returns:
+    {(route, direction): [(path below the repository, name, lines)]}.
+  """
+  found = {}
+  with eager.functions(), Routes() as routes:
+    for take in (fit, virtual, towers, servers):
+      routes.clear()
+      take()
+      for kind, route in routes.items():
+        found[take.__name__, kind] = [
+          (str(pathlib.Path(path).relative_to(_ROOT)), name, lines)
+          for path, name, lines in route
+        ]
+  return found
+
+
 def main():
   """Prints all routes."""
   tf.config.set_logical_device_configuration(
     tf.config.list_physical_devices('CPU')[0],
     [tf.config.LogicalDeviceConfiguration()] * 4,
   )
-  # Functions that AutoGraph has rewritten are of no module.
-  tf.function = functools.partial(tf.function, autograph=False)
-  routes = Routes()
-  for take in (fit, virtual, towers, servers):
-    routes.clear()
-    take()
-    for kind, route in routes.items():
-      for path, name, lines in route:
-        where = pathlib.Path(path).relative_to(_ROOT)
-        sys.stdout.write(f'{take.__name__} {kind} {where} {name} {lines}\n')
+  for (route, direction), functions in find_routes().items():
+    for path, name, lines in functions:
+      sys.stdout.write(f'{route} {direction} {path} {name} {lines}\n')
 
 
 if __name__ == '__main__':

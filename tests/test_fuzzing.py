@@ -11,7 +11,7 @@ from tests.fuzzing import search
 from tests.fuzzing import target as contract
 from tests.fuzzing import targets
 
-INPUTS = 20
+INPUTS = 10
 # These trace and compile functions first.
 SLOW = ('payload_', 'photograph', 'decoded_image', 'example')
 

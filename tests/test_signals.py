@@ -15,6 +15,7 @@ from terngrad import signals
 # Many times what it takes, on a busy machine.
 LIMIT = 200
 NUMBERS = [pytest.param(n, id=n.name) for n in signals.NUMBERS]
+OTHERS_RUN = 'others run'
 BEGIN = """
 import ctypes, os, signal, subprocess, sys, time
 from terngrad import signal_guard
@@ -35,7 +36,7 @@ with signals.obey():
 # `CDLL` lets other threads run while C waits; `PyDLL` keeps Python's lock, as
 # TensorFlow does while it sends a function to a task that is stopped.
 WAITS = {
-  'others run': """
+  OTHERS_RUN: """
   with signals.stop_at_signal() as stop:
     stop.doing, stop.saved = 'step 3', 2
     wait(ctypes.CDLL)
@@ -64,6 +65,20 @@ TAKES_THE_SIGNAL_AWAY = """
         ctypes.CDLL(None).signal(int(number), ctypes.c_void_p(1))
       wait(ctypes.PyDLL)
 """
+
+
+# All waits with one signal, and all signals with one wait.
+CASES = [
+  pytest.param(
+    *(wait, number),
+    id=f'{wait}-{number.name}',
+    marks=[pytest.mark.slow]
+    if wait != OTHERS_RUN and number != signal.SIGTERM
+    else [],
+  )
+  for wait in WAITS
+  for number in signals.NUMBERS
+]
 
 
 class Script:
@@ -119,29 +134,44 @@ def end_by_two(script, number):
     return run.end()
 
 
+class Ends:
+  """How scripts end, by their waits and signals; each runs once."""
+
+  def __init__(self, pool):
+    self._pool, self._one, self._two = pool, {}, {}
+
+  def start(self, wait, number):
+    if (wait, number) not in self._one:
+      self._one[wait, number] = self._pool.submit(
+        end_by_one, WAITS[wait], number, 1
+      )
+      self._two[wait, number] = self._pool.submit(
+        end_by_two, WAITS[wait], number
+      )
+
+  def after_one(self, wait, number):
+    self.start(wait, number)
+    return self._one[wait, number].result()
+
+  def after_two(self, wait, number):
+    self.start(wait, number)
+    return self._two[wait, number].result()
+
+
 @pytest.fixture(scope='module')
 def ends():
-  """Futures of ends; keys are a script, a signal and how often it is sent.
-
-  All run at the same time, because most of it is waiting.
-  """
+  """The cases of the gate run at the same time: most of it is waiting."""
   with concurrent.futures.ThreadPoolExecutor(16) as pool:
-    found = {}
-    for number in signals.NUMBERS:
-      for name, script in WAITS.items():
-        once = pool.submit(end_by_one, script, number, 1)
-        found[name, number, 'one'] = once
-        found[name, number, 'two'] = pool.submit(end_by_two, script, number)
-      found['joins', number, 'one'] = pool.submit(
-        end_by_one, TAKES_THE_SIGNAL_AWAY, number, 10000
-      )
-  return found
+    found = Ends(pool)
+    for case in CASES:
+      if not case.marks:
+        found.start(*case.values)
+    yield found
 
 
-@pytest.mark.parametrize('number', NUMBERS)
-@pytest.mark.parametrize('wait', WAITS)
+@pytest.mark.parametrize(('wait', 'number'), CASES)
 def test_an_endless_wait_ends_after_a_signal(ends, wait, number):
-  assert ends[wait, number, 'one'].result() == (
+  assert ends.after_one(wait, number) == (
     128 + number,
     [
       f'error: stopped: expected step 3 to end within 1 s of {number.name}, '
@@ -151,17 +181,16 @@ def test_an_endless_wait_ends_after_a_signal(ends, wait, number):
   )
 
 
-@pytest.mark.parametrize('number', NUMBERS)
-@pytest.mark.parametrize('wait', WAITS)
+@pytest.mark.parametrize(('wait', 'number'), CASES)
 def test_a_second_signal_ends_the_process_at_once(ends, wait, number):
-  code, (line,) = ends[wait, number, 'two'].result()
+  code, (line,) = ends.after_two(wait, number)
   assert code == 128 + number
   assert f'a second signal, {number.name}, while waiting for step 3' in line
 
 
 @pytest.mark.parametrize('number', NUMBERS)
-def test_another_handler_hides_no_signal_while_processes_join(ends, number):
-  code, (line,) = ends['joins', number, 'one'].result()
+def test_another_handler_hides_no_signal_while_processes_join(number):
+  code, (line,) = end_by_one(TAKES_THE_SIGNAL_AWAY, number, 10000)
   assert code == 128 + number
   assert f'expected Start to end within 1 s of {number.name}' in line
 

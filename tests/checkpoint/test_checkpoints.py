@@ -27,6 +27,7 @@ def opened(folder, places=(0, 1)):
   return training, names, writer
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_saved_variables_are_restored_bit_for_bit(tmp_path):
   training, names, writer = opened(tmp_path)
   training.run(2)

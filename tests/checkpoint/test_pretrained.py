@@ -409,6 +409,7 @@ def test_a_weights_file_that_is_damaged_is_refused(tmp_path):
       Started(pretrained_weights=str(path))
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_the_last_layer_is_trained_first_and_then_all(tmp_path):
   # The recipe of TF-Slim's scripts.
   first = Started(trainable_scopes='LeNet/logits')

@@ -68,6 +68,7 @@ def opened(folder, build=small.dense_net, changes=(), **options):
   return training, run, writer, str(folder)
 
 
+@pytest.mark.usefixtures('eager_functions')
 @pytest.mark.parametrize(
   ('build', 'changes', 'options'),
   [
@@ -157,6 +158,7 @@ def test_local_statistics_need_the_same_number_of_devices(tmp_path):
     resume.continue_run(train_dir, run, None)
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_run_whose_local_statistics_are_missing_is_not_changed(tmp_path):
   """The checkpoint has only the first of two devices."""
   options = {'build': small.conv_net, 'local_statistics': True}

@@ -50,6 +50,7 @@ class Halves(coded.Code):
     return [tf.reshape(v, s) for v, s in zip(values, shapes, strict=True)]
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_code_without_stages_trains():
   model = tf.keras.Sequential(
     [tf.keras.Input((3,)), tf.keras.layers.Dense(5, name='logits')]

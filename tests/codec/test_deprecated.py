@@ -41,10 +41,10 @@ def gradients_of(step, workers=2):
 
 
 def means_of(made, change=lambda codec: codec):
-  """The means of three steps of two workers."""
+  """The means of two steps of two workers."""
   codec = change(rounds.codec_of(made, SHAPES))
   workers = rounds.Workers(codec, 2)
-  return [workers.step(codec, gradients_of(step), step) for step in range(3)]
+  return [workers.step(codec, gradients_of(step), step) for step in range(2)]
 
 
 def assert_same(made, expected, change=lambda codec: codec):

@@ -29,14 +29,6 @@ CODES = (
 )
 
 
-@pytest.fixture
-def eager_functions():
-  """Without a compiler, which takes half a second a codec and server."""
-  tf.config.run_functions_eagerly(True)
-  yield
-  tf.config.run_functions_eagerly(False)
-
-
 def codec_of(name, plain=(2,)):
   """A codec with one bucket of `name` and one of plain floats."""
   specs = [policy.VariableSpec(str(i), s) for i, s in enumerate(SHAPES)]

@@ -114,6 +114,7 @@ def one_layer():
   )
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_the_seed_decides_the_codes():
   def kernels(seed):
     parallel = made(devices=ONE, codec='ternary:clip_factor=0', seed=seed)
@@ -141,6 +142,7 @@ def branch(name, trainable):
   return made_branch
 
 
+@pytest.mark.usefixtures('eager_functions')
 @pytest.mark.parametrize('trainable', [False, True])
 def test_submodels_with_equal_paths_keep_their_own_variables(trainable):
   def build():
@@ -202,6 +204,7 @@ def test_layers_that_add_losses_are_not_recomputed():
     made(build, optimize_gradient_memory=True).run(1)
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_layer_may_have_integers_that_are_not_trained():
   """`Normalization` counts its examples."""
 
@@ -243,6 +246,7 @@ def test_two_devices_take_the_step_of_one_with_all_examples():
     np.testing.assert_allclose(value, one.params(0)[name], atol=1e-6)
 
 
+@pytest.mark.usefixtures('eager_functions')
 @pytest.mark.parametrize('sizes', [(2, 1, 1), (3, 1)])
 @pytest.mark.gate_every(2)
 def test_devices_with_unequal_batches_take_the_step_of_the_whole_batch(sizes):
@@ -292,6 +296,7 @@ def test_devices_of_a_worker_send_one_message():
   assert ours.evaluate(small_inputs.of_device).num_examples == 48
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_devices_of_a_worker_may_have_unequal_batches():
   sizes = (2, 1)
 
@@ -392,6 +397,7 @@ class TestForwardOnly:
 
 
 class TestScoringOfTrainingInputs:
+  @pytest.mark.usefixtures('eager_functions')
   def test_training_continues_with_its_next_batch(self):
     plain, scored = (made(codec='identity') for _ in range(2))
     plain.run(3)
@@ -512,6 +518,7 @@ def test_a_schedule_without_a_finite_number_consumes_no_batch():
   assert_equal(parallel.params(0), other.params(0))
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_devices_can_have_local_statistics():
   parallel = made(small.conv_net, broadcast_computed_params=False)
   parallel.run(2)
@@ -531,6 +538,7 @@ def test_devices_can_have_local_statistics():
   )
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_frozen_layers_do_not_change_and_are_not_sent():
   model = small.conv_net()
   model.get_layer('conv').trainable = False
@@ -569,6 +577,7 @@ class TestInputs:
     ):
       training.evaluate(same)
 
+  @pytest.mark.usefixtures('eager_functions')
   def test_devices_take_turns_at_one_reader(self):
     images, labels = small_inputs.of_all(2)
     pairs = np.split(images, 6), np.split(labels, 6)

@@ -69,16 +69,17 @@ def test_a_code_with_float_steps_is_refused_where_steps_are_alike(make):
     make('one_bit_adam:warm_up=7+sign')
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_trainer_takes_float_steps_first():
   keras.utils.set_random_seed(1)
   trainer = terngrad.Trainer(
     small.model(),
     'one_bit_adam:warm_up=3+sign',
-    num_workers=4,
+    num_workers=2,
     optimizer='gd',
   )
-  features, labels = small.data(64)
-  batch = features.reshape(4, 16, -1), labels.astype(np.int32).reshape(4, 16)
+  features, labels = small.data(32)
+  batch = features.reshape(2, 16, -1), labels.astype(np.int32).reshape(2, 16)
   bits, losses = [], []
   for _ in range(30):
     result = trainer.step(*batch, learning_rate=0.01)

@@ -18,9 +18,11 @@ def fitted(codec):
 @pytest.mark.parametrize(
   'codec',
   [
-    'ternary',
+    # It draws random bits, and compiles faster than the others.
+    'ternary:clip_factor=0,packing=two_bit',
     *(
-      pytest.param(c, marks=pytest.mark.slow) for c in ('int8', small.FEEDBACK)
+      pytest.param(c, marks=pytest.mark.slow)
+      for c in ('ternary', 'int8', small.FEEDBACK)
     ),
   ],
 )

@@ -20,13 +20,7 @@ def trained(codec, **options):
   return made, small.fit(made, callbacks=callbacks)
 
 
-def test_a_worker_of_two_replicas_in_float32_is_bit_identical_to_keras():
-  plain, _ = trained(None, replicas=2)
-  ours, logs = trained('identity', replicas=2, devices_per_worker=2)
-  small.assert_equal(small.weights(ours), small.weights(plain))
-  assert logs['compression_error'] == [0, 0]
-
-
+# `test_mirrored` has such a worker with float32, beside Keras.
 @pytest.mark.slow
 def test_a_worker_of_two_replicas_sends_the_code_of_the_whole_batch():
   ours, logs = trained(small.FEEDBACK, replicas=2, devices_per_worker=2)

@@ -192,7 +192,9 @@ class Weights(keras.callbacks.Callback):
 def fitted(before=(), steps=(), **options):
   """A model, trained with callbacks before `LocalSteps`; and `Weights`."""
   made = small.compiled(
-    None, optimizer=lambda: keras.optimizers.SGD(2.0, **options)
+    None,
+    optimizer=lambda: keras.optimizers.SGD(2.0, **options),
+    run_eagerly=True,
   )
   weights = Weights()
   small.fit(made, epochs=5, callbacks=[*before(), *steps, weights])
@@ -263,7 +265,9 @@ class Tuned(keras.Model):
 def test_parameters_that_the_first_batch_makes_are_refused(make, message):
   made = make()
   made.compile(
-    'sgd', keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    'sgd',
+    keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+    run_eagerly=True,
   )
   with pytest.raises(ValueError, match=message):
     small.fit(made, callbacks=[terngrad.keras.LocalSteps(1)])
@@ -291,7 +295,7 @@ def normalized():
     ]
   )
   loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-  made.compile('sgd', loss)
+  made.compile('sgd', loss, run_eagerly=True)
   return made
 
 

@@ -70,7 +70,9 @@ def test_uncompressed_sparse_rows_are_counted(replicas):
 
 def test_the_residual_is_what_error_feedback_did_not_send():
   """One step: nothing was kept before, so the error is the residual."""
-  made = small.compiled(small.FEEDBACK, optimizer=keras.optimizers.SGD)
+  made = small.compiled(
+    small.FEEDBACK, optimizer=keras.optimizers.SGD, run_eagerly=True
+  )
   callback = terngrad.keras.CompressionMetrics()
   (zeros, *_, error, residual) = (
     small.fit(
@@ -117,20 +119,25 @@ def test_a_later_fit_computes_no_figures():
   assert set(small.fit(made, epochs=1)) == {'loss'}
 
 
-def test_an_evaluation_with_the_callback_leaves_no_observer():
+@pytest.fixture(scope='module')
+def fitted():
+  """A model after a fit without the callback."""
   made = small.compiled('ternary')
   small.fit(made, epochs=1)
+  return made
+
+
+def test_an_evaluation_with_the_callback_leaves_no_observer(fitted):
+  made = fitted
   step = made.train_function
   made.evaluate(*small.data(), callbacks=[terngrad.keras.CompressionMetrics()])
   assert made.optimizer.compressor.observer is None
   assert made.train_function is step
 
 
-def test_a_second_fit_has_the_figures():
-  made = small.compiled('ternary')
-  small.fit(made, epochs=1)
+def test_a_second_fit_has_the_figures(fitted):
   callback = terngrad.keras.CompressionMetrics()
-  history = small.fit(made, epochs=1, callbacks=[callback])
+  history = small.fit(fitted, epochs=1, callbacks=[callback])
   assert {*history} >= NAMES
 
 

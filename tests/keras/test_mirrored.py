@@ -14,15 +14,34 @@ def of_replicas(variable):
   return [v.numpy() for v in variable.value.values]
 
 
-def test_identity_is_bit_identical_to_no_wrapper():
+def fitted(codec, callbacks=(), **options):
+  """The weights after a fit on two replicas, and its logs."""
+
   def momentum():
     return keras.optimizers.SGD(0.1, momentum=0.9)
 
-  plain = small.compiled(None, replicas=2, optimizer=momentum)
-  small.fit(plain)
-  coded = small.compiled('identity', replicas=2, optimizer=momentum)
-  small.fit(coded)
-  small.assert_equal(small.weights(coded), small.weights(plain))
+  made = small.compiled(codec, replicas=2, optimizer=momentum, **options)
+  logs = small.fit(made, callbacks=callbacks)
+  return small.weights(made), logs
+
+
+@pytest.fixture(scope='module')
+def plain():
+  """The weights without the wrapper."""
+  return fitted(None)[0]
+
+
+def test_identity_is_bit_identical_to_no_wrapper(plain):
+  weights, _ = fitted('identity')
+  small.assert_equal(weights, plain)
+
+
+@small.ARRAYS_OF_KERAS
+def test_a_worker_of_two_replicas_in_float32_is_bit_identical_to_keras(plain):
+  metrics = terngrad.keras.CompressionMetrics()
+  weights, logs = fitted('identity', [metrics], devices_per_worker=2)
+  small.assert_equal(weights, plain)
+  assert logs['compression_error'] == [0, 0]
 
 
 @pytest.mark.slow

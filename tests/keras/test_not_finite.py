@@ -274,7 +274,11 @@ def test_a_row_that_is_not_finite_skips_the_step():
 def virtual(codes, **options):
   keras.utils.set_random_seed(1)
   model = not_finite.model(codes)
-  model.compile(rule(), 'sparse_categorical_crossentropy')
+  model.compile(
+    rule(),
+    'sparse_categorical_crossentropy',
+    run_eagerly=options.pop('run_eagerly', False),
+  )
   return terngrad.keras.virtual_workers(
     model, not_finite.rules(codes), not_finite.WORKERS, **options
   )
@@ -305,7 +309,7 @@ class TestVirtualWorkers:
     assert f'logits/{not_finite.name(0)}' in message
 
   def test_raise_and_pass_work_too(self):
-    model = virtual(('sign',), on_not_finite='raise')
+    model = virtual(('sign',), on_not_finite='raise', run_eagerly=True)
     inputs, labels = not_finite.examples(('sign',), ONE_NAN)
     bad = inputs.reshape(4, -1), labels.reshape(4)
     model.train_on_batch(inputs[:1].reshape(2, -1), labels[:1].reshape(2))
@@ -316,7 +320,7 @@ class TestVirtualWorkers:
       model.train_on_batch(*bad)
     not_finite.assert_unchanged(of_model(model), before)
     assert model.optimizer.get_config()['on_not_finite'] == 'raise'
-    model = virtual(('sign',), on_not_finite='pass')
+    model = virtual(('sign',), on_not_finite='pass', run_eagerly=True)
     model.train_on_batch(*bad)
     assert all(np.isnan(v).all() for v in model.get_weights())
 

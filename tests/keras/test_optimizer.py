@@ -113,7 +113,7 @@ def test_codes_differ_from_step_to_step_and_by_seed():
 
 
 def test_error_feedback_sends_everything_in_the_end():
-  steps = 60
+  steps = 20
   codec = 'error_feedback+topk:ratio=0.1'
   optimizer = wrap(codec)
   moved = applied(optimizer, GRADIENTS, steps)

@@ -88,7 +88,11 @@ def test_a_last_batch_with_fewer_rows_than_workers_trains(compiling):
 
 
 def test_a_worker_without_rows_sends_its_residual():
-  made = virtual('error_feedback+topk:ratio=0.01', 4, optimizer=descent)
+  made = virtual(
+    *('error_feedback+topk:ratio=0.01', 4),
+    optimizer=descent,
+    run_eagerly=True,
+  )
   owed = np.ones((4, 6, 8), np.float32)
   made.optimizer.compressor.load({'residual:0': owed, 'workers': [0, 4, 4]})
   features, labels = small.data(1)
@@ -246,7 +250,7 @@ def test_masked_losses_that_are_not_means_are_refused(make, received):
 
 def test_a_compute_loss_attribute_is_called_and_restored():
   """As a method of ones own: called, kept, and refused where masks are."""
-  made = small.compiled(None)
+  made = small.compiled(None, run_eagerly=True)
   original, called = made.compute_loss, []
 
   def compute_loss(x, y, y_pred, sample_weight, training=True):

@@ -128,6 +128,7 @@ def floats():
   return Servers('identity')
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_late_gradient_is_computed_from_the_pulled_parameters(floats):
   before = floats.parameters()
   early = [floats.gradient(number, 1 + number) for number in range(2)]
@@ -176,6 +177,7 @@ def test_each_process_encodes_with_its_local_scaler():
     before = after
 
 
+@pytest.mark.usefixtures('eager_functions')
 @pytest.mark.parametrize('num_servers', [1, 2])
 @pytest.mark.gate_every(2)
 def test_residuals_hold_exactly_what_a_worker_did_not_send(num_servers):
@@ -203,6 +205,7 @@ def test_residuals_hold_exactly_what_a_worker_did_not_send(num_servers):
   np.testing.assert_array_equal(servers.residuals(0), residuals)
 
 
+@pytest.mark.usefixtures('eager_functions')
 @pytest.mark.parametrize('aggregate', [1, 2])
 @pytest.mark.gate_every(2)
 def test_a_gradient_that_is_not_used_takes_nothing_from_the_residual(aggregate):
@@ -282,6 +285,7 @@ def test_moving_statistics_are_pushed_and_pulled():
   np.testing.assert_array_equal(flat(servers.copies[1].statistics), before)
 
 
+@pytest.mark.usefixtures('eager_functions')
 @pytest.mark.parametrize('num_servers', [1, 2])
 @pytest.mark.gate_every(2)
 def test_the_first_gradients_of_a_step_are_averaged(num_servers):

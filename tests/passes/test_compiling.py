@@ -205,6 +205,7 @@ def test_arguments_as_gpus_get_them_give_the_same_bits(codec, monkeypatch):
       codec=codec,
       compiles=True,
       compiles_pass=True,
+      on_kernels=True,
     )
     training.run(2)
     return training.values()

@@ -89,6 +89,8 @@ def test_nodes_and_towers_end_at_the_same_bits(codec):
     'codec': codec,
     'workers': 4,
     'local': small.Local(COUNT, 'momentum:momentum=0.9', 0.5),
+    # Without them XLA would compile the code of each layout.
+    'on_kernels': True,
   }
   nodes, towers = trained(devices=1, **options), trained(devices=2, **options)
   nodes.run(3)
@@ -97,6 +99,7 @@ def test_nodes_and_towers_end_at_the_same_bits(codec):
     np.testing.assert_array_equal(towers.values(index), nodes.values())
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_statistics_follow_every_local_step():
   one = trained(small.conv_net, local=small.Local(1), workers=1, batch=8)
   three = trained(small.conv_net, workers=1)

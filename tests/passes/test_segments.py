@@ -25,7 +25,9 @@ def layers_of(segment):
   return [layer.name for layer in segment.model.layers[1:]]
 
 
-@pytest.mark.parametrize('count', [9, 25, 64])
+@pytest.mark.parametrize(
+  'count', [9, 25, pytest.param(64, marks=pytest.mark.slow)]
+)
 def test_a_net_of_equal_layers_has_about_root_n_segments(count):
   found = segments.cut_model(chain(count))
   root = math.sqrt(count)

@@ -35,8 +35,9 @@ def trained(build=small.dense_net, **options):
 @pytest.mark.parametrize(
   ('inner', 'text'),
   [
+    # Of the options of `STREAMED`, so that another test shares the training.
     (transcription.AdamW, ADAMW),
-    (transcription.Descent, 'momentum'),
+    pytest.param(transcription.Descent, 'momentum', marks=pytest.mark.slow),
     pytest.param(transcription.Momentum, STAYING, marks=pytest.mark.slow),
     pytest.param(
       transcription.ResetMomentum,
@@ -55,7 +56,6 @@ def trained(build=small.dense_net, **options):
     ),
   ],
 )
-@pytest.mark.gate_every(2)
 def test_runs_equal_a_transcription_of_the_algorithm(
   inner, text, fragments, overlap, mixing
 ):

@@ -1,26 +1,16 @@
 """A gradient's way to its kernel can be followed by a stranger."""
 
-import collections
-import pathlib
-
 import pytest
 
-from tests import forked
+from tests import frames
 
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
 _MOST_LINES = 40
 
 
 @pytest.fixture(scope='module')
 def routes():
   """{(route, direction): [(path, name, lines)]} of `tests.frames`."""
-  done = forked.run('tests.frames', folder=_ROOT)
-  assert not done.returncode, done.stderr
-  found = collections.defaultdict(list)
-  for line in done.stdout.splitlines():
-    route, direction, path, name, lines = line.split()
-    found[route, direction].append((path, name, int(lines)))
-  return found
+  return frames.find_routes()
 
 
 @pytest.mark.parametrize(

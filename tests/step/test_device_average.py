@@ -139,6 +139,7 @@ LOCAL = {
 }
 
 
+@pytest.mark.usefixtures('eager_functions')
 @pytest.mark.parametrize(
   ('devices', 'options'),
   [

@@ -56,6 +56,7 @@ def test_one_element_that_is_not_finite_is_found(value):
   assert loss_scaling.all_finite(tensors[:1])
 
 
+@pytest.mark.usefixtures('eager_functions')
 @pytest.mark.parametrize(
   'codec', [pytest.param('identity', marks=pytest.mark.slow), 'ternary']
 )
@@ -82,6 +83,7 @@ def test_an_overflow_on_one_worker_skips_the_step_on_all_devices(codec):
   np.testing.assert_array_equal(training.values(1), training.values())
 
 
+@pytest.mark.usefixtures('eager_functions')
 @pytest.mark.parametrize('codec', ['fp16', 'qsgd', 'error_feedback+thc'])
 def test_an_overflow_is_skipped_if_the_code_makes_it_finite(codec):
   training = small.Training(

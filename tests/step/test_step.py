@@ -162,6 +162,7 @@ def test_l2_terms_are_in_the_gradient():
   np.testing.assert_allclose(kernel.numpy(), before * 0.99, rtol=1e-6)
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_the_optimizer_runs_once_a_step_whatever_the_number_of_nodes():
   # B3: Adam's powers advanced once a tower. With equal examples on all nodes
   # any number of them takes the very step of one.
@@ -213,6 +214,7 @@ def test_the_graph_does_not_grow_with_the_nodes(devices):
   assert operations(64) == operations(4)
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_batch_norm_moves_once_a_step_by_the_mean_over_the_workers():
   training = small.at_its_start(
     small.conv_net, devices=2, workers=4, codec='identity'
@@ -330,6 +332,7 @@ def one_update(build, count=1, rate=0.5, **options):
   return before, after, training
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_an_update_is_at_most_the_norm_times_the_rate():
   _, plain, _ = one_update(small.dense_net, optimizer=DESCENT)
   before, after, _ = one_update(

@@ -59,7 +59,10 @@ def train(folder, steps=20, log_to=(NAME,), **changes):
   return tracked_runs.train(folder, steps, log_to, **changes)
 
 
-def test_a_resumed_run_continues_the_same_run_with_all_records(tmp_path, begun):
+@pytest.mark.usefixtures('eager_functions')
+def test_a_resumed_run_continues_the_same_run_and_overwrite_begins_another(
+  tmp_path, begun
+):
   begun()
   train(tmp_path, 10)
   train(tmp_path, 20)
@@ -71,13 +74,8 @@ def test_a_resumed_run_continues_the_same_run_with_all_records(tmp_path, begun):
   assert first.got[-1] is second.got[-1] is False
   # Without TensorBoard's name there are no events.
   assert not list(tmp_path.glob('events.*'))
-
-
-def test_overwrite_begins_a_new_run(tmp_path, begun):
-  begun()
-  train(tmp_path, 10)
   train(tmp_path, 10, overwrite=True)
-  assert not begun.runs[1].run.identity
+  assert not begun.runs[2].run.identity
 
 
 @pytest.mark.parametrize('part', ['start', 'log', 'close'])

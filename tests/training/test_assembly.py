@@ -87,6 +87,7 @@ def take_step(run, label, rate):
   )
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_options_of_the_loss_and_the_update_reach_the_step():
   run = lenet(
     weight_decay=DECAY,

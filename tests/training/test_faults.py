@@ -65,6 +65,7 @@ def trained(whole, tmp_path):
   return shutil.copytree(whole[0], tmp_path / 'run') / records.FILE_NAME
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_resumed_run_reports_a_damaged_line(trained):
   content = trained.read_bytes()
   trained.write_bytes(b'\xff' + content[1:])
@@ -74,6 +75,7 @@ def test_a_resumed_run_reports_a_damaged_line(trained):
   )
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_resumed_run_reports_missing_records(trained):
   lines = trained.read_bytes().splitlines(keepends=True)
   trained.write_bytes(b''.join(lines[:1]))
@@ -83,6 +85,7 @@ def test_a_resumed_run_reports_missing_records(trained):
   )
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_resumed_run_removes_unfinished_files(trained):
   folder = trained.parent
   (folder / 'model.ckpt-25_temp').mkdir()
@@ -94,16 +97,18 @@ def test_a_resumed_run_removes_unfinished_files(trained):
   assert gone == {'model.ckpt-25_temp', 'checkpoint.tmp12ab'}
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_run_resumes_after_a_power_cut_where_it_saved(whole):
   _, left = whole
   assert records.read(left)[-1]['step'] == LAST
   assert continued(left) == []
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_resumed_run_reports_changed_data(tmp_path):
   """The name of the data and of their folder are the same."""
   data, run = tmp_path / 'data', tmp_path / 'run'
-  options = {'benchmark_mode': False, 'image_size': 28, 'data_dir': str(data)}
+  options = {'benchmark_mode': False, 'data_dir': str(data)}
   reports = []
   for count, steps in ((23, 1), (21, 2)):
     idx = tmp_path / f'idx_{count}'

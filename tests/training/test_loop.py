@@ -64,6 +64,7 @@ def test_a_loss_that_is_not_finite_stops_the_run():
     check([[1.0, 1.0]] * 4, (1.0, 1.0, 1.0, np.nan))
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_files_are_written_within_a_time_limit(tmp_path, monkeypatch):
   """A lost task that TensorFlow waits for must not keep the process alive."""
   limits, seen = [], []
@@ -136,6 +137,7 @@ def without_times(path):
   ]
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_results_that_are_read_later_give_the_same_records(
   tmp_path, monkeypatch
 ):
@@ -167,6 +169,7 @@ def test_results_that_are_read_later_give_the_same_records(
     assert later == at_once
 
 
+@pytest.mark.usefixtures('eager_functions')
 @pytest.mark.parametrize(
   ('function', 'hooks'), [('_take_step', ahead), ('_read', None)]
 )
@@ -192,12 +195,14 @@ def test_a_stopped_run_continues_the_means_of_its_epoch(
   assert stopped[-1] == without_times(tmp_path / 'whole')[-1]
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_late_read_names_the_step_that_was_not_finite(tmp_path):
   with pytest.raises(errors.TrainingError, match='^Step 2: expected finite'):
     short_run(tmp_path, ahead, initial_learning_rate=1e38, save_iter=6)
   assert not [*tmp_path.glob('model.ckpt-*')]
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_run_has_the_op_determinism_that_it_logs(tmp_path, monkeypatch):
   seen, assemble = [], assembly.assemble
 
@@ -236,6 +241,7 @@ def test_checkpoints_are_kept_and_steps_profiled_as_asked(
   assert all(b'step_num' in path.read_bytes() for path in profiles)
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_profiler_that_fails_does_not_end_the_run(tmp_path, monkeypatch):
   def refuse(folder):
     raise tf.errors.AlreadyExistsError(None, None, 'another profiler runs')
@@ -301,6 +307,7 @@ def logs_every_step(run):
   return hooks
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_full_disk_is_one_line_for_the_run_and_for_its_continuation(
   tmp_path, disk
 ):
@@ -323,6 +330,7 @@ def test_a_full_disk_is_one_line_for_the_run_and_for_its_continuation(
   assert records.read(tmp_path)[-1]['step'] == 6
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_records_that_cannot_be_closed_do_not_hide_why_a_run_stopped(
   tmp_path, monkeypatch
 ):
@@ -339,6 +347,7 @@ def test_records_that_cannot_be_closed_do_not_hide_why_a_run_stopped(
     short_run(tmp_path / 'ends')
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_log_that_nobody_reads_is_no_full_disk(tmp_path):
   def report(line):
     if ': step 1,' in line:

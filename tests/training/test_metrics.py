@@ -24,6 +24,7 @@ from terngrad.training import metric
 from terngrad.training import metrics
 from terngrad.training import records
 from terngrad.training import start
+from tests import eager
 from tests.bin import programs
 from tests.slim import mnist_files
 
@@ -258,7 +259,6 @@ def added(tmp_path_factory):
       max_steps=10,
       **data,
     )
-    start.train(train, lines.append)
     score = options_lib.build(
       configs.EvalConfig,
       checkpoint_dir=str(folder / 'train'),
@@ -267,7 +267,9 @@ def added(tmp_path_factory):
       run_once=True,
       **data,
     )
-    evaluation.evaluate(score, lines.append)
+    with eager.functions():
+      start.train(train, lines.append)
+      evaluation.evaluate(score, lines.append)
     yield folder, lines
 
 

@@ -86,7 +86,7 @@ def divisions(text):
 
 
 @pytest.mark.parametrize('code', CODES)
-@pytest.mark.gate_every(4)
+@pytest.mark.gate_every(8)
 def test_no_code_divides_float32(code):
   shapes = [(300, 7), (64,), (1000,)]
   specs = [

@@ -137,7 +137,7 @@ def test_graph_and_xla_agree_with_eager_to_the_bit(size):
   rng = np.random.default_rng(size)
   graph = tracing.function(statistics.statistics)
   xla = tracing.function(statistics.statistics, jit_compile=True)
-  for trial in range(60):
+  for trial in range(60 if size < 10_000 else 10):
     scale, offset = 10.0 ** rng.uniform(-12, 12), rng.choice([0, 0, 1, 30])
     values = scale * (rng.standard_t(3, size=size) + offset)
     values = tf.constant(values, tf.float32)

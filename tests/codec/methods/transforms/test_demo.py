@@ -17,7 +17,7 @@ from tests.codec import rounds
 # Blocks of 64 x 50 and 5 x 6; a vector of two blocks; a prime number of
 # elements, whose blocks are single elements; nothing.
 SHAPES = ((128, 50), (5, 1, 6), (96,), (67,), (0, 3))
-STEPS, WORKERS = 10, 3
+STEPS, WORKERS = 4, 3
 DECAY = 0.999
 
 
@@ -86,8 +86,8 @@ def momentum(workers):
   return [[m.numpy() for m in own[0]] for own in workers.worker_states]
 
 
-# A step rounds by 2**-20 of a block's largest magnitude, below 2**4; ten steps
-# add up.
+# A step rounds by 2**-20 of a block's largest magnitude, below 2**4; all
+# steps add up.
 LIMIT = STEPS * 2.0**4 * 2.0**-20
 
 

@@ -9,7 +9,7 @@ from terngrad.reduce import bucketing
 from tests.codec import rounds
 
 SHAPES = ((12, 10), (7,))
-STEPS, WORKERS, WARM_UP = 10, 3, 4
+STEPS, WORKERS, WARM_UP = 7, 3, 4
 BETA_1, BETA_2, EPSILON = 0.9, 0.99, 1e-8
 TEXT = f'one_bit_adam:warm_up={WARM_UP},beta_2={BETA_2}+sign'
 
