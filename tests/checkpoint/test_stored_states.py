@@ -133,7 +133,6 @@ def assert_same(received, expected):
     np.testing.assert_array_equal(received[name], value, name)
 
 
-@pytest.mark.usefixtures('eager_functions')
 @pytest.mark.parametrize(
   ('codec', 'options'),
   [

@@ -69,7 +69,6 @@ def test_a_code_with_float_steps_is_refused_where_steps_are_alike(make):
     make('one_bit_adam:warm_up=7+sign')
 
 
-@pytest.mark.usefixtures('eager_functions')
 def test_a_trainer_takes_float_steps_first():
   keras.utils.set_random_seed(1)
   trainer = terngrad.Trainer(

@@ -64,8 +64,8 @@ def test_a_resumed_run_continues_the_same_run_and_overwrite_begins_another(
   tmp_path, begun
 ):
   begun()
-  train(tmp_path, 10)
-  train(tmp_path, 20)
+  train(tmp_path, 2)
+  train(tmp_path, 4)
   first, second = begun.runs
   assert not first.run.identity and second.run.identity == {'id': 'first'}
   assert first.run.options['net'] == 'lenet'
@@ -74,7 +74,7 @@ def test_a_resumed_run_continues_the_same_run_and_overwrite_begins_another(
   assert first.got[-1] is second.got[-1] is False
   # Without TensorBoard's name there are no events.
   assert not list(tmp_path.glob('events.*'))
-  train(tmp_path, 10, overwrite=True)
+  train(tmp_path, 2, overwrite=True)
   assert not begun.runs[2].run.identity
 
 

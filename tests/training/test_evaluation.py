@@ -14,7 +14,6 @@ from terngrad.training import evaluation
 from tests.checkpoint import test_pretrained
 from tests.slim import mnist_files
 
-pytestmark = pytest.mark.usefixtures('eager_functions')
 DEFAULT = configs.EvalConfig().run.max_steps
 
 

@@ -1,6 +1,7 @@
 """What stops a run: numbers of a step, or no folder to begin in."""
 
 import contextlib
+import functools
 import resource
 import signal
 import types
@@ -122,10 +123,10 @@ def short_run(train_dir, hooks=None, **changes):
   return lines
 
 
-def ahead(run):
-  """Hooks as on a GPU, with a log line every four steps."""
+def ahead(run, log_every=4):
+  """Hooks as on a GPU, with a log line every few steps."""
   hooks = execution.Hooks()
-  hooks.runs_ahead, hooks.log_every = True, 4
+  hooks.runs_ahead, hooks.log_every = True, log_every
   del run
   return hooks
 
@@ -149,19 +150,21 @@ def test_results_that_are_read_later_give_the_same_records(
     return take(*arguments)
 
   monkeypatch.setattr(loop, '_take_step', look)
-  options = {'max_steps': 14, 'save_iter': 6, 'grad_bits': 1}
-  short_run(tmp_path / 'later', ahead, **options)
+  options = {'max_steps': 7, 'save_iter': 3, 'grad_bits': 1}
+  short_run(
+    tmp_path / 'later', functools.partial(ahead, log_every=2), **options
+  )
   waited = [step for step, wait in enumerate(waits, 1) if wait]
-  assert waited == [4, 6, 8, 12, 14]
-  monkeypatch.setattr(execution.Hooks, 'log_every', 4)
+  assert waited == [2, 3, 4, 6, 7]
+  monkeypatch.setattr(execution.Hooks, 'log_every', 2)
   short_run(tmp_path / 'at_once', **options)
-  assert all(waits[14:])
+  assert all(waits[7:])
   found, expected = map(
     without_times, (tmp_path / 'later', tmp_path / 'at_once')
   )
   assert found == expected
-  assert {one['step'] for one in found} == {4, 6, 8, 12, 14}
-  for step in (6, 12, 14):
+  assert {one['step'] for one in found} == {2, 3, 4, 6, 7}
+  for step in (3, 6, 7):
     prefixes = (
       tmp_path / name / f'model.ckpt-{step}' for name in ('later', 'at_once')
     )
@@ -247,11 +250,11 @@ def test_a_profiler_that_fails_does_not_end_the_run(tmp_path, monkeypatch):
     raise tf.errors.AlreadyExistsError(None, None, 'another profiler runs')
 
   monkeypatch.setattr(tf.profiler.experimental, 'start', refuse)
-  lines = short_run(tmp_path, profile_steps=('2', '3'), save_iter=6)
-  assert (tmp_path / 'model.ckpt-6.index').exists()
+  lines = short_run(tmp_path, profile_steps=('2', '3'), max_steps=3)
+  assert (tmp_path / 'model.ckpt-3.index').exists()
   (line,) = [line for line in lines if '--profile_steps' in line]
   assert 'received: another profiler runs. Training goes on' in line
-  lines = short_run(tmp_path, profile_steps=('2', '3'), max_steps=7)
+  lines = short_run(tmp_path, profile_steps=('2', '3'), max_steps=4)
   assert any('none of the steps 2 to 3 was taken' in line for line in lines)
 
 
@@ -317,7 +320,7 @@ def test_a_full_disk_is_one_line_for_the_run_and_for_its_continuation(
     if ': step 3,' in line:
       disk(path.stat().st_size)
 
-  config = short_config(tmp_path, save_iter=2, log_to=())
+  config = short_config(tmp_path, max_steps=4, save_iter=2, log_to=())
   message = rf'{tmp_path}: expected to write .* File too large\. Free some'
   with pytest.raises(errors.TrainingError, match=message):
     start.train(config, report, hooks=logs_every_step)
@@ -326,8 +329,8 @@ def test_a_full_disk_is_one_line_for_the_run_and_for_its_continuation(
   with pytest.raises(errors.TrainingError, match=message):
     start.train(config, report)
   disk(resource.RLIM_INFINITY)
-  short_run(tmp_path, log_to=())
-  assert records.read(tmp_path)[-1]['step'] == 6
+  short_run(tmp_path, max_steps=4, log_to=())
+  assert records.read(tmp_path)[-1]['step'] == 4
 
 
 @pytest.mark.usefixtures('eager_functions')
@@ -344,7 +347,7 @@ def test_records_that_cannot_be_closed_do_not_hide_why_a_run_stopped(
   with pytest.raises(errors.TrainingError, match='^Step 2: expected finite'):
     short_run(tmp_path / 'fails', ahead, initial_learning_rate=1e38)
   with pytest.raises(errors.TrainingError, match='No space left on device'):
-    short_run(tmp_path / 'ends')
+    short_run(tmp_path / 'ends', max_steps=1)
 
 
 @pytest.mark.usefixtures('eager_functions')

@@ -255,8 +255,8 @@ def added(tmp_path_factory):
       configs.TrainConfig,
       train_dir=str(folder / 'train'),
       num_nodes=2,
-      save_iter=5,
-      max_steps=10,
+      save_iter=1,
+      max_steps=2,
       **data,
     )
     score = options_lib.build(
@@ -330,9 +330,9 @@ def test_pages_and_comparisons_show_what_one_entry_added(added):
     logged(folder / 'eval', 'log_likelihood'),
   )
   (curve,) = found['loss of the worst node']
-  assert curve.points == list(zip((5, 10), worst, strict=True))
+  assert curve.points == list(zip((1, 2), worst, strict=True))
   (curve,) = found['log likelihood']
-  assert curve.points == [(10, score)]
+  assert curve.points == [(2, score)]
   facts = run_facts.last_values(trained, scored)
   assert facts['worst loss'] == f'{worst[-1]:.1f}'
   assert facts['log likelihood'] == f'{score:.3f}'
@@ -350,8 +350,8 @@ def test_comparisons_draw_what_one_entry_added(added):
     (line,) = axes.lines
     drawn[axes.get_ylabel()] = list(line.get_xdata())
   assert drawn == {
-    'training cross entropy, moving average': [5, 10],
-    'worst loss': [5, 10],
-    'test accuracy, %': [10, 10],
-    'test log likelihood': [10, 10],
+    'training cross entropy, moving average': [1, 2],
+    'worst loss': [1, 2],
+    'test accuracy, %': [2, 2],
+    'test log likelihood': [2, 2],
   }
