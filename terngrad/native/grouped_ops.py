@@ -60,7 +60,8 @@ def encode(
   Returns:
     int32 [num_words]: for each variable the scales of its groups, then its
     codes. Wherever in a group a NaN is, the minimum (SPANS) or the mean
-    magnitude (SIGNS) is NaN, of equal bits on all devices, and a step is 0.
+    magnitude (SIGNS) is NaN, of equal bits on all devices, and the step and the
+    integers are 0.
   """
   return native.operation('encode_groups', on_gpus)(
     gradients=pieces,

@@ -216,6 +216,18 @@ class GroupedOnKernels(by_variable.ByVariable):
     )
 
 
+def with_nan(rows: tf.Tensor) -> tf.Tensor:
+  """Checks which groups have NaN; minima and maxima of XLA ignore it on CPUs.
+
+  Args:
+    rows: float32 [rows, n].
+
+  Returns:
+    bool [rows].
+  """
+  return tf.reduce_any(tf.math.is_nan(rows), axis=1)
+
+
 def step(span: tf.Tensor, levels: int) -> tf.Tensor:
   """Computes the step between levels; its products with levels are exact.
 
@@ -270,12 +282,13 @@ def round_to_levels(
 
   Returns:
     int32 [rows, n], from 0 to levels. Their expectation is exact up to
-    levels * 2**-24 + 2**-23.
+    levels * 2**-24 + 2**-23. 0 for NaN and where a step is 0.
   """
   inverse = division.divide_power_of_two(FRACTION, steps)
   # Integers from here on, because compilers round sums of products differently.
   fixed = tf.cast(tf.round(values * inverse[:, tf.newaxis]), tf.int32)
-  fixed = tf.minimum(fixed, levels << FRACTION)
+  # In a group with NaN the step is 0. Devices convert NaN to 0 or -2**31.
+  fixed = tf.maximum(tf.minimum(fixed, levels << FRACTION), 0)
   draw = tf.bitwise.right_shift(bits, tf.constant(32 - FRACTION, tf.uint32))
   return tf.bitwise.right_shift(fixed + tf.bitcast(draw, tf.int32), FRACTION)
 

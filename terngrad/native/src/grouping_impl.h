@@ -28,9 +28,10 @@ TERNGRAD_INLINE Ints Nearest(Floats values) {
 
 TERNGRAD_INLINE Floats Max(Floats a, Floats b) { return -Min(-a, -b); }
 
+// Of NaN it makes the bound.
 TERNGRAD_INLINE Floats Bounded(Floats values) {
   const Floats most = Floats{} + 0x1p126f;
-  return Max(-most, Min(most, values));
+  return Max(-most, Min(values, most));
 }
 
 // Division by a number unknown at compile time. Granlund and Montgomery,
@@ -185,7 +186,8 @@ struct ToDigits {
   ToDigits(const float* scales, const GroupCode& code, Key key) {
     const float step = scales[code.num_scales() - 1];
     inverse = Floats{} + (step > 0.0f ? 0x1p22f / step : 0.0f);
-    least = Floats{} + scales[0];
+    // In a group with NaN the step is 0, and so are all digits.
+    least = Floats{} + (std::isnan(scales[0]) ? 0.0f : scales[0]);
     levels = Ints{} + code.levels;
     second = Words{} + key.second;
   }

@@ -13,7 +13,6 @@ import tensorflow as tf
 from terngrad.codec.methods import by_variable
 from terngrad.codec.methods import grouped
 from terngrad.codec.stages import packing
-from terngrad.codec.stages import statistics
 from terngrad.native import grouped_ops
 
 
@@ -78,11 +77,13 @@ class Minmax(grouped.Grouped):
     self, rows: tf.Tensor, bits: tf.Tensor | None
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """Computes minima and steps, and rounds elements at random to levels."""
+    with_nan = grouped.with_nan(rows)
     rows = tf.clip_by_value(rows, -grouped.LARGEST, grouped.LARGEST)
     least, largest = tf.reduce_min(rows, axis=1), tf.reduce_max(rows, axis=1)
     least = tf.where(least == 0.0, 0.0, least)  # -0 becomes +0
-    least = statistics.canonical(least)
+    least = tf.where(with_nan, float('nan'), least)
     steps = grouped.step(largest - least, self.num_levels)
+    steps = tf.where(with_nan, 0.0, steps)
     above = rows - least[:, tf.newaxis]
     codes = grouped.round_to_levels(above, steps, self.num_levels, bits)
     return [least, steps], codes

@@ -80,8 +80,10 @@ class Qsgd(grouped.Grouped):
     self, rows: tf.Tensor, bits: tf.Tensor | None
   ) -> tuple[list[tf.Tensor], tf.Tensor]:
     """Computes the steps and rounds elements at random to multiples of them."""
+    with_nan = grouped.with_nan(rows)
     rows = tf.clip_by_value(rows, -grouped.LARGEST, grouped.LARGEST)
     steps = grouped.step(_norms(rows, self.norm), self.num_levels)
+    steps = tf.where(with_nan, 0.0, steps)
     codes = grouped.round_to_levels(tf.abs(rows), steps, self.num_levels, bits)
     return [steps], tf.where(rows < 0.0, -codes, codes)
 

@@ -30,7 +30,9 @@ __device__ inline uint32 DigitOf(float value, const ToDigits& group, int levels,
   if (kKind == kSigns) return BitsOf(value) > 0x80000000U;
   const float above =
       kKind == kSteps ? fabsf(Limited(value)) : Limited(value) - group.least;
-  const int fixed = Nearest(above * group.inverse);
+  const float scaled = above * group.inverse;
+  // In a group with NaN the step is 0, and so are all digits.
+  const int fixed = scaled == scaled ? Nearest(scaled) : 0;
   const int most = levels << kFraction;
   uint32 random = AlmostRandom(counter, second);
   random ^= random >> 16;
