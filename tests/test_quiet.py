@@ -124,6 +124,12 @@ def test_the_start_of_tensorflow_is_shown_only_when_asked_for(stand_in):
   )
 
 
+def test_a_server_of_runs_that_imports_tensorflow_writes_nothing(stand_in):
+  folder = stand_in(TENSORFLOW)
+  (folder / 'keras.py').write_text('import tensorflow')
+  assert stderr_of('import terngrad.sweep.preload', folder) == ''
+
+
 def test_child_processes_show_the_start_of_tensorflow_too(stand_in):
   folder = stand_in(TENSORFLOW)
   words = [sys.executable, '-c', f'{IMPORT}()']

@@ -130,10 +130,9 @@ def _scorer(
   context: execution.ExecutionContext,
 ) -> Callable[[], dict[str, float]]:
   """Returns the scorer of --eval_subsets; it returns {} without subsets."""
-  # The dict drops repeated names.
   subsets = {
     name: evaluation.open_subset(config.data, config.model.net, name)
-    for name in config.run.eval_subsets
+    for name in dict.fromkeys(config.run.eval_subsets)
   }
   score = epoch_scores.scorer(config.data.data_dir, subsets, model, context)
   return score if subsets else dict

@@ -75,12 +75,17 @@ def open_data(
   if benchmark:
     return _constant(data, model, rows_of)
   load = functools.partial(_load, data, model, part, rows_of)
-  _, split = load(0)
+  start, split = load(0)
+
+  def batches(step: int, shares: Sequence[int] | None = None) -> Iterator[Batch]:
+    # Opening a stream takes most of a second: TensorFlow traces its functions.
+    return iter(load(step, shares)[0] if step or shares else start)
+
   return Data(
     split.num_examples,
     split.num_classes,
     split.channels,
-    lambda step, shares=None: iter(load(step, shares)[0]),
+    batches,
     split.digest,
     split.text.tokenizer_digest if split.text else '',
   )

@@ -140,29 +140,36 @@ def test_a_run_ends_when_no_epoch_is_better(worker, data_dir, tmp_path):
   assert not (tmp_path / 'train' / 'best').exists()
 
 
-def test_scores_are_those_of_the_evaluator(worker, data_dir, tmp_path, trained):
+@pytest.mark.parametrize(
+  ('subset', 'count'),
+  [
+    ('test', conftest.TEST_EXAMPLES),
+    pytest.param('train', conftest.TRAIN_EXAMPLES, marks=pytest.mark.slow),
+  ],
+)
+def test_scores_are_those_of_the_evaluator(
+  worker, data_dir, tmp_path, trained, subset, count
+):
   """It reads the checkpoint of the last step, without averages."""
   folder, _ = trained
   last = scores(folder)[-1]
-  counts = {'test': conftest.TEST_EXAMPLES, 'train': conftest.TRAIN_EXAMPLES}
-  for subset, count in counts.items():
-    finished = worker.run(
-      'mnist_eval',
-      [
-        f'--data_dir={data_dir}',
-        f'--checkpoint_dir={folder}',
-        f'--eval_dir={tmp_path / subset}',
-        f'--subset={subset}',
-        f'--num_examples={count}',
-        '--restore_avg_var=false',
-        '--run_once',
-      ],
-    )
-    assert finished.code == 0, finished.err
-    values = programs.metrics(tmp_path / subset)[-1]
-    assert values['num_examples'] == count
-    for name in ('precision_at_1', 'recall_at_5'):
-      assert values[name] == last[f'{subset}_{name}']
+  finished = worker.run(
+    'mnist_eval',
+    [
+      f'--data_dir={data_dir}',
+      f'--checkpoint_dir={folder}',
+      f'--eval_dir={tmp_path}',
+      f'--subset={subset}',
+      f'--num_examples={count}',
+      '--restore_avg_var=false',
+      '--run_once',
+    ],
+  )
+  assert finished.code == 0, finished.err
+  values = programs.metrics(tmp_path)[-1]
+  assert values['num_examples'] == count
+  for name in ('precision_at_1', 'recall_at_5'):
+    assert values[name] == last[f'{subset}_{name}']
 
 
 def test_scoring_changes_no_bit_and_a_run_continues(

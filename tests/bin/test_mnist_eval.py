@@ -197,7 +197,14 @@ def two_towers(one_tower, tmp_path):
 
 
 @pytest.mark.parametrize(
-  ('tower', 'device'), [(-1, 0), (0, 0), (1, 1), (2, 0), (3, 1)]
+  ('tower', 'device'),
+  [
+    (-1, 0),
+    pytest.param(0, 0, marks=pytest.mark.slow),
+    pytest.param(1, 1, marks=pytest.mark.slow),
+    (2, 0),
+    (3, 1),
+  ],
 )
 def test_tower_reads_the_device_of_that_node(
   tower, device, two_towers, evaluate, tmp_path
@@ -210,11 +217,11 @@ def test_tower_reads_the_device_of_that_node(
 
 
 def test_without_a_tower_it_reads_the_stored_one(one_tower, evaluate, tmp_path):
-  score_of(evaluate(one_tower))
+  score = score_of(evaluate(one_tower))
   assert weights(tmp_path / 'eval') == stored_weights(
     one_tower / 'model.ckpt-2', 1, '/average'
   )
-  assert score_of(evaluate(one_tower, tower=3)) == score_of(evaluate(one_tower))
+  assert score_of(evaluate(one_tower, tower=3)) == score
 
 
 @pytest.mark.parametrize('tower', [0, 2, 4])

@@ -1,6 +1,8 @@
 """`terngrad sweep`: what is missing is run, and equal runs report alike."""
 
+import contextlib
 import csv
+import io
 import json
 import os
 import re
@@ -44,7 +46,17 @@ def swept(data_dir, tmp_path_factory):
   """(folder of the definition, folder of the runs, what was printed)."""
   folder, work = (tmp_path_factory.mktemp(name) for name in ('small', 'work'))
   (folder / 'sweep.ini').write_text(TEXT, encoding='utf-8')
-  return folder, work, sweep(folder, data_dir, work, '--jobs=2')
+  out, err = io.StringIO(), io.StringIO()
+  with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+    code = act(folder, data_dir, work, jobs=2)
+  return folder, work, programs.Finished(code, out.getvalue(), err.getvalue())
+
+
+def act(folder, data_dir, work, **more):
+  """`sweep` in this process, which has one with TensorFlow for its runs."""
+  folders = {'definition': folder, 'data_dir': data_dir, 'work_dir': work}
+  texts = {name: str(path) for name, path in folders.items()}
+  return sweep_command.act(sweep_command.SweepFlags(**texts, **more))
 
 
 def arguments(folder, data_dir, work, *more):
@@ -82,9 +94,7 @@ def rows(folder):
 
 def test_every_run_is_a_row_that_says_how_it_was_made(swept):
   folder, _, done = swept
-  assert done.code == 0, done.err
-  # The process that imports TensorFlow for the runs hides its messages.
-  assert done.err == ''
+  assert (done.code, done.err) == (0, '')
   found = rows(folder)
   assert [f'{r["variant"]}_seed{r["seed"]}' for r in found] == NAMES
   for row in found:
@@ -177,7 +187,8 @@ def test_a_run_again_gives_the_same_row(swept, data_dir, tmp_path):
     *(folder, data_dir, tmp_path / 'work', f'--output={tmp_path}'),
     *('--only=tern*', '--seeds=2'),
   )
-  assert done.code == 0, done.err
+  # The process that imports TensorFlow for the runs hides its messages.
+  assert (done.code, done.err) == (0, '')
   (again,) = rows(tmp_path)
   (before,) = (
     r for r in rows(folder) if (r['variant'], r['seed']) == ('ternary', '2')
@@ -240,13 +251,7 @@ def test_a_run_that_fails_leaves_the_others_and_says_where(
 def test_data_that_the_first_run_refuses_stop_the_sweep(tmp_path, capsys):
   (tmp_path / 'sweep.ini').write_text(TEXT, encoding='utf-8')
   (tmp_path / 'train-images-idx3-ubyte.gz').write_bytes(b'x')
-  # In this process, which has a process with TensorFlow for its programs.
-  values = sweep_command.SweepFlags(
-    definition=str(tmp_path),
-    data_dir=str(tmp_path),
-    work_dir=str(tmp_path / 'work'),
-  )
-  assert sweep_command.act(values) == 2
+  assert act(tmp_path, tmp_path, tmp_path / 'work') == 2
   failed, error = capsys.readouterr().err.splitlines()
   assert failed == 'failed: float32_seed2'
   assert error.startswith('error: float32_seed2 was refused before its first')

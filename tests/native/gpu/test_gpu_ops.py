@@ -2,12 +2,11 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
 from terngrad import native
+from tests import forked
 from tests.native.gpu import emulated
 
 pytestmark = pytest.mark.skipif(
@@ -23,14 +22,12 @@ def library(tmp_path_factory):
 
 def run(library, case, **environment):
   """Returns (result, log) of the process."""
-  done = subprocess.run(
-    [sys.executable, '-m', 'tests.native.gpu.gpu_process', library, case],
-    capture_output=True,
-    text=True,
-    check=False,
-    timeout=600,
-    cwd=emulated.HERE.parents[2],
-    env={**os.environ, 'TF_CPP_MIN_LOG_LEVEL': '2', **environment},
+  done = forked.run(
+    'tests.native.gpu.gpu_process',
+    *(library, case),
+    folder=emulated.HERE.parents[2],
+    environment={**os.environ, **environment},
+    limit=600,
   )
   assert done.returncode == 0, done.stderr
   return json.loads(done.stdout), done.stderr
