@@ -77,7 +77,9 @@ def open_data(
   load = functools.partial(_load, data, model, part, rows_of)
   start, split = load(0)
 
-  def batches(step: int, shares: Sequence[int] | None = None) -> Iterator[Batch]:
+  def batches(
+    step: int, shares: Sequence[int] | None = None
+  ) -> Iterator[Batch]:
     # Opening a stream takes most of a second: TensorFlow traces its functions.
     return iter(load(step, shares)[0] if step or shares else start)
 
