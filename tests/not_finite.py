@@ -24,7 +24,7 @@ CODES = (
   *('ef21+topk', 'ef21_sgdm+sign', 'diana+natural'),
 )
 # Each code is compiled, so that few of them are tested at once.
-_COUNT = 80
+_COUNT = 62
 GROUPS = (
   *(CODES[number::_COUNT] for number in range(_COUNT)),
   (_ALONE,),

@@ -30,7 +30,7 @@ def values_of(text, devices, on_kernels=False):
   training = small.Training(
     small.conv_net,
     devices=devices,
-    workers=4,
+    workers=3,
     codec=text,
     on_kernels=on_kernels,
   )
