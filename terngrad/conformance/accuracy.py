@@ -56,7 +56,7 @@ def mean_over_draws_is_the_gradient_if_unbiased(
     f'{error:.4g}',
     _UNBIASED,
   )
-  lengths = found @ exact / (exact @ exact)
+  lengths = np.sum(found * exact, axis=1) / np.sum(np.square(exact))
   # A mean of numbers that are nearly normal, within 7 standard deviations.
   limit = 7 * lengths.std(ddof=1) / _DRAWS**0.5 + _ROUNDING
   expect(

@@ -73,7 +73,7 @@ def states_stay_small_if_the_gradient_stays(
   limit = _GROWTH * np.square(value).max()
   (bucket,) = codec.buckets
   for state, found in zip(bucket.states, group.states(0)[0], strict=True):
-    largest = float(np.max(np.abs(found), initial=0.0))
+    largest = np.max(np.abs(np.asarray(found, np.float64)), initial=0.0)
     failures.expect(
       largest <= limit,
       f'the state {state.name!r} to stay below {limit:.2g} in {_STEPS} steps '
