@@ -265,6 +265,7 @@ HEADERS = (
   'kernels.h',
   'kernels_impl.h',
   'levels_impl.h',
+  'measuring_impl.h',
   'operations/gpu_common.h',
   'operations/gpu_driver.h',
   'operations/gpu_host.h',

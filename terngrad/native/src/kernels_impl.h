@@ -25,6 +25,7 @@ namespace {
 #include "vectors_impl.h"
 #include "encoding_impl.h"
 #include "decoding_impl.h"
+#include "measuring_impl.h"
 #include "grouping_impl.h"
 #include "rotation_impl.h"
 #include "levels_impl.h"

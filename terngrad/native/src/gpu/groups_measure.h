@@ -1,4 +1,4 @@
-// The scales of groups of elements; grouping_impl.h has the same for CPUs.
+// The scales of groups of elements; measuring_impl.h has the same for CPUs.
 
 #ifndef TERNGRAD_NATIVE_GPU_GROUPS_MEASURE_H_
 #define TERNGRAD_NATIVE_GPU_GROUPS_MEASURE_H_
