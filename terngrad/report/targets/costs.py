@@ -149,8 +149,8 @@ def seconds_of_step(
   """Predicts the seconds from one update of all workers to the next.
 
   With local steps this is the time of those between two exchanges. An exchange
-  of one of several fragments has its share of the bytes and of the coding.
-  Overlapped local steps hide the transfer.
+  of one of several fragments has its share of the bytes and of the coding, and
+  all latencies. Overlapped local steps hide the transfer.
 
   Args:
     devices: options of the variant's local steps.
@@ -162,8 +162,10 @@ def seconds_of_step(
   steps = devices.steps_per_exchange
   network = models.Network(setting.bandwidth, setting.latency, setting.workers)
   planned = models.plan(codec, shapes, steps * setting.computing, network, cost)
-  coding, wire = (
-    part / devices.fragments for part in (planned.coding, planned.wire)
-  )
+  # A fragment waits for every hop, as the whole does.
+  hops = models.traffic_of(codec, tuple(shapes), network).hops
+  waiting = hops * setting.latency
+  coding = planned.coding / devices.fragments
+  wire = (planned.wire - waiting) / devices.fragments + waiting
   hidden = min(wire, devices.overlap_steps * setting.computing)
   return planned.computing + coding + wire - hidden
