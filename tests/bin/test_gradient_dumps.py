@@ -49,6 +49,15 @@ def test_output_needs_the_name_of_a_dump(worker, data_dir, tmp_path):
   assert 'output: expected a file name that ends in .npz' in finished.err
 
 
+def test_an_output_that_cannot_be_written_is_refused_before_the_step(
+  worker, data_dir, tmp_path
+):
+  (tmp_path / 'file').touch()
+  finished = dump(worker, data_dir, tmp_path / 'file' / 'g.npz', 1)
+  assert finished.code not in (0, None)
+  assert f'output: expected to write {tmp_path}/file' in finished.error
+
+
 @pytest.mark.parametrize('given', ['none', 'empty', 'file'])
 def test_a_folder_without_a_run_is_refused(worker, data_dir, tmp_path, given):
   (tmp_path / 'empty' / 'train').mkdir(parents=True)
