@@ -142,8 +142,10 @@ def test_a_prompt_is_continued_equally_for_equal_seeds(
 
   first = text(seed=1)
   assert first.startswith('to be or not to be, long')
-  assert first == text(seed=1)
-  assert (first == text(seed=2)) == (temperature < 1)
+  if temperature < 1:  # no seed matters then
+    assert first == text(seed=2)
+  else:
+    assert first == text(seed=1) != text(seed=2)
 
 
 @pytest.mark.filterwarnings(
