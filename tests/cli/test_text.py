@@ -234,6 +234,8 @@ def test_a_page_shows_bits_and_perplexity(run_dir, tmp_path):
     ('predict', {'prompt': 'a', 'images': 'b'}, 'expected none beside --prom'),
     ('predict', {'images': 'b'}, 'received one of the language model gpt_nano'),
     ('predict', {'prompt': ''}, 'a --prompt that is not empty'),
+    ('predict', {'prompt': 'a', 'top': 2}, 'top: expected --images beside it'),
+    ('predict', {'images': 'b', 'seed': 2}, 'seed: expected --prompt beside'),
     ('convert text', {'vocabulary_size': 300}, 'expected --tokenizer=bpe besi'),
     ('convert text', {'suffixes': '.py'}, 'expected --source beside it, recei'),
     ('report page', {}, 'received one of the language model gpt_nano'),
