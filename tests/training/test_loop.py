@@ -226,6 +226,7 @@ def test_a_run_has_the_op_determinism_that_it_logs(tmp_path, monkeypatch):
   )
 
 
+@pytest.mark.usefixtures('eager_functions')
 @pytest.mark.parametrize(
   ('steps', 'keep'), [((), 3), (('2', '3'), 2), (('2', '99'), 3)]
 )
