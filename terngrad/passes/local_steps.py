@@ -142,8 +142,7 @@ class LocalPass(passes.WrappedPass):
     Args:
       state: of the worker before.
       numbers: indices of the batches.
-      batches: images and labels, [count, b, ...] each, or lists of them with
-        one for each device of the worker.
+      batches: images and labels, [count, b, ...], or lists of these by device.
       key: uint32 [2], random key of the worker.
       inputs: `non_trainable` and `scale` of `passes.Pass.gradients`.
 
