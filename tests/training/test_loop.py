@@ -17,6 +17,7 @@ from terngrad.config import servers
 from terngrad.config import training as configs
 from terngrad.machine import determinism
 from terngrad.parameter_server import server_run
+from terngrad.step import schedules
 from terngrad.training import assembly
 from terngrad.training import evaluation
 from terngrad.training import execution
@@ -121,6 +122,18 @@ def short_run(train_dir, hooks=None, **changes):
   lines = []
   start.train(short_config(train_dir, **changes), lines.append, hooks=hooks)
   return lines
+
+
+@pytest.mark.usefixtures('eager_functions')
+def test_the_averages_of_a_fragment_count_its_own_turns(tmp_path, monkeypatch):
+  seen, decay = [], schedules.averaging_decay
+  monkeypatch.setattr(
+    schedules,
+    'averaging_decay',
+    lambda step, limit: seen.append(step) or decay(step, limit),
+  )
+  short_run(tmp_path / 'run', local_steps=2, fragments=2)
+  assert seen == [number // 2 for number in range(len(seen))] and len(seen) > 2
 
 
 def ahead(run, log_every=4):

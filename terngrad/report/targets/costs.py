@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from slim.datasets.records import manifest
 from slim.nets import factory as nets
 from terngrad import errors
 from terngrad.codec import method as methods
@@ -38,8 +39,15 @@ class Setting(NamedTuple):
 
 
 def shapes_of(data: model_options.DataOptions, net: str) -> Shapes:
-  """Returns the shapes of the trainable variables of a run's net."""
+  """Returns the shapes of the trainable variables of a run's net.
+
+  Without --num_classes the classes, or tokens, are those of the data in
+  --data_dir if it is set, and else those of the catalog.
+  """
   classes, channels = batches.expected_sizes(data, net)
+  if data.data_dir and not data.num_classes:
+    found = manifest.read(data.data_dir)
+    classes = found.num_classes - data.labels_offset if found else classes
   model = nets.build(
     net, num_classes=classes, image_size=data.image_size, channels=channels
   )
