@@ -35,7 +35,7 @@ def recipe_optimizer(recipe: str, **options: Any) -> keras.optimizers.Optimizer:
     errors.ConfigError: this version of Keras has another Muon.
   """
   found = catalog.find(recipe)
-  create = getattr(keras.optimizers, _class_of(recipe), None)
+  create: Any = getattr(keras.optimizers, _class_of(recipe), None)
   known = inspect.signature(create).parameters if create else ()
   if _class_of(recipe) == 'Muon' and 'rms_rate' not in known:
     raise errors.ConfigError(
