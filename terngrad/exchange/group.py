@@ -140,6 +140,7 @@ class Group:
     matrix: tf.Tensor,
     length: tf.Tensor,
     lengths: Sequence[int],
+    max_pieces: int = _MOST_PIECES,
   ) -> list[tf.Tensor]:
     """Gathers the first columns of a matrix, in pieces.
 
@@ -150,6 +151,7 @@ class Group:
       matrix: float32 or int32 [k, n], the same shape in every process.
       length: int32 [], index in `lengths`; the same in every process.
       lengths: the possible numbers of columns, each <= n.
+      max_pieces: largest number of pieces, >= 1.
 
     Returns:
       List of [size * k, columns of a piece], in order. The number of columns is
@@ -158,7 +160,7 @@ class Group:
     columns_sent = tf.gather(lengths, length)
     if self.size == 1:
       return [matrix[:, :columns_sent]]
-    count = max(1, min(_MOST_PIECES, matrix.shape.num_elements() // self.piece))
+    count = max(1, min(max_pieces, matrix.shape.num_elements() // self.piece))
     pieces = []
     for number in range(count):
       first, stop = (

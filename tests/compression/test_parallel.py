@@ -861,8 +861,15 @@ def test_a_full_disk_leaves_the_saved_file(tmp_path):
 
 
 @pytest.mark.usefixtures('eager_functions')
-@pytest.mark.parametrize('codec', ['identity', 'ternary'])
-def test_rows_of_an_embedding_train(codec):
+@pytest.mark.parametrize(
+  ('codec', 'options'),
+  [
+    ('identity', {}),
+    ('ternary', {}),
+    ('ternary', {'optimize_gradient_memory': True}),
+  ],
+)
+def test_rows_of_an_embedding_train(codec, options):
   words = np.array([[0, 1], [1, 3]], np.int32)
 
   def net():
@@ -871,12 +878,18 @@ def test_rows_of_an_embedding_train(codec):
         keras.Input([2], dtype='int32'),
         keras.layers.Embedding(4, 3, name='words'),
         keras.layers.GlobalAveragePooling1D(),
+        keras.layers.Dense(9, activation='relu'),
+        keras.layers.Dense(9, activation='relu'),
         keras.layers.Dense(2, name='logits'),
       ]
     )
 
   parallel = terngrad.parallelize(
-    lambda *_: [(words, np.array([0, 1]))], net, devices=ONE, codec=codec
+    lambda *_: [(words, np.array([0, 1]))],
+    net,
+    devices=ONE,
+    codec=codec,
+    **options,
   )
   before = parallel.params(0)
   parallel.step()

@@ -125,6 +125,21 @@ def short_run(train_dir, hooks=None, **changes):
 
 
 @pytest.mark.usefixtures('eager_functions')
+@pytest.mark.parametrize(
+  ('codec', 'is_decoded'),
+  [('ternary', True), ('ef21+topk', False), ('thc', False)],
+)
+def test_histograms_decode_only_words_that_need_nothing_else(
+  tmp_path, codec, is_decoded
+):
+  short_run(tmp_path, codec=codec, max_steps=2, save_iter=1)
+  assert programs.checkpoint_steps(tmp_path)[-1] == 2
+  tags = {event.tag for event in programs.events(tmp_path)}
+  assert any('/binary/' in tag for tag in tags) == is_decoded
+  assert any(tag.startswith('tower_0/') for tag in tags)
+
+
+@pytest.mark.usefixtures('eager_functions')
 def test_the_averages_of_a_fragment_count_its_own_turns(tmp_path, monkeypatch):
   seen, decay = [], schedules.averaging_decay
   monkeypatch.setattr(
