@@ -134,10 +134,11 @@ class MomentumCorrection(around.StateWrapper):
       tf.where(new == total if self.masking else True, total - old, 0.0)
       for total, old, new in zip(totals, old_states, sent[1], strict=False)
     ]
-    inner = self.method.method
+    feedback = cast(error_feedback.ErrorFeedback, self.method)
+    inner = feedback.method
     if isinstance(inner, float_steps.ResidualSteps) and inner.stateful.residual:
       # The residual of the mean, which the float32 step sent, is no velocity.
-      _, mean_residuals = self.method.split(old_states, context)
+      _, mean_residuals = feedback.split(old_states, context)
       added = methods.shaped(inner.added(mean_residuals, context), context)
       pairs = zip(velocities, added, strict=True)
       velocities = [velocity - more for velocity, more in pairs]
