@@ -39,7 +39,7 @@ def main(number='200'):
     optimizer.step()
     if steps.count_step():
       assign(steps.exchange(parameters))
-  assign(steps.finish(parameters))
+  assign(steps.complete(parameters))
   bits = b''.join(parameter.numpy().tobytes() for parameter in parameters)
   print(f'process {rank}: loss {loss.item():.4f}, {steps.figures}')
   print(f'process {rank}: parameters {hashlib.sha256(bits).hexdigest()[:16]}')

@@ -45,6 +45,13 @@ def eager_functions():
     yield
 
 
+@pytest.fixture
+def eager_in_gate(request):
+  """`eager_functions`, except in cases that are slow: they stay compiled."""
+  if not request.node.get_closest_marker('slow'):
+    request.getfixturevalue('eager_functions')
+
+
 def pytest_collection_finish():
   """Exempts what is imported and collected by now from garbage collection.
 

@@ -72,7 +72,8 @@ def main(arguments):
     for modes in _EQUAL
     for mode in modes
   ]
-  commit, work = _commit(), pathlib.Path(WORK_DIR.value)
+  commit = _commit()
+  work = pathlib.Path(WORK_DIR.value, f'{STEPS.value}_steps')
   finished = _finished(work)
   done = {f'{row.method}/{row.mode}' for row in finished.itertuples()}
   missing = [name for name in wanted if name not in done]
@@ -96,8 +97,6 @@ def _finished(work):
   if 'processor' not in found:
     found['processor'] = ''
   found = found.fillna({'processor': ''})
-  # Other rows are of calls with other --steps.
-  found = found[found['steps'] == STEPS.value]
   return found.drop_duplicates(['method', 'mode'], keep='last')
 
 
@@ -211,7 +210,7 @@ def _digest(arrays):
 def _report(table, work):
   """Writes results.csv; returns the exit code."""
   table = table.sort_values(['method', 'mode'], kind='stable')
-  table.to_csv(_results(work), index=False)
+  disk.write_text(_results(work), table.to_csv(index=False))
   code = 0
   for method, runs in table.groupby('method'):
     for modes in _EQUAL:

@@ -17,6 +17,7 @@ import sys
 import numpy as np
 import pandas as pd
 
+from slim.datasets.records import disk
 from terngrad.report.statistics import intervals
 
 _FOLDER = pathlib.Path(__file__).parent
@@ -132,11 +133,13 @@ def main():
   if len(sys.argv) > 1:
     starts = add(starts, read(pathlib.Path(sys.argv[1])))
     check_cases(starts)
-    starts.to_csv(_STARTS, index=False, float_format='%.9g')
+    text = starts.to_csv(index=False, float_format='%.9g')
+    disk.write_text(_STARTS, text)
     starts = pd.read_csv(_STARTS)
   check_cases(starts)
   table = summarize(starts)
-  table.to_csv(_FOLDER / 'race.csv', index=False, float_format='%.6g')
+  text = table.to_csv(index=False, float_format='%.6g')
+  disk.write_text(_FOLDER / 'race.csv', text)
   columns = [*_CONDITION, 'case', 'starts', 'seconds', _HALF]
   columns += ['candidate over case', 'candidate low', 'candidate high']
   print(table[columns].to_string(index=False, float_format='{:.3g}'.format))

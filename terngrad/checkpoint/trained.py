@@ -175,14 +175,15 @@ def _device_index(tower: int, path: str, layout: checkpoints.Layout) -> int:
   """
   if tower < 0:
     return layout.places[0]
-  device_index = tower % layout.num_devices
-  if tower < layout.num_workers and device_index in layout.places:
-    return device_index
-  stored = [
-    node
+  # The devices of a worker are consecutive, and their parameters are equal.
+  size = recorded_options(layout).get('devices_per_worker') or 1
+  devices = [
+    node % (layout.num_devices // size) * size
     for node in range(layout.num_workers)
-    if node % layout.num_devices in layout.places
   ]
+  if tower < layout.num_workers and devices[tower] in layout.places:
+    return devices[tower]
+  stored = [n for n, device in enumerate(devices) if device in layout.places]
   raise errors.CheckpointError(
     f'tower: expected a node whose device is stored in {path}, one of '
     f'{stored}, received {tower}. Leave --tower out to read the first stored '

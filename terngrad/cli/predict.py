@@ -1,6 +1,7 @@
 """The command that classifies images or continues text with a trained net."""
 
 import dataclasses
+import os
 from typing import TYPE_CHECKING
 
 from terngrad import lazy
@@ -44,7 +45,10 @@ class PredictFlags:
   """The flags of `terngrad predict`."""
 
   images: str = option(
-    '', 'Image files, separated by commas: JPEG, PNG, GIF, BMP, WebP.', 'data'
+    '',
+    'Image files, separated by commas, or one whose name has commas: JPEG, '
+    'PNG, GIF, BMP, WebP.',
+    'data',
   )
   checkpoint_dir: str = option(
     '', 'Checkpoint prefix, or folder whose newest checkpoint is read.', 'run'
@@ -83,11 +87,28 @@ class PredictFlags:
   restore_avg_var: bool = option(
     True, 'Read the moving averages of the parameters.', 'model'
   )
+  given: frozenset[str] = frozenset()  # the flags of the command line
+
+
+# Options that only one of the two inputs reads.
+_OF_IMAGES = (
+  'dataset_name',
+  'image_size',
+  'labels_offset',
+  'preprocessing',
+  'top',
+)
+_OF_TEXT = ('num_tokens', 'temperature', 'seed')
 
 
 def act(values: PredictFlags) -> None:
   """Prints the text, or a line with the predicted classes for each image."""
-  if values.prompt:
+  has_text = bool(values.prompt)
+  for name in _OF_IMAGES:
+    command.require_beside(values, name, '--images', not has_text, '--prompt')
+  for name in _OF_TEXT:
+    command.require_beside(values, name, '--prompt', has_text)
+  if has_text:
     _continue_text(values)
   else:
     _classify(values)
@@ -127,6 +148,8 @@ def _classify(values: PredictFlags) -> None:
   command.at_least(0, values, 'labels_offset')
   command.at_least(1, values, 'top')
   paths = [path for path in values.images.split(',') if path]
+  if os.path.exists(values.images):
+    paths = [values.images]
   if not paths:
     raise flags.UsageError(
       '--images: expected paths, or a --prompt that is not empty, received '
@@ -175,4 +198,4 @@ def class_names(
   return {label - values.labels_offset: name for label, name in names.items()}
 
 
-COMMAND = command.Command(USAGE, PredictFlags, act)
+COMMAND = command.Command(USAGE, PredictFlags, act, given='given')

@@ -262,7 +262,8 @@ def _model_seconds(
     work: factor on --computing.
   """
   workers = config.num_workers
-  shapes = costs.shapes_of(config.data, config.model.net)
+  data = dataclasses.replace(config.data, data_dir=values.data_dir)
+  shapes = costs.shapes_of(data, config.model.net)
   codec = config.codes.text(workers)
   cost = coding.measure(codec)
   network = work * values.computing, values.bandwidth, values.latency

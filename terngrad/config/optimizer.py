@@ -49,7 +49,9 @@ class OptimizerOptions(options.ConfigPart):
   clip_gradient_norm: float = options.option(
     0.0,
     'Largest global norm (over all variables) of the averaged gradient; a '
-    'larger one is scaled down to it before the optimizer. 0: no limit.',
+    'larger one is scaled down to it before the optimizer. With local steps '
+    'it is the norm of the averaged change, with --fragments of each '
+    "fragment's. 0: no limit.",
     least=0,
   )
   decoupled_weight_decay: bool = options.option(

@@ -1,11 +1,13 @@
 """The optimizers of Keras that recipes of local steps use inside."""
 
+import inspect
 from typing import Any
 
 import keras
 from absl import logging
 
 from slim import spelling
+from terngrad import errors
 from terngrad.recipes import catalog
 
 # Classes of `keras.optimizers` by the names of `--inner_optimizer`.
@@ -30,9 +32,17 @@ def recipe_optimizer(recipe: str, **options: Any) -> keras.optimizers.Optimizer:
 
   Raises:
     ValueError: the recipe is unknown.
+    errors.ConfigError: this version of Keras has another Muon.
   """
   found = catalog.find(recipe)
-  create = getattr(keras.optimizers, _class_of(recipe))
+  create: Any = getattr(keras.optimizers, _class_of(recipe), None)
+  known = inspect.signature(create).parameters if create else ()
+  if _class_of(recipe) == 'Muon' and 'rms_rate' not in known:
+    raise errors.ConfigError(
+      f'recipe_optimizer: expected keras.optimizers.Muon with the option '
+      f'rms_rate, for which the rate of {recipe} is; received Keras '
+      f'{keras.__version__}. Install a newer Keras.'
+    )
   defaults = {'learning_rate': found.inner_learning_rate}
   return create(**defaults | options)
 

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import re
 from collections.abc import Container
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ from terngrad.recipes import catalog
 
 NONE, DELAYED, EAGER = OVERLAPS = ('none', 'delayed', 'eager')
 WAIT, CONTINUE = LOSS_POLICIES = ('wait', 'continue')
+# A code that needs exactly so many processes.
+_FIXED = re.compile(r'\bbidirectional:([^+]*,)?workers=')
 CodecTexts: TypeAlias = str | dict[str, str]
 
 
@@ -76,6 +79,14 @@ class LocalOptions:
           f'{name}: expected a text, received {value!r}. Use {name}='
           f'{LocalOptions.__dataclass_fields__[name].default!r}.'
         )
+    codec = self.codec
+    texts = [*codec.values()] if isinstance(codec, dict) else [codec]
+    if self.on_lost_worker == CONTINUE and any(map(_FIXED.search, texts)):
+      raise ValueError(
+        'codec: expected bidirectional without the option workers beside '
+        f"on_lost_worker='continue', received {codec!r}. Leave workers "
+        'out: it is the number of processes that there are.'
+      )
 
 
 def with_recipe(

@@ -22,6 +22,7 @@ SWITCH, VARIABLE = 'TERNGRAD_XLA_CACHE', 'TF_XLA_FLAGS'
 MOST_BYTES = 2**29
 _LEAST_FREE = 2**30
 FLAG = '--tf_xla_persistent_cache'
+_READ_ONLY = f'{FLAG}_read_only=true'
 _DIRECTORY = re.compile(rf'{FLAG}_directory=(\S*)')
 # What compiled code depends on, besides the versions of TensorFlow and Python.
 _PROCESSOR, _NVIDIA = '/proc/cpuinfo', '/proc/driver/nvidia'
@@ -79,7 +80,13 @@ def keep_compiled_code() -> str:
 
 def describe() -> str:
   """Formats a log line."""
-  found = _DIRECTORY.search(os.environ.get(VARIABLE, ''))
+  flags = os.environ.get(VARIABLE, '')
+  found = _DIRECTORY.search(flags)
+  if found and _READ_ONLY in flags:
+    return (
+      f'compiled code: only read from {found[1]}, where less than 1 GiB was '
+      f'free, or because {VARIABLE} says so'
+    )
   if found:
     return f'compiled code: kept in {found[1]}'
   reason = _reasons[0] if _reasons else 'nothing asked for it'
@@ -108,7 +115,7 @@ def _open() -> str:
   flags = f'{FLAG}_directory={folder} {FLAG}_prefix={prefix}'
   # A step fails if its entry cannot be written.
   if shutil.disk_usage(folder).free < _LEAST_FREE:
-    flags += f' {FLAG}_read_only=true'
+    flags += f' {_READ_ONLY}'
   return flags
 
 

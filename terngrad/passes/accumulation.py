@@ -1,5 +1,7 @@
 """Gradient accumulation: a worker computes its batch in sequential parts."""
 
+from typing import Any
+
 import tensorflow as tf
 
 from terngrad.codec.stages import random_bits
@@ -77,11 +79,13 @@ class AccumulatedPass(passes.WrappedPass):
     return means[:size], means[size], means[size + 1 :]
 
 
-def parts_of(count: int, *tensors: tf.Tensor) -> list[tf.Tensor]:
-  """Reshapes tensors [b, ...] to [count, b / count, ...]."""
-  return [
-    tf.reshape(t, [count, t.shape[0] // count, *t.shape[1:]]) for t in tensors
-  ]
+def parts_of(count: int, *examples: Any) -> list[Any]:
+  """Reshapes tensors [b, ...] to [count, b / count, ...], also in lists."""
+
+  def reshape(t: tf.Tensor) -> tf.Tensor:
+    return tf.reshape(t, [count, t.shape[0] // count, *t.shape[1:]])
+
+  return [tf.nest.map_structure(reshape, item) for item in examples]
 
 
 def part_key(key: tf.Tensor, number: tf.Tensor) -> tf.Tensor:

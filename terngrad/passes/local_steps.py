@@ -70,17 +70,17 @@ class LocalPass(passes.WrappedPass):
     self,
     parameters: list[tf.Tensor],
     non_trainable: list[tf.Tensor],
-    images: tf.Tensor,
-    labels: tf.Tensor,
+    images: tf.Tensor | list[tf.Tensor],
+    labels: tf.Tensor | list[tf.Tensor],
     key: tf.Tensor,
     scale: tf.Tensor | None = None,
     memory: list[tf.Tensor] | None = None,
   ) -> tuple[Any, ...]:
     """Takes the local steps before the exchange; see `passes.Pass.gradients`.
 
-    The batch is [c b, ...]. `memory` has the values of
-    `TrainerLocalSteps.states`; the new values are returned last, unless
-    `memory` is None.
+    The batch is [c b, ...], or a list with one for each device of the worker.
+    `memory` has the values of `TrainerLocalSteps.states`; the new values are
+    returned last, unless `memory` is None.
     """
     steps = self._steps
     if memory:
@@ -133,7 +133,7 @@ class LocalPass(passes.WrappedPass):
     self,
     state: local_memory.LocalState,
     numbers: range,
-    batches: list[tf.Tensor],
+    batches: list[Any],
     key: tf.Tensor,
     inputs: tuple[list[tf.Tensor], tf.Tensor | None],
   ) -> tuple[local_memory.LocalState, list[tf.Tensor]]:
@@ -142,7 +142,7 @@ class LocalPass(passes.WrappedPass):
     Args:
       state: of the worker before.
       numbers: indices of the batches.
-      batches: images and labels, [count, b, ...] each.
+      batches: images and labels, [count, b, ...], or lists of these by device.
       key: uint32 [2], random key of the worker.
       inputs: `non_trainable` and `scale` of `passes.Pass.gradients`.
 
@@ -160,7 +160,7 @@ class LocalPass(passes.WrappedPass):
       moments: list[tf.Tensor],
       total: tf.Tensor,
     ) -> tuple[Any, ...]:
-      images, labels = (batch[number] for batch in batches)
+      images, labels = tf.nest.map_structure(lambda t: t[number], batches)
       gradients, scores, moments = self._node_pass.gradients(
         values,
         [*moments, *fixed],

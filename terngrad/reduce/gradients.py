@@ -115,6 +115,17 @@ class GradientCodec:
     return sum(map(self.round_words, range(self.num_rounds)))
 
   @property
+  def decodes_words(self) -> bool:
+    """True if the words of a worker are all that decoding them needs.
+
+    Methods of several rounds also need other workers' messages; others need
+    states, or the random numbers of the step.
+    """
+    owners = {state.owner for states in self.states() for state in states}
+    draws = any(bucket.method.draws_in_decode for bucket in self.buckets)
+    return self.num_rounds == 1 and methods.SHARED not in owners and not draws
+
+  @property
   def finishes(self) -> bool:
     """True if a worker's states depend on the mean gradients."""
     return any(bucket.method.finishes for bucket in self.buckets)

@@ -8,6 +8,7 @@ from typing import Any
 from terngrad.config import run as run_options
 from terngrad.report import epochs
 from terngrad.training import execution
+from terngrad.training import metrics
 from terngrad.training import records
 from terngrad.training import run as run_lib
 
@@ -30,7 +31,10 @@ class EpochLog(execution.Hooks):
       options: options of the run.
       run: the run whose hooks this object replaces.
     """
-    self._run_hooks = run.hooks
+    super().__init__()
+    others = self._run_hooks = run.hooks
+    self.log_every, self.runs_ahead = others.log_every, others.runs_ahead
+    self.save_secs, self.observe_secs = others.save_secs, others.observe_secs
     self._epochs = run.epochs
     self._path = path
     self._flags = flags
@@ -39,6 +43,20 @@ class EpochLog(execution.Hooks):
   def time_limit(self, what: str) -> contextlib.AbstractContextManager[Any]:
     """Returns the run's time limit, as in `execution.Hooks.time_limit`."""
     return self._run_hooks.time_limit(what)
+
+  def local_time_limit(
+    self, what: str
+  ) -> contextlib.AbstractContextManager[Any]:
+    """Returns the run's limit, as in `execution.Hooks.local_time_limit`."""
+    return self._run_hooks.local_time_limit(what)
+
+  def before_save(self) -> None:
+    """Compares replicas as the run does, as in `execution.Hooks`."""
+    self._run_hooks.before_save()
+
+  def measure(self) -> metrics.Arrivals | None:
+    """Returns the gradients that were dropped, as in `execution.Hooks`."""
+    return self._run_hooks.measure()
 
   def line(self, step: int, values: dict[str, float]) -> str:
     """Returns the log line of an iteration."""

@@ -5,6 +5,7 @@ with # follow Caffe2's `resnet50_trainer`,
 https://github.com/facebookarchive/caffe2.
 """
 
+import collections
 import csv
 import io
 import json
@@ -53,6 +54,17 @@ def path_in(
   """
   new = pathlib.Path(folder, f'{stem}_{now or datetime.now():{_TIME}}.log')
   return min(pathlib.Path(folder).glob(f'{stem}_*.log'), default=new)
+
+
+def names(folders: Sequence[str]) -> list[str]:
+  """Names folders by their last part, or by the whole path if parts are equal.
+
+  So runs/a/train and runs/b/train have different names.
+  """
+  paths = [os.path.abspath(folder) for folder in folders]
+  last = {path: os.path.basename(path) for path in paths}
+  counts = collections.Counter(last.values())
+  return [path if counts[last[path]] > 1 else last[path] for path in paths]
 
 
 def rows(

@@ -66,7 +66,12 @@ def encode_and_decode(
 
 
 def clipped(gradients: _Gradients, factor: float) -> dict[str, np.ndarray]:
-  """Clips each variable at `factor` standard deviations, as in the paper."""
+  """Clips each variable at `factor` standard deviations, as in the paper.
+
+  0 does not clip, as in the trainers.
+  """
+  if not factor:
+    return dict(gradients)
   return {
     name: np.clip(values, -factor * values.std(), factor * values.std())
     for name, values in gradients.items()

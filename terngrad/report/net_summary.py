@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import keras
 
+from slim.nets.blocks import tokens as token_layers
+
 _WIDTH, _HEIGHT, _GAP = 190, 34, 14  # pixels: box size, gap between boxes
 
 
@@ -18,14 +20,16 @@ class LayerRow(NamedTuple):
   Attributes:
     name: name of the layer.
     kind: class name of the layer.
-    shape: output shape without the batch; of the first of several outputs.
+    shape: output shape without the batch, with None for the length of a text;
+      of the first of several outputs.
     parameters: number of trainable parameters.
-    multiply_adds: of convolutions and dense layers, for one example.
+    multiply_adds: of convolutions and of dense and tied layers, for one example
+      or, with texts, one token.
   """
 
   name: str
   kind: str
-  shape: tuple[int, ...]
+  shape: tuple[int | None, ...]
   parameters: int
   multiply_adds: int
 
@@ -52,7 +56,7 @@ def text(model: keras.Model) -> str:
     (
       row.name,
       row.kind,
-      'x'.join(map(str, row.shape)),
+      _describe(row.shape),
       f'{row.parameters:,}',
       f'{row.multiply_adds:,}',
     )
@@ -74,9 +78,11 @@ def total(found: Sequence[LayerRow]) -> str:
   """Returns a line with the totals of `rows`."""
   parameters = sum(row.parameters for row in found)
   multiply_adds = sum(row.multiply_adds for row in found)
+  has_texts = any(None in row.shape for row in found)
+  unit = 'token, without those of attention' if has_texts else 'example'
   return (
     f'{len(found)} layers, {parameters:,} parameters, {multiply_adds:,} '
-    'multiply-adds per example'
+    f'multiply-adds per {unit}'
   )
 
 
@@ -119,7 +125,7 @@ def _svg(
       for source in sources[name]
       if source in positions
     ]
-    text = f'{row.kind} {"x".join(map(str, row.shape))}'
+    text = f'{row.kind} {_describe(row.shape)}'
     boxes.append(
       f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="4"/>'
       f'<text x="{x + 6}" y="{y + 14}">{html.escape(name[:32])}</text>'
@@ -151,18 +157,26 @@ def _edge(left: int, top: int, x: int, y: int) -> str:
   )
 
 
-def _shape(layer: keras.layers.Layer) -> tuple[int, ...]:
+def _describe(shape: tuple[int | None, ...]) -> str:
+  """Writes a shape, with T for the length of a text."""
+  return 'x'.join('T' if size is None else str(size) for size in shape)
+
+
+def _shape(layer: keras.layers.Layer) -> tuple[int | None, ...]:
   output = layer.output
   first = output[0] if isinstance(output, list | tuple) else output
   return tuple(first.shape[1:])
 
 
 def _multiply_adds(layer: keras.layers.Layer) -> int:
-  """Returns the multiply-adds per example; 0 for layers without a kernel."""
-  shape = _shape(layer)
+  """Returns the multiply-adds per example; 0 for layers without a product."""
+  shape = [size or 1 for size in _shape(layer)]
   if isinstance(layer, keras.layers.DepthwiseConv2D | keras.layers.Conv2D):
     # Each weight is used once at every output position.
     return math.prod((*layer.kernel.shape, *shape[:2]))
   if isinstance(layer, keras.layers.Dense):
     return math.prod((*layer.kernel.shape, *shape[:-1]))
+  if isinstance(layer, token_layers.TiedEmbedding):
+    # Lookups cost nothing; the logits are a product with all rows.
+    return math.prod(layer.embeddings.shape)
   return 0

@@ -25,8 +25,8 @@ class ReportedRun(NamedTuple):
     scored: records of evaluation.
     facts: values as text, by name.
     options: options of the run as text, by name.
-    virtual: True if several nodes shared a device, so that seconds and images/s
-      do not measure the speed of as many workers.
+    virtual: True if several nodes shared a device, so that seconds and
+      examples/s do not measure the speed of as many workers.
   """
 
   trained: Sequence[Mapping[str, Any]]

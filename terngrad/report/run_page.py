@@ -56,8 +56,8 @@ _PAGE = """\
 {{ rows(fact_names, 'facts') }}
 {% for run in runs.values() | selectattr('virtual') %}
 {% if loop.first %}
-<p class="soft">Virtual nodes share one machine, so seconds and images/s are not
-those of as many workers. They are in metrics.jsonl.</p>
+<p class="soft">Virtual nodes share one machine, so seconds and examples/s are
+not those of as many workers. They are in metrics.jsonl.</p>
 {% endif %}
 {% endfor %}
 {% if differing %}
@@ -178,7 +178,7 @@ def page(
 
 
 def _plots(run: 'run_facts.ReportedRun') -> list[curves.Plot]:
-  """Returns the plots of a run; no images/s for virtual nodes."""
+  """Returns the plots of a run; no examples/s for virtual nodes."""
   return [
     plot
     for plot in curves.plots(run.trained, run.scored)

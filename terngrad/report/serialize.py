@@ -1,5 +1,6 @@
 """Converts event files to JSON, CSV and PNG for use without TensorBoard."""
 
+import collections
 import csv
 import hashlib
 import json
@@ -135,9 +136,13 @@ def _write_images(
 ) -> list[str]:
   (root / stem).mkdir(exist_ok=True)
   written = []
+  seen = collections.Counter[int]()
   for v in values:
+    # Events of a step that a run repeated.
+    again = f'_again_{seen[v.step]}' if seen[v.step] else ''
+    seen[v.step] += 1
     for number, content in enumerate(v.value):
-      path = stem / f'step_{v.step}_{number}.png'
+      path = stem / f'step_{v.step}{again}_{number}.png'
       (root / path).write_bytes(content)
       written.append(str(path))
   return written

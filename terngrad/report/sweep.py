@@ -304,7 +304,8 @@ def summary(
     index='seed', columns='variant', values='accuracy', aggfunc='last'
   ).reindex(columns=known)
   used = {v: baselines[v] for v in known if v in baselines}
-  whole = _without_lost(used, failures, runs)
+  lost = {name for name, _ in failed_runs(failures, runs)}
+  whole = paired.without_lost(used, lost)
   compared = paired.compare(100 * accuracy, whole, rules.level)
   runs = _with_comparable_seconds(rankings.per_step(runs))
   differ = runs['steps'].nunique() > 1
@@ -319,17 +320,6 @@ def summary(
   if not failures.empty:
     table = _add_failures(table, failures['variant'].value_counts(sort=False))
   return rankings.sort(table, rankings.labels(runs, used, rules))
-
-
-def _without_lost(
-  baselines: Mapping[str, str], failures: pd.DataFrame, runs: pd.DataFrame
-) -> dict[str, str]:
-  """Returns the baselines of variants that, as theirs, lost no run.
-
-  A mean over the runs that did not fail is no mean of the setting.
-  """
-  lost = {name for name, _ in failed_runs(failures, runs)}
-  return {v: b for v, b in baselines.items() if not lost & {v, b}}
 
 
 def _with_comparable_seconds(runs: pd.DataFrame) -> pd.DataFrame:

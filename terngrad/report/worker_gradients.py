@@ -12,9 +12,11 @@ from slim.datasets.records import disk
 from terngrad import errors
 from terngrad.checkpoint import pretrained
 from terngrad.checkpoint import resume
+from terngrad.codec.methods import registry
 from terngrad.config import training as configs
 from terngrad.exchange import towers
 from terngrad.machine import determinism
+from terngrad.reduce import bucketing
 from terngrad.training import assembly
 
 
@@ -57,8 +59,14 @@ def _take(
       'one. Wait for its first checkpoint, or remove --train_dir to use the '
       'first step.'
     )
-  images, labels = next(run.batches(step))
   train_step, codec = run.select_step(step, floats=True)
+  if any(state.mean_state for states in codec.states() for state in states):
+    raise errors.ConfigError(
+      'codec: expected a code whose float32 steps send gradients, received '
+      f'{config.codes.text(config.num_workers)}, whose steps send differences. '
+      'Use another --codec.'
+    )
+  images, labels = next(run.batches(step))
   result = train_step.take(
     images,
     labels,
@@ -69,9 +77,13 @@ def _take(
   payloads = towers.order_by_worker(
     [result.payloads(i) for i, words in enumerate(result.words) if words]
   )
-  # Float payloads are the exact bits of the gradients.
+  # Float payloads are the exact bits of the gradients, whatever the method
+  # makes of them.
+  plain = bucketing.replace_methods(
+    codec, lambda _: registry.method('identity')
+  )
   workers = [
-    codec.decode_words([payload[tf.newaxis]], result.shared)
+    plain.decode_words([payload[tf.newaxis]], result.shared)
     for payload in payloads
   ]
   arrays = {

@@ -8,7 +8,9 @@ iteration. `keras.optimizers.Muon` is the same algorithm for Keras programs.
 The update of a matrix is scaled so that it fits a learning rate of AdamW: Liu
 et al., Muon is Scalable for LLM Training, 2025, https://arxiv.org/abs/
 2502.16982, section 2.2. Departures: the iteration is in float32, not bfloat16;
-a kernel of a convolution counts as the matrix of its last axis and the others.
+a kernel of a convolution counts as the matrix of its last axis and the others,
+and queries, keys and values with one kernel as one matrix, where Jordan
+recommends one each.
 """
 
 from typing import NamedTuple

@@ -217,6 +217,13 @@ class ModelPass(Pass):
     result, scores, state = self.differentiate(
       parameters, with_seeds(plan, non_trainable, key), images, losses
     )
+    # Rows of an embedding's gradient have no static shape as a tensor.
+    result = [
+      tf.ensure_shape(tf.convert_to_tensor(each), parameter.shape)
+      if isinstance(each, tf.IndexedSlices)
+      else each
+      for each, parameter in zip(result, parameters, strict=True)
+    ]
     if scale is not None:
       result = [gradient / scale for gradient in result]
     by_index = dict(zip(plan.indices, state, strict=True))
@@ -239,7 +246,8 @@ class ModelPass(Pass):
         returns the loss to differentiate, float32 [], and the scores.
 
     Returns:
-      (gradients, scores, new values of `model.non_trainable_variables`).
+      (gradients, of embeddings as `tf.IndexedSlices`; scores; new values of
+      `model.non_trainable_variables`).
     """
     with tf.GradientTape(watch_accessed_variables=False) as tape:
       tape.watch(parameters)
@@ -251,14 +259,7 @@ class ModelPass(Pass):
     result = tape.gradient(
       target, parameters, unconnected_gradients=tf.UnconnectedGradients.ZERO
     )
-    # Rows of an embedding's gradient have no static shape as a tensor.
-    dense = [
-      tf.ensure_shape(tf.convert_to_tensor(each), parameter.shape)
-      if isinstance(each, tf.IndexedSlices)
-      else each
-      for each, parameter in zip(result, parameters, strict=True)
-    ]
-    return dense, scores, state
+    return result, scores, state
 
   def _scores(
     self, outputs: Outputs, labels: tf.Tensor, added: list[tf.Tensor]

@@ -45,6 +45,7 @@ def start(run: trackers.TrackedRun) -> WandbTracker:
   import wandb
 
   if run.active:
+    wandb.run.config.update(dict(run.options), allow_val_change=True)
     return WandbTracker(wandb.run, is_active=True)
   begun = wandb.init(
     id=run.identity.get('id'),

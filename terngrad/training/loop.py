@@ -312,7 +312,11 @@ def _take_step(
   )
   train_step, codec = run.select_step(step, uses_float)
   learning_rate = run.learning_rate(step)
-  decay = schedules.averaging_decay(step, config.optimizer.moving_average_decay)
+  decay = schedules.averaging_decay(
+    # A fragment's averages change in its turns only.
+    step // max(1, config.devices.fragments),
+    config.optimizer.moving_average_decay,
+  )
   with (
     batches.explain_read_errors(config.data.data_dir, config.data.subset),
     run.hooks.local_time_limit(f'Data of step {step + 1}'),

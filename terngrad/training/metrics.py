@@ -67,7 +67,7 @@ ACCURACY = metric.Axes('accuracy, %')
 BITS_PER_BYTE = metric.Axes('bits a byte')
 ZEROS = metric.Axes('zeros among the codes, %')
 BITS = metric.Axes('bits sent per element')
-SPEED = metric.Axes('images/s')
+SPEED = metric.Axes('examples/s')
 LEARNING_RATE = metric.Axes('learning rate')
 # Order of the plots on a page; other plots follow.
 PLOTS = (LOSS, BITS_PER_BYTE, ACCURACY, ZEROS, BITS, SPEED, LEARNING_RATE)
@@ -201,8 +201,10 @@ EVALUATION = (
     line='precision @ 1 = {precision_at_1:.4f}',
     curve=metric.CurveFormat(ACCURACY, 'top-1', factor=100),
     fact=metric.CellFormat('top-1 accuracy', '{:.2%}'.format),
-    column=metric.CellFormat('test accuracy', '{:.2%}'.format),
-    compared=metric.CurveFormat(metric.Axes('test accuracy, %'), factor=100),
+    column=metric.CellFormat('evaluated accuracy', '{:.2%}'.format),
+    compared=metric.CurveFormat(
+      metric.Axes('evaluated accuracy, %'), factor=100
+    ),
   ),
   metric.Metric(
     'recall_at_5',

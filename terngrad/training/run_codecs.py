@@ -75,6 +75,12 @@ def build(
   codec = build_codec(codes.code)
   in_float = bucketing.in_float(codec, registry.method('identity'))
   if steps := updates.float_steps([b.method for b in codec.buckets]):
+    if fragments > 1:
+      raise errors.ConfigError(
+        f'fragments: expected 1 beside {codes.code.name}, whose first {steps} '
+        f'steps are those of all variables, received {fragments}. Leave '
+        '--fragments out, or choose another --codec.'
+      )
     if codes.warm_up:
       raise errors.ConfigError(
         f'codec_warm_up: expected none beside {codes.code.name}, whose first '

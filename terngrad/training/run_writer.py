@@ -224,8 +224,7 @@ def _histograms(
   coded = (
     sum(part.shape[1] for part in result.words[0]) == run.codec.num_words
     and not run.codec.lossless
-    # With several rounds, one payload cannot be decoded alone.
-    and run.codec.num_rounds == 1
+    and run.codec.decodes_words
   )
   for index, words in enumerate(result.words if coded else ()):
     if not words:

@@ -43,10 +43,43 @@ def test_gradients_of_the_workers_average_to_that_of_the_whole_batch(
       )
 
 
+def test_codes_whose_steps_send_differences_are_refused(
+  worker, data_dir, tmp_path
+):
+  words = ['--codec=ef21+topk']
+  finished = dump(worker, data_dir, tmp_path / 'g.npz', 2, *words)
+  assert finished.code == 2
+  assert 'codec: expected a code whose float32 steps send grad' in finished.err
+
+
+def test_codes_with_other_float32_steps_are_dumped_as_gradients(
+  worker, data_dir, tmp_path
+):
+  for codec in ('identity', 'demo'):
+    path = tmp_path / f'{codec}.npz'
+    finished = dump(worker, data_dir, path, 2, f'--codec={codec}')
+    assert finished.code == 0, finished.err
+  with (
+    np.load(tmp_path / 'identity.npz') as plain,
+    np.load(tmp_path / 'demo.npz') as found,
+  ):
+    for name in plain.files:
+      np.testing.assert_allclose(found[name], plain[name], atol=1e-6)
+
+
 def test_output_needs_the_name_of_a_dump(worker, data_dir, tmp_path):
   finished = dump(worker, data_dir, tmp_path / 'gradients', 1)
   assert finished.code == 2
   assert 'output: expected a file name that ends in .npz' in finished.err
+
+
+def test_an_output_that_cannot_be_written_is_refused_before_the_step(
+  worker, data_dir, tmp_path
+):
+  (tmp_path / 'file').touch()
+  finished = dump(worker, data_dir, tmp_path / 'file' / 'g.npz', 1)
+  assert finished.code not in (0, None)
+  assert f'output: expected to write {tmp_path}/file' in finished.error
 
 
 @pytest.mark.parametrize('given', ['none', 'empty', 'file'])

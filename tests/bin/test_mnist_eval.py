@@ -161,12 +161,13 @@ def test_restore_avg_var_false_reads_the_parameters_themselves(
   assert weights(tmp_path / 'eval') == raw
 
 
-@pytest.fixture
-def two_towers(one_tower, tmp_path):
+@pytest.fixture(scope='module')
+def two_towers(one_tower, tmp_path_factory):
   """A checkpoint whose device 1 holds other values than device 0.
 
   Training never writes one, as its replicas are equal.
   """
+  folder = tmp_path_factory.mktemp('towers')
   source = one_tower / f'model.ckpt-{TRAINED}'
   reader = tf.train.load_checkpoint(str(source))
 
@@ -189,11 +190,11 @@ def two_towers(one_tower, tmp_path):
       tower_0=tower(1.0),
       tower_1=tower(2.0),
     ),
-    str(tmp_path / 'towers'),
+    str(folder),
     max_to_keep=5,
     checkpoint_name='model.ckpt',
   ).save(checkpoint_number=7)
-  return tmp_path / 'towers'
+  return folder
 
 
 @pytest.mark.parametrize(

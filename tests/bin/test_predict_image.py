@@ -72,6 +72,12 @@ def test_says_the_class_and_how_sure_it_is(worker, knowing, image, data_dir):
   )
 
 
+def test_a_name_of_an_image_may_have_commas(worker, knowing, image):
+  path = image.rename(image.with_name('a,b.png'))
+  done = predict(worker, knowing, images=path, top=1)
+  assert (done.code, done.out) == (0, f'{path}: 3 100.00 %\n'), done.err
+
+
 def test_the_data_set_is_that_of_the_training(worker, knowing, image):
   done = predict(worker, knowing, images=image, top=1, dataset_name='')
   assert (done.code, done.out) == (0, f'{image}: 3 100.00 %\n'), done.err

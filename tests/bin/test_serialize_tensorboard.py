@@ -30,6 +30,14 @@ def test_writes_a_run_and_replaces_it_only_with_overwrite(
   assert sorted(p.name for p in tmp_path.iterdir()) == ['log', 'out']
 
 
+def test_a_target_that_cannot_be_written_is_explained(worker, logdir, tmp_path):
+  (tmp_path / 'file').touch()
+  target = tmp_path / 'file' / 'out'
+  done = run(worker, '--logdir', logdir, '--target', target)
+  assert done.code not in (0, None)
+  assert 'target: expected to write ' in done.error
+
+
 def test_overwrite_does_not_remove_a_strangers_folder(worker, logdir, tmp_path):
   (tmp_path / 'precious').mkdir()
   done = run(

@@ -140,3 +140,27 @@ def test_a_checkpoint_that_names_no_data_set_is_refused(monkeypatch):
   monkeypatch.setattr(trained.checkpoints, 'read_layout', lambda path: layout)
   with pytest.raises(errors.CheckpointError, match='T/c does not say it. Give'):
     trained.data_set('T')
+
+
+@pytest.mark.parametrize(
+  ('size', 'places', 'tower', 'expected'),
+  [
+    (2, [2], 1, 2),
+    (2, [0, 1, 2, 3], 1, 2),
+    (2, [0, 1, 2, 3], 2, 0),
+    (None, [1], 3, 1),
+  ],
+)
+def test_a_node_reads_the_first_of_its_devices(size, places, tower, expected):
+  layout = test_pretrained.Started().run.layout
+  more = {'devices_per_worker': size} if size else {}
+  layout = layout._replace(
+    num_devices=4 if size else 2,
+    num_workers=4,
+    places=places,
+    must_keep={},
+    may_change=more,
+  )
+  assert trained._device_index(tower, 'here', layout) == expected
+  with pytest.raises(errors.CheckpointError, match=r'one of \[.*received 4'):
+    trained._device_index(4, 'here', layout)

@@ -212,10 +212,20 @@ def test_an_output_that_nobody_reads_is_one_line(unbuffered):
   assert line.startswith('error: the output: expected a program that reads it')
 
 
-@pytest.mark.parametrize('words', ['--version', '--help', 'train mnist --help'])
+HELP = 'train mnist --help'
+
+
 @pytest.mark.parametrize(
-  ('redirection', 'code'),
-  [('>/dev/full', 1), ('>&-', 0), ('2>&-', 0)],
+  ('words', 'redirection', 'code'),
+  [
+    *((words, '>/dev/full', 1) for words in ('--version', '--help', HELP)),
+    *((HELP, redirection, 0) for redirection in ('>&-', '2>&-')),
+    *(
+      pytest.param(words, redirection, 0, marks=pytest.mark.slow)
+      for words in ('--version', '--help')
+      for redirection in ('>&-', '2>&-')
+    ),
+  ],
 )
 def test_a_lost_output_of_help_is_at_most_one_line(words, redirection, code):
   program = f'{sys.executable} -m terngrad.cli.main {words}'

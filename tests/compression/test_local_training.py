@@ -40,6 +40,24 @@ def test_plain_descent_outside_averages_what_each_device_trained():
   both.check_equal()
 
 
+@pytest.mark.usefixtures('eager_functions')
+def test_devices_of_a_worker_take_the_local_steps_of_one_device():
+  def together(index, count):
+    batches = zip(*(small_inputs.of_device(i, 2) for i in (0, 1)), strict=True)
+    pairs = (zip(*of_devices, strict=True) for of_devices in batches)
+    return [(np.concatenate(i), np.concatenate(n)) for i, n in pairs]
+
+  options = {'optimizer': 'gd', 'learning_rate': RATE, 'local_steps': STEPS}
+  one = made(TWO[:1], together, **options)
+  two = made(devices_per_worker=2, **options)
+  ours, others = two.run(1), one.run(1)
+  assert ours.num_examples == others.num_examples
+  np.testing.assert_allclose(ours.loss, others.loss, rtol=1e-5)
+  for name, value in two.params(1).items():
+    # Sums of float32 in another order.
+    np.testing.assert_allclose(value, one.params(0)[name], atol=1e-6)
+
+
 def test_a_recipe_sets_what_has_its_default():
   parallel = made(recipe='sparseloco', local_steps=STEPS, outer_learning_rate=2)
   (bucket,) = parallel.codec.buckets

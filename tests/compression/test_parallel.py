@@ -15,6 +15,7 @@ from terngrad import errors
 from terngrad.cluster import devices as devices_lib
 from terngrad.compression import device_inputs
 from terngrad.passes import compiling
+from tests import eager
 from tests import seeming_gpu
 from tests.compression import small_inputs
 from tests.exchange import processes
@@ -230,6 +231,7 @@ def test_one_device_is_bit_identical_to_one_worker():
     np.testing.assert_array_equal(variable.numpy(), value)
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_two_devices_take_the_step_of_one_with_all_examples():
   def together(index, count):
     batches = zip(*(small_inputs.of_device(i, 2) for i in (0, 1)), strict=True)
@@ -334,6 +336,7 @@ def test_groups_that_do_not_fit_are_refused(options, message):
     made(**options)
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_result_is_measured_before_the_update():
   parallel = made(codec='ternary')
   reports = []
@@ -353,6 +356,7 @@ def test_a_result_is_measured_before_the_update():
 
 
 class TestForwardOnly:
+  @pytest.mark.usefixtures('eager_functions')
   def test_it_scores_all_examples_once_and_trains_nothing(self):
     # Another number of batches a device, the last one smaller; one has none.
     images, labels = small_inputs.of_all(2)
@@ -392,7 +396,9 @@ class TestForwardOnly:
     training = made()
     testing = made(lambda: training.model, optimizer=None)
     first = testing.test()
-    training.run(3)
+    # Programs that score are traced, with the weights of that time.
+    with eager.functions():
+      training.run(3)
     assert testing.test() == training.test() != first
 
 
@@ -428,6 +434,7 @@ class TestScoringOfTrainingInputs:
 
 
 class TestLoss:
+  @pytest.mark.usefixtures('eager_functions')
   def test_it_is_minimized(self):
     def loss_fn(outputs, labels):
       return tf.reduce_mean(tf.square(outputs - tf.one_hot(labels, 5)))
@@ -465,6 +472,7 @@ class TestLoss:
     with pytest.raises(ValueError, match=r'shape \[4\]. Take tf.reduce_mean'):
       parallel.step()
 
+  @pytest.mark.usefixtures('eager_functions')
   def test_an_infinite_loss_stops_training(self):
     parallel = made(
       devices=ONE,
@@ -508,6 +516,7 @@ def test_a_learning_rate_that_is_no_finite_number_is_refused(options):
     made(devices=ONE, **options)
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_schedule_without_a_finite_number_consumes_no_batch():
   rates = iter([float('nan'), 0.1])
   parallel = made(devices=ONE, learning_rate=lambda step: next(rates))
@@ -591,6 +600,7 @@ class TestInputs:
     with pytest.raises(ValueError, match='another batch, received the end'):
       shared.step()
 
+  @pytest.mark.usefixtures('eager_functions')
   def test_an_input_at_its_end_starts_again(self):
     asked = []
 
@@ -606,6 +616,7 @@ class TestInputs:
     made(input_fn=Batches).run(4)
     assert asked == [0, 1, 0, 1]
 
+  @pytest.mark.usefixtures('eager_functions')
   def test_byte_images_train_like_float_images(self):
     def input_fn(dtype):
       def of_device(index, count):
@@ -714,6 +725,7 @@ def test_no_steps_are_refused():
     made(devices=ONE).run(0)
 
 
+@pytest.mark.usefixtures('eager_functions')
 @arrays.ARRAYS_OF_KERAS
 @pytest.mark.parametrize('ending', ['.weights.h5', '.keras'])
 @pytest.mark.gate_every(2)
@@ -848,8 +860,16 @@ def test_a_full_disk_leaves_the_saved_file(tmp_path):
   assert [*tmp_path.iterdir()] == [path]
 
 
-@pytest.mark.parametrize('codec', ['identity', 'ternary'])
-def test_rows_of_an_embedding_train(codec):
+@pytest.mark.usefixtures('eager_functions')
+@pytest.mark.parametrize(
+  ('codec', 'options'),
+  [
+    ('identity', {}),
+    ('ternary', {}),
+    ('ternary', {'optimize_gradient_memory': True}),
+  ],
+)
+def test_rows_of_an_embedding_train(codec, options):
   words = np.array([[0, 1], [1, 3]], np.int32)
 
   def net():
@@ -858,12 +878,18 @@ def test_rows_of_an_embedding_train(codec):
         keras.Input([2], dtype='int32'),
         keras.layers.Embedding(4, 3, name='words'),
         keras.layers.GlobalAveragePooling1D(),
+        keras.layers.Dense(9, activation='relu'),
+        keras.layers.Dense(9, activation='relu'),
         keras.layers.Dense(2, name='logits'),
       ]
     )
 
   parallel = terngrad.parallelize(
-    lambda *_: [(words, np.array([0, 1]))], net, devices=ONE, codec=codec
+    lambda *_: [(words, np.array([0, 1]))],
+    net,
+    devices=ONE,
+    codec=codec,
+    **options,
   )
   before = parallel.params(0)
   parallel.step()

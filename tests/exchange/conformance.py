@@ -331,8 +331,8 @@ def _parts(words, parts, first):
   return {'parts': rows, 'first': np.int32(first)}
 
 
-class ExchangeConformance:
-  """The tests. A subclass has `num_workers`, and `exchange` or the others."""
+class _OfExchange:
+  """A subclass has `num_workers`, and `exchange` or the other methods."""
 
   num_workers = 1
 
@@ -352,6 +352,10 @@ class ExchangeConformance:
     """What `examples` returned, of each process."""
     return [examples(self.exchange())]
 
+
+class RowsConformance(_OfExchange):
+  """The tests of what is not in the messages of a codec."""
+
   def test_every_worker_receives_its_examples(self):
     found = [
       worker for process in self.received_examples() for worker in process
@@ -366,6 +370,10 @@ class ExchangeConformance:
       for values in concluded:
         np.testing.assert_array_equal(values[0], largest)
         np.testing.assert_array_equal(values[1], index)
+
+
+class SumsConformance(_OfExchange):
+  """The test of the messages of codecs."""
 
   @pytest.mark.gate_every(3)
   @pytest.mark.parametrize('name', NAMES)
@@ -389,3 +397,7 @@ class ExchangeConformance:
                 wanted[key].view(np.int32),
                 err_msg=f'step {step}',
               )
+
+
+class ExchangeConformance(RowsConformance, SumsConformance):
+  """All tests."""

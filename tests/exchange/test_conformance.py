@@ -78,7 +78,7 @@ class TestAServerOfOneWorker(OfServers):
   num_workers = 1
 
 
-class OfOneProcess(conformance.ExchangeConformance):
+class OfOneProcess:
   num_workers = 3
   devices = 1
   algorithm = algorithms.AUTO
@@ -90,17 +90,22 @@ class OfOneProcess(conformance.ExchangeConformance):
     )
 
 
-class TestOneProcess(OfOneProcess):
+class TestOneProcess(OfOneProcess, conformance.ExchangeConformance):
   devices = 2
 
 
 @pytest.mark.slow
-class TestOneProcessOfOneWorker(OfOneProcess):
+class TestOneProcessOfOneWorker(OfOneProcess, conformance.ExchangeConformance):
   num_workers = 1
 
 
+# Rows do not depend on the algorithm.
+class TestOneDevice(OfOneProcess, conformance.RowsConformance):
+  pass
+
+
 @pytest.mark.parametrize('algorithm', algorithms.NAMES)
-class TestEveryAlgorithm(OfOneProcess):
+class TestEveryAlgorithm(OfOneProcess, conformance.SumsConformance):
   @pytest.fixture(autouse=True)
   def choose(self, algorithm):
     self.algorithm = algorithm

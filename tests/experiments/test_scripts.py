@@ -562,7 +562,8 @@ def test_modes_are_not_compared_between_processors(
   columns, received, run_modes, tmp_path
 ):
   row = {'method': 'topk', 'mode': 'nodes', 'steps': 3} | columns
-  pd.DataFrame([row]).to_csv(tmp_path / 'results.csv', index=False)
+  (tmp_path / '3_steps').mkdir()
+  pd.DataFrame([row]).to_csv(tmp_path / '3_steps/results.csv', index=False)
   message = (
     rf'{processor.model()} to compare.* topk/nodes of {received}. Remove'
   )

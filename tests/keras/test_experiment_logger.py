@@ -19,7 +19,7 @@ def fit(folder, model=None, epochs=1, callbacks=(), later=(), **options):
   if model is None:
     model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
     rule = terngrad.keras.CompressedOptimizer('sgd', 'ternary')
-    model.compile(rule, 'mse')
+    model.compile(rule, 'mse', run_eagerly=True)
   log = terngrad.keras.ExperimentLogger(folder, **{'every': 2} | options)
   data = np.ones([16, 3], np.float32), np.ones([16, 1], np.float32)
   callbacks = [*callbacks, log, *later]
@@ -71,7 +71,7 @@ def test_of_processes_with_local_steps_only_the_first_one_writes(
   tmp_path, rank
 ):
   model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
-  model.compile('sgd', 'mse')
+  model.compile('sgd', 'mse', run_eagerly=True)
   steps = types.SimpleNamespace(rank=rank)
   setattr(model, saved_states.ATTRIBUTE, saved_states.SavedStates(steps))
   fit(tmp_path / 'run', model)
@@ -81,7 +81,7 @@ def test_of_processes_with_local_steps_only_the_first_one_writes(
 def test_a_metric_with_several_values_has_a_record_for_each(tmp_path):
   model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
   scores = keras.metrics.F1Score(threshold=0.5, name='score')
-  model.compile('sgd', 'mse', metrics=[scores, 'mae'])
+  model.compile('sgd', 'mse', metrics=[scores, 'mae'], run_eagerly=True)
   _, history = fit(tmp_path, model)
   last = records.read(tmp_path)[-1]
   assert last['score/0'] == pytest.approx(history['score'][-1][0])

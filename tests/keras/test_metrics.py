@@ -50,7 +50,7 @@ def test_uncompressed_sparse_rows_are_counted(replicas):
       ]
     )
     rule = terngrad.keras.CompressedOptimizer(keras.optimizers.SGD(), 'sign')
-    made.compile(rule, 'mse')
+    made.compile(rule, 'mse', run_eagerly=replicas == 1)
   found = made.fit(
     words,
     generator.normal(size=(32, 3)),
@@ -90,7 +90,9 @@ def test_the_residual_is_what_error_feedback_did_not_send():
 
 def test_other_callbacks_and_the_progress_bar_get_the_figures(tmp_path, capsys):
   table = tmp_path / 'log.csv'
-  made = small.compiled('ternary', optimizer=keras.optimizers.SGD)
+  made = small.compiled(
+    'ternary', optimizer=keras.optimizers.SGD, run_eagerly=True
+  )
   callbacks = [
     terngrad.keras.CompressionMetrics(every=1),
     keras.callbacks.CSVLogger(table),

@@ -102,6 +102,7 @@ def test_a_skipped_step_changes_nothing_with_any_codec(codes, caplog):
   assert np.any(after[moved] != before[moved])
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_the_log_names_the_variable_and_the_step_once(caplog):
   loop, values = Loop(SOME, replicas=1), not_finite.gradients(SOME)[:1]
   loop.step(values)
@@ -140,6 +141,7 @@ def test_raise_names_the_variable_and_changes_nothing():
     not_finite.assert_unchanged(loop.arrays(), before)
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_pass_updates_by_nan_and_does_not_change_the_states(caplog):
   optimizer = wrapped(SOME, on_not_finite='pass')
   loop, values = Loop(SOME, optimizer, 1), not_finite.gradients(SOME)[:1]
@@ -216,6 +218,7 @@ class TestAccumulation:
         not_finite.assert_unchanged(loop.arrays(), before)
     assert loop.steps() == 4
 
+  @pytest.mark.usefixtures('eager_functions')
   def test_other_steps_are_as_without_the_skipped_one(self):
     loop, plain = self.loop(), self.loop()
     values = not_finite.gradients(SOME)[:1]

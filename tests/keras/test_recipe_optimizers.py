@@ -6,6 +6,7 @@ import pytest
 from absl import logging
 
 import terngrad
+from terngrad import errors
 from terngrad.keras import recipe_optimizers
 from terngrad.recipes import catalog
 
@@ -18,6 +19,20 @@ def test_muloco_trains_by_muon_at_its_rate():
   made = terngrad.keras.recipe_optimizer('diloco', learning_rate=0.5)
   assert isinstance(made, keras.optimizers.AdamW)
   assert float(made.learning_rate) == 0.5
+
+
+def test_a_muon_with_another_scale_is_refused(monkeypatch):
+  class Earlier:
+    def __init__(self, learning_rate, adam_lr_ratio=0.1):
+      del learning_rate, adam_lr_ratio
+
+  for other in (Earlier, None):
+    monkeypatch.setattr(keras.optimizers, 'Muon', other)
+    with pytest.raises(
+      errors.ConfigError, match='Muon with the option rms_rat'
+    ):
+      terngrad.keras.recipe_optimizer('muloco')
+  terngrad.keras.recipe_optimizer('diloco')
 
 
 class ChangedMuon(keras.optimizers.Muon):

@@ -177,18 +177,21 @@ def padded(examples=16, length=10):
   return words
 
 
-def tagger(loss='sparse_categorical_crossentropy', kind=keras.Model):
+def tagger(
+  loss='sparse_categorical_crossentropy', kind=keras.Model, **compiling
+):
   words = keras.Input((10,), dtype='int32')
   known = keras.layers.Embedding(20, 4, mask_zero=True)(words)
   made = kind(words, keras.layers.Dense(3, 'softmax')(known))
-  made.compile(descent(), loss)
+  made.compile(descent(), loss, **compiling)
   return made
 
 
 def test_a_masked_loss_is_the_mean_over_the_batch():
   words = padded()
   beside_stock(
-    tagger, lambda made: made.fit(words, words % 3, verbose=0, shuffle=False)
+    lambda: tagger(run_eagerly=True),
+    lambda made: made.fit(words, words % 3, verbose=0, shuffle=False),
   )
 
 
@@ -302,8 +305,8 @@ def test_each_worker_clips_its_local_gradient():
   def rule():
     return keras.optimizers.SGD(1.0, global_clipnorm=1e-3)
 
-  workers = virtual('identity', 4, optimizer=rule)
-  whole = small.compiled(None, optimizer=rule)
+  workers = virtual('identity', 4, optimizer=rule, run_eagerly=True)
+  whole = small.compiled(None, optimizer=rule, run_eagerly=True)
   features, labels = small.data()
   norms = []
   for made in (workers, whole):
@@ -426,7 +429,7 @@ def test_unsupported_models_are_refused(make, message):
   ],
 )
 def test_a_refused_call_leaves_a_wrapped_optimizer_as_it_was(options, message):
-  made = small.compiled('topk:ratio=0.01', optimizer=momentum)
+  made = small.compiled('topk:ratio=0.01', optimizer=momentum, run_eagerly=True)
   with pytest.raises(ValueError, match=message):
     terngrad.keras.virtual_workers(made, **options)
   before = np.array(made.layers[0].kernel)
@@ -450,7 +453,7 @@ def test_sums_over_rows_are_averaged_over_the_workers(rows):
     ]
   )
   loss = keras.losses.MeanSquaredError(reduction='sum')
-  made.compile(keras.optimizers.SGD(1.0), loss)
+  made.compile(keras.optimizers.SGD(1.0), loss, run_eagerly=True)
   terngrad.keras.virtual_workers(made, 'identity', 2)
   targets = np.zeros((rows, 1), np.float32)
   targets[0] = 3
@@ -494,7 +497,7 @@ def test_an_embedding_needs_no_rule():
       keras.layers.Dense(2, name='hidden'),
     ]
   )
-  made.compile(keras.optimizers.SGD(0.1), 'mse')
+  made.compile(keras.optimizers.SGD(0.1), 'mse', run_eagerly=True)
   terngrad.keras.virtual_workers(made, {'hidden': 'identity'}, 2)
   ids = np.ones([4, 3], np.int32)
   made.fit(ids, np.ones([4, 3, 2], np.float32), verbose=0)

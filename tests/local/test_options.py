@@ -28,6 +28,13 @@ from terngrad.local import options
     ({'seed': 'a'}, "seed: expected a whole number, .* received 'a'"),
     ({'seed': 2**70}, 'seed: expected a whole number, .* received 11805'),
     ({'outer': 3}, "outer: expected a text, received 3. Use outer='gd'"),
+    (
+      {
+        'codec': 'error_feedback+bidirectional:workers=3+stc',
+        'on_lost_worker': 'continue',
+      },
+      "without the option workers beside on_lost_worker='continue'",
+    ),
     ({'codec': 3}, "codec: expected a text, received 3. Use codec='identity'"),
   ],
 )

@@ -96,6 +96,7 @@ def test_a_full_disk_is_only_read(cache, monkeypatch):
   monkeypatch.setattr(xla_cache.shutil, 'disk_usage', lambda _: usage)
   xla_cache.prefer()
   assert f'{xla_cache.FLAG}_read_only=true' in flags()
+  assert 'compiled code: only read from ' in xla_cache.describe()
 
 
 def test_code_of_another_processor_is_not_loaded(cache, monkeypatch, tmp_path):

@@ -42,6 +42,7 @@ def by_itself(training, images, labels, momentum=0.0):
   return values
 
 
+@pytest.mark.usefixtures('eager_in_gate')
 @pytest.mark.parametrize('momentum', [0.0, 0.9])
 @pytest.mark.gate_every(2)
 def test_plain_descent_at_rate_1_averages_the_workers(momentum):
@@ -60,6 +61,7 @@ def test_plain_descent_at_rate_1_averages_the_workers(momentum):
     )
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_the_outer_optimizer_receives_the_mean_change():
   training = trained(
     optimizer=optimizers.Nesterov(0.9), local=small.Local(COUNT, outer_rate=0.7)
@@ -113,6 +115,7 @@ def test_statistics_follow_every_local_step():
   assert moved[1] > 2 * moved[0]
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_values_that_are_not_finite_in_a_local_step_are_reported():
   training = trained()
   images, labels = small.batch_of(0, training.shape)

@@ -32,6 +32,7 @@ def trained(build=small.dense_net, **options):
   return small.at_its_start(build, **options)
 
 
+@pytest.mark.usefixtures('eager_in_gate')
 @pytest.mark.parametrize(
   ('inner', 'text'),
   [
@@ -154,6 +155,7 @@ def test_steps_that_overlap_and_the_exchange_do_not_wait_for_each_other():
   assert meanwhile not in ancestors(update)
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_a_step_exchanges_one_fragment():
   training = trained(**STREAMED)
   elements = [

@@ -45,6 +45,13 @@ def test_a_continued_run_finds_its_log(tmp_path):
   assert epochs.path_in(tmp_path, STEM) == log
 
 
+def test_runs_whose_folders_have_equal_names_are_named_by_their_paths():
+  folders = ['/runs/a/train', '/runs/b/train/', '/runs/other', '/runs/other/']
+  assert epochs.names(folders) == [
+    *('/runs/a/train', '/runs/b/train', 'other', 'other')
+  ]
+
+
 def test_every_epoch_is_a_row():
   first, second = epochs.rows(FOUND, 64, 'test')
   assert tuple(first) == epochs.COLUMNS

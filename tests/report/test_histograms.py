@@ -61,6 +61,21 @@ def test_clipping_shortens_the_gradient_as_computed_by_hand():
   )
 
 
+def test_a_factor_of_0_does_not_clip():
+  found = table('identity', 0.0)
+  assert (found['beyond the clip'] == 0).all()
+  assert found.loc['fc/kernel', 'length, clipped'] == 1
+
+
+@pytest.mark.parametrize('factor', [-1.0, float('nan'), float('inf')])
+def test_factors_below_0_are_refused(tmp_path, factor):
+  values = program.ReportHistogramsFlags(
+    gradients=str(tmp_path / 'no'), clip_factor=factor
+  )
+  with pytest.raises(errors.ConfigError, match='clip_factor: expected a numb'):
+    program.act(values)
+
+
 def test_table_and_chart_are_written(tmp_path, capsys):
   path = tmp_path / 'g.npz'
   # A row of the chart takes half a second.

@@ -49,6 +49,22 @@ def test_the_table_ends_with_the_totals():
   )
 
 
+def test_multiply_adds_of_language_models_are_those_of_a_token():
+  model = nets.build('gpt_nano:blocks=1,width=8,heads=2', num_classes=11)
+  lines = net_summary.text(model).splitlines()
+  assert lines[1].split()[-3:] == ['T', '0', '0']
+  found = {row.name: row for row in net_summary.rows(model)}
+  embedding = found.pop('embedding')
+  assert embedding.parameters == embedding.multiply_adds == 8 * 11
+  # Keys, queries, values and output; a perceptron of four times the width.
+  dense = 4 * 8 * 8 + 2 * 4 * 8 * 8
+  assert sum(row.multiply_adds for row in found.values()) == dense
+  assert lines[-1].endswith(
+    f' {dense + 8 * 11:,} multiply-adds per token, without those of attention'
+  )
+  xml.etree.ElementTree.fromstring(net_summary.drawing(model))
+
+
 @pytest.mark.parametrize(
   ('name', 'parameters', 'billions'),
   [

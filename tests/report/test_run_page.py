@@ -78,7 +78,7 @@ def test_every_curve_with_finite_values_is_found():
     'accuracy, %',
     'zeros among the codes, %',
     'bits sent per element',
-    'images/s',
+    'examples/s',
   ]
   losses = {c.name: c.points for c in found['loss'].curves}
   assert losses['total'] == [(10, 0.2), (20, 0.1), (30, 2.0 / 30)]
@@ -121,7 +121,7 @@ def test_numbers_that_cannot_be_drawn_are_left_out(value):
 def test_learning_curves_are_first_and_constants_are_listed():
   text = page()
   titles = re.findall('<figcaption>([^<]+)<?', text)
-  assert [title.strip() for title in titles] == ['loss', 'images/s']
+  assert [title.strip() for title in titles] == ['loss', 'examples/s']
   assert text.index('<svg') < text.index('<h2>Run</h2>')
   facts = table(text)
   assert facts['bits sent per element'] == ['1.60']
@@ -141,7 +141,7 @@ def test_virtual_nodes_have_no_seconds_and_no_images_per_second():
   last = dict(run.facts)
   del last['seconds of training']
   shown = page(runs={'run': run._replace(virtual=True, facts=last)})
-  assert 'seconds of training' not in shown and '>images/s' not in shown
+  assert 'seconds of training' not in shown and '>examples/s' not in shown
   assert 'Virtual nodes share one machine' in shown
 
 
@@ -157,7 +157,7 @@ def test_runs_are_compared_with_a_curve_each():
     'loss: total',
     # Where there is a moving average, the loss itself is left out.
     'loss: cross entropy, moving average',
-    'images/s',
+    'examples/s',
     'learning rate',
   ]
   for one in figures:

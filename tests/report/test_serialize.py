@@ -79,6 +79,22 @@ def test_every_kind_is_written_and_listed(logdir, tmp_path):
   assert (entry['step'], entry['value']) == (1, None)
 
 
+def test_images_of_a_repeated_step_are_all_kept(tmp_path):
+  with tf.summary.create_file_writer(str(tmp_path / 'log')).as_default():
+    for colour in (0, 255):
+      image = np.full([1, 4, 5, 3], colour, np.uint8)
+      tf.summary.image('seen', image, step=7)
+  runs = event_files.read(tmp_path / 'log', False)
+  serialize.write(runs, tmp_path / 'out')
+  index = json.loads((tmp_path / 'out' / 'runs.json').read_text())
+  files = index['.']['images']['seen']
+  assert len({*files}) == 2
+  colours = [
+    np.asarray(Image.open(tmp_path / 'out' / file)).max() for file in files
+  ]
+  assert colours == [0, 255]
+
+
 @pytest.fixture
 def events(logdir):
   """The event file of the second run."""

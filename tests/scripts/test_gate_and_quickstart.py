@@ -28,8 +28,9 @@ def modules(project):
   return [call[1] for call in project.calls() if call[0] == '-m']
 
 
-def last_pytest(project):
-  return [call for call in project.calls() if call[:2] == ['-m', 'pytest']][-1]
+def calls_of_tests(project):
+  """Returns the calls of pytest for folders of tests, in order."""
+  return [call for call in project.calls() if 'loadfile' in call]
 
 
 def test_gate_runs_every_section_and_all_tests_last(project, tools):
@@ -40,13 +41,12 @@ def test_gate_runs_every_section_and_all_tests_last(project, tools):
   calls = [call[:2] for call in project.calls()]
   pytest_call = ['-m', 'pytest']
   assert calls[0] == ['setup']
-  assert calls[-1] == pytest_call
-  assert last_pytest(project)[-1] == f'{project.root}/tests'
-  # Two of these run at a time. The pytests: imports, bits, doctests.
-  assert sorted(calls[1:-1]) == [
+  assert calls_of_tests(project)[-1][-1] == f'{project.root}/tests'
+  # Two of these run at a time. The pytests: imports, bits, doctests, tests.
+  assert sorted(calls[1:]) == [
     ['-m', 'mkdocs'],
     ['-m', 'mypy'],
-    *([pytest_call] * 3),
+    *([pytest_call] * 4),
     ['ruff', 'check'],
     ['ruff', 'format'],
   ]
@@ -69,8 +69,8 @@ def test_gate_exits_with_first_failure_and_runs_the_rest(project, tools):
   failed = out.splitlines()[-1].partition('FAILED: ')[2]
   marks = '(not slow and not cluster and not gpu)'
   assert failed == (
-    f'imports,tests/bits {marks},ruff check,ruff format,mypy,doctests,site,'
-    f'tests {marks}'
+    f'imports,tests/bits {marks},tests {marks},'
+    'ruff check,ruff format,mypy,doctests,site'
   )
   assert len(project.calls()) == 9
 
@@ -111,7 +111,7 @@ def test_gate_runs_every_folder_of_tests_once(
 ):
   tools()
   project.run('test.sh', *arguments)
-  calls = [call for call in project.calls() if 'loadfile' in call]
+  calls = calls_of_tests(project)
   root = f'{project.root}/tests'
   *parts, everything = [
     word for call in calls for word in call if word.startswith(root)
@@ -138,12 +138,12 @@ def test_gate_fails_if_no_test_is_selected(project, tools):
 def test_gate_leaves_out_marked_tests_without_all(project, tools):
   tools()
   project.run('test.sh')
-  call = last_pytest(project)
+  call = calls_of_tests(project)[-1]
   marks = 'not slow and not cluster and not gpu'
   assert call[call.index('-m', 1) + 1] == marks
   project.run('test.sh', '--all')
-  assert marks not in last_pytest(project)
-  assert '--all' not in last_pytest(project)
+  assert marks not in calls_of_tests(project)[-1]
+  assert '--all' not in calls_of_tests(project)[-1]
 
 
 @pytest.mark.parametrize('preset', ['', '0'])
@@ -170,7 +170,7 @@ def test_gate_passes_arguments_to_pytest_with_absolute_paths(
   tools()
   (tmp_path / 'test_a.py').touch()
   project.run('test.sh', '-k', 'a or b', 'test_a.py::test_b')
-  call = last_pytest(project)
+  call = calls_of_tests(project)[-1]
   assert call[-3:] == ['-k', 'a or b', f'{tmp_path}/test_a.py::test_b']
   assert f'{project.root}/tests' not in call
 

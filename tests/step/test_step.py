@@ -113,6 +113,7 @@ def plain_sgd(build, count, rate, batch):
   return [variable.numpy() for variable in model.trainable_variables]
 
 
+@pytest.mark.usefixtures('eager_in_gate')
 @pytest.mark.parametrize(
   ('devices', 'workers'),
   [(1, 1), pytest.param(2, 2, marks=pytest.mark.slow), (2, 8)],
@@ -142,6 +143,7 @@ def test_float32_towers_equal_plain_sgd_on_the_whole_batch(devices, workers):
     )
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_l2_terms_are_in_the_gradient():
   # With no data gradient (rate of change only by L2) a kernel shrinks by
   # rate * weight decay a step: L2(0.01) is 0.02 * w.
@@ -257,6 +259,7 @@ def test_dropout_depends_on_step_and_worker():
   assert (gradient(0, 0) != gradient(1, 0)).any()
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_averages_follow_the_values_after_the_update():
   # B6: the 2017 code left the order open.
   training = small.at_its_start(
@@ -280,6 +283,7 @@ def test_sent_words_equal_the_bits_of_the_codec():
   assert sent == training.codec.bits(4)
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_logged_bits_are_the_mean_over_the_workers():
   training = small.Training(
     small.dense_net,
@@ -351,6 +355,7 @@ def test_an_update_is_at_most_the_norm_times_the_rate():
     )
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_decoupled_decay_is_the_l2_terms_of_plain_descent():
   # w - rate * (g + d) both ways, rounded in another order.
   _, coupled, _ = one_update(small.dense_net, optimizer=DESCENT)
@@ -361,6 +366,7 @@ def test_decoupled_decay_is_the_l2_terms_of_plain_descent():
     np.testing.assert_allclose(first, second, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.usefixtures('eager_in_gate')
 @pytest.mark.parametrize(
   'name',
   [
@@ -440,6 +446,7 @@ def test_only_local_statistics_differ_between_devices():
   )
 
 
+@pytest.mark.usefixtures('eager_in_gate')
 @pytest.mark.parametrize(
   'devices', [pytest.param(1, marks=pytest.mark.slow), 2]
 )
@@ -479,6 +486,7 @@ def two_headed_net(seed=3):
   return keras.Model(images, [head('logits'), head('aux_logits')])
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_an_auxiliary_head_learns_with_its_weight():
   # Both heads begin equal, so that their gradients differ by the weight alone.
   before, after, training = one_update(

@@ -44,6 +44,7 @@ def test_synchronized_workers_train_like_one_worker_with_all_examples(workers):
   )
 
 
+@pytest.mark.usefixtures('eager_functions')
 def test_workers_without_synchronization_do_not():
   local = training(2, batch=12, synchronize=False)
   alone = alone_at_its_start()

@@ -69,6 +69,16 @@ def test_another_inner_optimizer_is_refused_on_resume(tmp_path):
   assert 'inner_optimizer' not in lenet().layout.must_keep
 
 
+def test_a_warm_up_of_all_variables_is_refused_beside_fragments():
+  with pytest.raises(errors.ConfigError, match='fragments: expected 1 beside'):
+    lenet(
+      local_steps=4,
+      fragments=2,
+      codec='one_bit_adam+sign',
+      inner_optimizer='adamw',
+    )
+
+
 def test_more_fragments_than_layers_are_refused():
   with pytest.raises(
     errors.ConfigError, match='at most 4, the number of layers'

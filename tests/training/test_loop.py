@@ -17,6 +17,7 @@ from terngrad.config import servers
 from terngrad.config import training as configs
 from terngrad.machine import determinism
 from terngrad.parameter_server import server_run
+from terngrad.step import schedules
 from terngrad.training import assembly
 from terngrad.training import evaluation
 from terngrad.training import execution
@@ -123,6 +124,33 @@ def short_run(train_dir, hooks=None, **changes):
   return lines
 
 
+@pytest.mark.usefixtures('eager_functions')
+@pytest.mark.parametrize(
+  ('codec', 'is_decoded'),
+  [('ternary', True), ('ef21+topk', False), ('thc', False)],
+)
+def test_histograms_decode_only_words_that_need_nothing_else(
+  tmp_path, codec, is_decoded
+):
+  short_run(tmp_path, codec=codec, max_steps=2, save_iter=1)
+  assert programs.checkpoint_steps(tmp_path)[-1] == 2
+  tags = {event.tag for event in programs.events(tmp_path)}
+  assert any('/binary/' in tag for tag in tags) == is_decoded
+  assert any(tag.startswith('tower_0/') for tag in tags)
+
+
+@pytest.mark.usefixtures('eager_functions')
+def test_the_averages_of_a_fragment_count_its_own_turns(tmp_path, monkeypatch):
+  seen, decay = [], schedules.averaging_decay
+  monkeypatch.setattr(
+    schedules,
+    'averaging_decay',
+    lambda step, limit: seen.append(step) or decay(step, limit),
+  )
+  short_run(tmp_path / 'run', local_steps=2, fragments=2)
+  assert seen == [number // 2 for number in range(len(seen))] and len(seen) > 2
+
+
 def ahead(run, log_every=4):
   """Hooks as on a GPU, with a log line every few steps."""
   hooks = execution.Hooks()
@@ -226,6 +254,7 @@ def test_a_run_has_the_op_determinism_that_it_logs(tmp_path, monkeypatch):
   )
 
 
+@pytest.mark.usefixtures('eager_functions')
 @pytest.mark.parametrize(
   ('steps', 'keep'), [((), 3), (('2', '3'), 2), (('2', '99'), 3)]
 )

@@ -352,6 +352,6 @@ def test_comparisons_draw_what_one_entry_added(added):
   assert drawn == {
     'training cross entropy, moving average': [1, 2],
     'worst loss': [1, 2],
-    'test accuracy, %': [2, 2],
+    'evaluated accuracy, %': [2, 2],
     'test log likelihood': [2, 2],
   }

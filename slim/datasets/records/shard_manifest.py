@@ -10,6 +10,7 @@ import os
 import pathlib
 from collections import abc
 
+import numpy as np
 import tensorflow as tf
 from google.protobuf import message
 
@@ -22,7 +23,7 @@ from slim.datasets.records import staging
 
 LABELS_FILE = 'labels.txt'
 
-_LABEL = 'image/class/label'
+_LABEL, _TOKENS = 'image/class/label', 'text/tokens'
 
 
 def features_of(path: os.PathLike[str]) -> dict[str, str]:
@@ -170,6 +171,14 @@ def _verify_shard(
         path, f'the features {found.features}', f'{kinds} in record {number}'
       )
     if found.text:
+      content = b''.join(features[_TOKENS].bytes_list.value)
+      length, size = found.text.sequence_length + 1, found.num_classes
+      if problem := _problem_of_tokens(content, length, size):
+        raise _damaged(
+          path,
+          f'{length} tokens below {size}, two bytes each',
+          f'{problem} in record {number}',
+        )
       continue
     labels = features[_LABEL].int64_list.value
     if len(labels) != 1 or not 0 <= labels[0] < found.num_classes:
@@ -178,6 +187,20 @@ def _verify_shard(
         f'a label in [0, {found.num_classes})',
         f'{list(labels[:9])} in record {number}',
       )
+
+
+def _problem_of_tokens(content: bytes, length: int, size: int) -> str:
+  """Returns what is wrong with a sequence of tokens, or ''.
+
+  Args:
+    content: the tokens, 16-bit integers, least significant byte first.
+    length: number of tokens that are expected.
+    size: number of different tokens.
+  """
+  if len(content) != 2 * length:
+    return f'{len(content)} bytes'
+  largest = int(np.frombuffer(content, '<u2').max())
+  return f'token {largest}' if largest >= size else ''
 
 
 def _damaged(

@@ -1,6 +1,7 @@
 """Writes the gradients of every worker in one step of a training run."""
 
 import dataclasses
+import pathlib
 
 from terngrad import errors
 from terngrad import lazy
@@ -44,8 +45,13 @@ def act(config: Config) -> None:
     train_dir = folder.find_run(config.run.train_dir, 'train_dir')
     config = options.replace(config, train_dir=train_dir)
   config.validate()
+  output = pathlib.Path(config.output)
+  with errors.explain_write_errors('output'):
+    # Before the step, which takes longer.
+    output.parent.mkdir(parents=True, exist_ok=True)
   arrays, step = worker_gradients.take(config, command.say)
-  worker_gradients.write(config.output, arrays)
+  with errors.explain_write_errors('output'):
+    worker_gradients.write(output, arrays)
   workers = len(next(iter(arrays.values())))
   elements = sum(values.size for values in arrays.values()) // workers
   command.say(

@@ -38,7 +38,7 @@ class ReportHistogramsFlags:
   clip_factor: float = option(
     2.5,
     'Standard deviations at which the gradients of the middle column are '
-    'clipped.',
+    'clipped; 0: not at all.',
     'codes',
   )
   output: str = option('', 'Folder for table and plot.', 'run')
@@ -46,6 +46,7 @@ class ReportHistogramsFlags:
 
 def act(values: ReportHistogramsFlags) -> None:
   """Prints the table, and writes it if --output names a directory."""
+  command.at_least(0, values, 'clip_factor')
   arrays = variance.read(values.gradients)
   count = len(next(iter(arrays.values())))
   if not 0 <= values.worker < count:

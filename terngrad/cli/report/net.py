@@ -21,8 +21,8 @@ USAGE = """\
 
   {program} inception_v3 --drawing=inception_v3.svg
 
-One line per layer, with its parameters and the multiply-adds for one image; the
-last line has the sums.
+One line per layer, with its parameters and the multiply-adds for one image, or
+for one token of a language model; the last line has the sums.
 """
 
 option = options.option

@@ -32,7 +32,7 @@ USAGE = """\
       --data_dir=D --subset=test
   {program} --runs=float32=DIR1,ternary=DIR2 --output=runs.html
 
-Loss, accuracy, zeros, bits and images/s come from the records in T and E; T is
+Loss, accuracy, zeros, bits and examples/s are in the records in T and E; T is
 the run's --train_dir, or the folder that holds it as `train`. With --data_dir
 there are images too, with predictions by the newest checkpoint in T. --runs
 compares runs in one page, with the folders that `terngrad report compare`

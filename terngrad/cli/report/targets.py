@@ -63,6 +63,12 @@ class ReportTargetsFlags:
   """The flags of `terngrad report targets`."""
 
   definition: str = option('', 'sweep.ini, or the folder that holds it.', 'run')
+  data_dir: str = option(
+    '',
+    'Folder of the data set, which says how many classes or tokens the net '
+    'has; empty: as many as the catalog says, 257 for texts.',
+    'data',
+  )
   metric: str = option(
     'accuracy', 'Score: bits_per_byte, loss or accuracy.', 'run'
   )
@@ -183,7 +189,8 @@ def _costs(
     measured: its measured seconds of a step, by heading.
     values: the flags.
   """
-  shapes = costs.shapes_of(config.data, config.model.net)
+  data = dataclasses.replace(config.data, data_dir=values.data_dir)
+  shapes = costs.shapes_of(data, config.model.net)
   workers = config.num_workers
   elements = sum(methods.sizes_of(shapes))
   codec = config.codes.text(workers)

@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 
+from terngrad import errors
 from terngrad import lazy
 from terngrad.cli import command
 from terngrad.cli import flags
@@ -61,7 +62,8 @@ def act(values: ReportTensorboardFlags) -> None:
       '--logdir: expected a folder with event files, received '
       f'{values.logdir}. Give the --train_dir of a run, or a folder above it.'
     )
-  count = serialize.replace(runs, target)
+  with errors.explain_write_errors('target'):
+    count = serialize.replace(runs, target)
   command.say(f'Wrote {count} files of {len(runs)} runs into {target}.')
 
 

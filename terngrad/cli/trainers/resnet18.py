@@ -129,20 +129,17 @@ def _conclude(config: configs.TrainConfig, others: Sequence[str]) -> None:
     f'{datetime.now()}: {accuracy}train acc {last["accuracy"]:.4f}, '
     f'{last["cumulative_time_spent"] / last["epoch"]:.1f} s/epoch'
   )
-  runs = {_name(folder): rows}
-  for other in others:
+  name, *other_names = epochs.names([folder, *others])
+  runs = {name: rows}
+  for other, name in zip(others, other_names, strict=True):
     found = epochs.rows(records.read(other), config.data.batch_size, tested)
     if found:
-      runs[_name(other)] = found
+      runs[name] = found
     else:
       command.say(f'{other}: has no epochs to draw')
   path = os.path.join(folder, CHART)
   epochs.chart(runs, tested).savefig(path, metadata={'Date': None})
   command.say(f'Accuracy by epoch: {path}')
-
-
-def _name(folder: str) -> str:
-  return os.path.basename(os.path.normpath(folder))
 
 
 COMMAND = command.Command(

@@ -26,8 +26,6 @@ TERNGRAD_INLINE Ints Nearest(Floats values) {
 #endif
 }
 
-TERNGRAD_INLINE Floats Max(Floats a, Floats b) { return -Min(-a, -b); }
-
 // Of NaN it makes the bound.
 TERNGRAD_INLINE Floats Bounded(Floats values) {
   const Floats most = Floats{} + 0x1p126f;

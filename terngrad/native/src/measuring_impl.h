@@ -70,19 +70,19 @@ Extent Measure(const float* data, int64_t size, const GroupCode& code) {
     std::memcpy(&extent.largest, &bits, sizeof(bits));
   } else {
     Floats least[2] = {Floats{} + data[0], Floats{} + data[0]};
-    Floats most[2] = {-least[0], -least[1]};
+    Floats most[2] = {least[0], least[1]};
     Ints is_nan[2] = {};
     ForAll(data, size, [&](int k, Floats values) {
       least[k] = Min(least[k], values);
-      most[k] = Min(most[k], -values);
+      most[k] = Max(most[k], values);
       is_nan[k] |= values != values;
     });
     least[0] = Min(least[0], least[1]);
-    most[0] = Min(most[0], most[1]);
+    most[0] = Max(most[0], most[1]);
     bool has_nan = false;
     for (int i = 0; i < kLanes; ++i) {
       extent.least = std::min(extent.least, least[0][i]);
-      extent.largest = std::max(extent.largest, -most[0][i]);
+      extent.largest = std::max(extent.largest, most[0][i]);
       has_nan |= (is_nan[0] | is_nan[1])[i] != 0;
     }
     // Comparisons with NaN forget numbers or the NaN.

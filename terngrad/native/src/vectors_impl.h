@@ -44,6 +44,17 @@ TERNGRAD_INLINE Floats Min(Floats a, Floats b) {
 #endif
 }
 
+// a > b ? a : b, likewise.
+TERNGRAD_INLINE Floats Max(Floats a, Floats b) {
+#if defined(__AVX512F__)
+  return Bits<Floats>(_mm512_max_ps(Bits<__m512>(a), Bits<__m512>(b)));
+#elif defined(__AVX2__)
+  return Bits<Floats>(_mm256_max_ps(Bits<__m256>(a), Bits<__m256>(b)));
+#else
+  return a > b ? a : b;
+#endif
+}
+
 // a * b + c, rounded once. Explicit, because of two products a compiler may
 // contract either one with their sum.
 TERNGRAD_INLINE Floats MultiplyAdd(Floats a, Floats b, Floats c) {

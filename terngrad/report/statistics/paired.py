@@ -8,6 +8,7 @@ that many variants were compared with the same runs of the baseline.
 """
 
 import math
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -29,6 +30,20 @@ else:
 SINGLE, POOLED, DUNNETT = 'its ', 'pooled ', 'Dunnett p'
 # SciPy's integrals of many dimensions have errors up to 0.0003.
 _DIGITS = 3
+
+
+def without_lost(
+  baselines: Mapping[str, str], lost: Collection[str]
+) -> dict[str, str]:
+  """Returns the baselines of variants that, as theirs, lost no run.
+
+  A mean over the runs that did not fail is no mean of the setting.
+  """
+  return {
+    variant: baseline
+    for variant, baseline in baselines.items()
+    if variant not in lost and baseline not in lost
+  }
 
 
 def compare(

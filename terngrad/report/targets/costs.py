@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
+from slim.datasets.records import manifest
 from slim.nets import factory as nets
 from terngrad import errors
 from terngrad.codec import method as methods
@@ -38,8 +39,15 @@ class Setting(NamedTuple):
 
 
 def shapes_of(data: model_options.DataOptions, net: str) -> Shapes:
-  """Returns the shapes of the trainable variables of a run's net."""
+  """Returns the shapes of the trainable variables of a run's net.
+
+  Without --num_classes the classes, or tokens, are those of the data in
+  --data_dir if it is set, and else those of the catalog.
+  """
   classes, channels = batches.expected_sizes(data, net)
+  if data.data_dir and not data.num_classes:
+    found = manifest.read(data.data_dir)
+    classes = found.num_classes - data.labels_offset if found else classes
   model = nets.build(
     net, num_classes=classes, image_size=data.image_size, channels=channels
   )
@@ -149,8 +157,8 @@ def seconds_of_step(
   """Predicts the seconds from one update of all workers to the next.
 
   With local steps this is the time of those between two exchanges. An exchange
-  of one of several fragments has its share of the bytes and of the coding.
-  Overlapped local steps hide the transfer.
+  of one of several fragments has its share of the bytes and of the coding, and
+  all latencies. Overlapped local steps hide the transfer.
 
   Args:
     devices: options of the variant's local steps.
@@ -162,8 +170,10 @@ def seconds_of_step(
   steps = devices.steps_per_exchange
   network = models.Network(setting.bandwidth, setting.latency, setting.workers)
   planned = models.plan(codec, shapes, steps * setting.computing, network, cost)
-  coding, wire = (
-    part / devices.fragments for part in (planned.coding, planned.wire)
-  )
+  # A fragment waits for every hop, as the whole does.
+  hops = models.traffic_of(codec, tuple(shapes), network).hops
+  waiting = hops * setting.latency
+  coding = planned.coding / devices.fragments
+  wire = (planned.wire - waiting) / devices.fragments + waiting
   hidden = min(wire, devices.overlap_steps * setting.computing)
   return planned.computing + coding + wire - hidden

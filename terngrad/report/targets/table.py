@@ -106,9 +106,14 @@ def at_the_end(
 
   Returns:
     One row for each variant: steps, seeds, if runs failed their number, the
-    mean last score, and the columns of `statistics.paired.compare`.
+    mean last score, and the columns of `statistics.paired.compare` if it and
+    its baseline lost no run.
   """
-  failed = collections.Counter(name for (name, _), p in curves.items() if not p)
+  failed = collections.Counter(
+    name
+    for (name, _), points in curves.items()
+    if not points or not math.isfinite(points[-1][1])
+  )
   last = pd.DataFrame(
     [
       {'variant': name, 'seed': seed, STEPS: points[-1][0], 'score': value}
@@ -124,6 +129,7 @@ def at_the_end(
     for variant, baseline in baselines.items()
     if variant in by_seed and baseline in by_seed
   }
+  used = paired.without_lost(used, failed)
   compared = paired.compare(by_seed, used) if used else {}
   table = pd.DataFrame(
     [

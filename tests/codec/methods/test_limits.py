@@ -74,14 +74,25 @@ def test_a_wrapper_carries_and_finishes_as_what_it_wraps():
   assert mine.finish(1, 2, 3, 4) == ('finished', 1, 2, 3, 4)
 
 
-@pytest.mark.parametrize('workers', [3, 5, 6])
+# Each case is compiled. Of these numbers of workers the fast gate has, for each
+# code, those beside it.
+NUMBERS = (3, 5, 6)
+IN_GATE = {
+  'ternary': NUMBERS,
+  'ternary:packing=radix,workers=8': (3,),
+  'ternary:group_size=8': (5,),
+  'qsgd': (6,),
+}
+
+
 @pytest.mark.parametrize(
-  'text',
+  ('text', 'workers'),
   [
-    'ternary',
-    'ternary:packing=radix,workers=8',
-    'ternary:group_size=8',
-    'qsgd',
+    pytest.param(
+      *(text, number), marks=() if number in chosen else pytest.mark.slow
+    )
+    for text, chosen in IN_GATE.items()
+    for number in NUMBERS
   ],
 )
 def test_means_of_any_number_of_workers_have_the_same_bits(text, workers):

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from slim.nets import factory as nets
 from terngrad.cluster import spec
 from terngrad.exchange import group
 from terngrad.measure.processes import exchanges
@@ -56,6 +57,14 @@ def test_a_step_runs_with_every_kind_of_method(codec, real):
   exchanges.case(what, alone, codec, 'auto', batch=2).step()
 
 
+@pytest.fixture
+def small_gpt(monkeypatch):
+  """Instead of gpt_nano a net of one block, whose step takes less time."""
+  net = nets.find_net('gpt_nano:blocks=1,width=16,heads=2')
+  monkeypatch.setitem(nets.NETS, 'gpt_nano', net)
+
+
+@pytest.mark.usefixtures('small_gpt')
 @pytest.mark.parametrize('real', [False, True])
 @pytest.mark.gate_every(2)
 def test_a_step_of_a_language_model_takes_tokens(real):
@@ -64,6 +73,7 @@ def test_a_step_of_a_language_model_takes_tokens(real):
   exchanges.case(what, alone, 'ternary', 'auto', batch=1).step()
 
 
+@pytest.mark.usefixtures('small_gpt')
 def test_each_worker_has_tokens_and_those_that_follow_them():
   what = exchanges.subject('gpt_nano', real=False)
   tokens, following = exchanges.examples(what, batch=2, worker=0)

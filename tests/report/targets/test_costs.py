@@ -66,6 +66,16 @@ def test_a_fragment_sends_its_share_after_its_share_of_the_steps():
   assert found == pytest.approx(2 * 0.5 + 0.2, rel=1e-3)
 
 
+def test_a_fragment_waits_for_the_latency_of_every_hop():
+  slow = SETTING._replace(latency=3.0)
+  whole, part = (
+    seconds(slow, local_steps=10, fragments=n)
+    - seconds(local_steps=10, fragments=n)
+    for n in (1, 5)
+  )
+  assert whole == pytest.approx(part) and whole >= 3.0
+
+
 def test_overlapped_local_steps_hide_the_transfer():
   found = seconds(local_steps=10, overlap_steps=1)
   assert found == pytest.approx(10 * 0.5 + 0.5, rel=1e-3)

@@ -71,6 +71,16 @@ def test_runs_that_are_not_finite_at_the_end_are_left_out():
   assert table.at_the_end({('a', 1): [(1, math.nan)]}, {}, LOSS).empty
 
 
+@pytest.mark.parametrize('points', [[], [(20, math.nan)]])
+def test_variants_that_lost_a_run_are_not_compared(points):
+  curves = {**CURVES, ('ternary', 3): points}
+  baselines = {'ternary': 'float32', 'once': 'ternary', 'float32': 'float32'}
+  found = table.at_the_end(curves, baselines, LOSS).set_index('variant')
+  assert found.loc['ternary', 'failed'] == 1
+  assert found.loc['ternary', 'loss'] == 3.0
+  assert found.loc[['ternary', 'once'], 'to float32'].isna().all()
+
+
 def test_a_line_is_the_mean_over_seeds_and_single_seeds_are_marked():
   drawn = plot.chart(CURVES, VARIANTS, LOSS)
   assert [axes.get_xlabel() for axes in drawn.axes] == [table.MEGABYTES, 'slow']

@@ -156,9 +156,8 @@ def test_a_later_token_changes_no_earlier_logit(net, compiled):
     assert (after[:, position] != before[:, position]).any(axis=-1).all()
 
 
-def test_attention_depends_on_distances_and_not_on_positions(net):
-  # Repeated tokens: every token sees as many equal ones as the position says,
-  # and only the rotation distinguishes orders.
+def test_attention_tells_two_orders_of_equal_tokens_apart(net):
+  # The last token sees the same tokens: only the rotation tells orders apart.
   model, _ = net
   first = model(np.array([[1, 2, 3, 3]], np.int32)).numpy()[0, -1]
   other = model(np.array([[2, 1, 3, 3]], np.int32)).numpy()[0, -1]

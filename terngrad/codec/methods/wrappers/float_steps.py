@@ -30,14 +30,20 @@ class ResidualSteps(wrapper.UnchangedStates):
     """Adds the residuals of the worker's range to the gradients."""
     gradients = methods.each(gradients, context)
     if self.stateful.residual:
-      # The worker's range in whole variables, with zeros elsewhere. Only one
-      # worker adds this residual, so it is multiplied by N for the mean.
-      workers = self.stateful.workers
-      is_local = tf.range(workers)[:, tf.newaxis] == context.worker
-      rows = [tf.where(is_local, state, 0.0) for state in states]
-      pairs = zip(gradients, ranges.join(rows, context.sizes), strict=True)
-      gradients = [g + workers * residual for g, residual in pairs]
+      pairs = zip(gradients, self.added(states, context), strict=True)
+      gradients = [gradient + more for gradient, more in pairs]
     return self.method.begin(gradients, (), context)
+
+  def added(
+    self, states: methods.Tensors, context: methods.Context
+  ) -> list[tf.Tensor]:
+    """Returns what `begin` adds to the gradients, float32 [n] each."""
+    # The worker's range in whole variables, with zeros elsewhere. Only one
+    # worker adds this residual, so it is multiplied by N for the mean.
+    workers = self.stateful.workers
+    is_local = tf.range(workers)[:, tf.newaxis] == context.worker
+    rows = [tf.where(is_local, workers * state, 0.0) for state in states]
+    return ranges.join(rows, context.sizes)
 
   def send(
     self,

@@ -14,6 +14,7 @@ import tensorflow as tf
 from terngrad.codec import method as methods
 from terngrad.codec.methods.wrappers import around
 from terngrad.codec.methods.wrappers import error_feedback
+from terngrad.codec.methods.wrappers import float_steps
 from terngrad.codec.stages import contract
 from terngrad.codec.stages import statistics
 
@@ -128,11 +129,20 @@ class MomentumCorrection(around.StateWrapper):
     """Computes the velocities after the round `estimated_round`."""
     _, old_states = self.split(states, context)
     totals = methods.shaped(gradients, context)
-    return [
+    velocities = [
       # Where the residual is the whole sum, the element was not sent.
       tf.where(new == total if self.masking else True, total - old, 0.0)
       for total, old, new in zip(totals, old_states, sent[1], strict=False)
     ]
+    feedback = cast(error_feedback.ErrorFeedback, self.method)
+    inner = feedback.method
+    if isinstance(inner, float_steps.ResidualSteps) and inner.stateful.residual:
+      # The residual of the mean, which the float32 step sent, is no velocity.
+      _, mean_residuals = feedback.split(old_states, context)
+      added = methods.shaped(inner.added(mean_residuals, context), context)
+      pairs = zip(velocities, added, strict=True)
+      velocities = [velocity - more for velocity, more in pairs]
+    return velocities
 
   def finish(
     self,

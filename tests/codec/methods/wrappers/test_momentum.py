@@ -105,6 +105,23 @@ def test_float_steps_keep_the_velocity():
       np.testing.assert_allclose(mean, velocity[i], rtol=1e-5, atol=1e-5)
 
 
+def test_float_steps_keep_the_residual_of_the_mean_out_of_the_velocity():
+  text = f'momentum:masking=0+bidirectional:workers={WORKERS}+topk:ratio=0.1'
+  codec = rounds.codec_of(registry.method(text), SHAPES)
+  plain = bucketing.in_float(codec, registry.method('identity'))
+  workers = rounds.Workers(codec, WORKERS)
+  velocity = [np.zeros(s) for s in SHAPES]
+  for step, one in enumerate([codec, codec, plain, plain]):
+    values = some_gradients(step)
+    means = workers.step(one, values, step)
+    for i, own in enumerate(zip(*values, strict=True)):
+      mean = np.mean(own, axis=0, dtype=np.float64)
+      velocity[i] = MOMENTUM * velocity[i] + mean
+  # The first float32 step sent all residuals.
+  for mean, expected in zip(means, velocity, strict=True):
+    np.testing.assert_allclose(mean, expected, rtol=1e-5, atol=1e-5)
+
+
 def test_decay_multiplies_the_residuals():
   codec = rounds.codec_of(
     registry.method('error_feedback:decay=0.5+topk:ratio=0.1'), [(20,)]
