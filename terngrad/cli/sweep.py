@@ -262,8 +262,7 @@ def _model_seconds(
     work: factor on --computing.
   """
   workers = config.num_workers
-  data = dataclasses.replace(config.data, data_dir=values.data_dir)
-  shapes = costs.shapes_of(data, config.model.net)
+  shapes = costs.shapes_of(config.data, config.model.net, values.data_dir)
   codec = config.codes.text(workers)
   cost = coding.measure(codec)
   network = work * values.computing, values.bandwidth, values.latency

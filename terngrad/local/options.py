@@ -3,13 +3,13 @@
 import dataclasses
 import json
 import os
-import re
 from collections.abc import Container
 from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 from typing import TypeAlias
 
+from slim import spelling
 from terngrad import arguments
 from terngrad.cluster import resolvers
 from terngrad.cluster import spec
@@ -17,8 +17,6 @@ from terngrad.recipes import catalog
 
 NONE, DELAYED, EAGER = OVERLAPS = ('none', 'delayed', 'eager')
 WAIT, CONTINUE = LOSS_POLICIES = ('wait', 'continue')
-# A code that needs exactly so many processes.
-_FIXED = re.compile(r'\bbidirectional:([^+]*,)?workers=')
 CodecTexts: TypeAlias = str | dict[str, str]
 
 
@@ -81,12 +79,21 @@ class LocalOptions:
         )
     codec = self.codec
     texts = [*codec.values()] if isinstance(codec, dict) else [codec]
-    if self.on_lost_worker == CONTINUE and any(map(_FIXED.search, texts)):
+    if self.on_lost_worker == CONTINUE and any(map(_needs_workers, texts)):
       raise ValueError(
         'codec: expected bidirectional without the option workers beside '
         f"on_lost_worker='continue', received {codec!r}. Leave workers "
         'out: it is the number of processes that there are.'
       )
+
+
+def _needs_workers(text: str) -> bool:
+  """Returns True for a code that needs exactly the workers that it names."""
+  found = map(spelling.split, text.split('+'))
+  return any(
+    name == 'bidirectional' and any(o.startswith('workers=') for o in options)
+    for name, options in found
+  )
 
 
 def with_recipe(

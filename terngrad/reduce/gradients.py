@@ -9,6 +9,7 @@ each variable, such as its norm. The workers agree on the maximum of each.
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -121,9 +122,14 @@ class GradientCodec:
     Methods of several rounds also need other workers' messages; others need
     states, or the random numbers of the step.
     """
-    owners = {state.owner for states in self.states() for state in states}
     draws = any(bucket.method.draws_in_decode for bucket in self.buckets)
-    return self.num_rounds == 1 and methods.SHARED not in owners and not draws
+    return self.num_rounds == 1 and not (draws or self.has_shared_states)
+
+  @property
+  def has_shared_states(self) -> bool:
+    """True if a state is the same on all devices."""
+    found = itertools.chain.from_iterable(self.states())
+    return any(state.owner == methods.SHARED for state in found)
 
   @property
   def finishes(self) -> bool:

@@ -147,8 +147,7 @@ def make(
     (optimizer.clip_norm, decoupled_decay, replica.scaling, replica.statistics)
   ):
     return None
-  owners = {state.owner for states in codec.states() for state in states}
-  if codec.finishes or methods.SHARED in owners:
+  if codec.finishes or codec.has_shared_states:
     return None
   kind = _type_of(replica)
   # The trial does not cover the processors of other tasks.

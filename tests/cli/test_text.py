@@ -302,11 +302,9 @@ def test_costs_of_a_net_are_those_for_the_tokens_of_its_data(
   found = json.loads((data_dir / 'shards.json').read_text())
   found['num_classes'] = 300
   (tmp_path / 'shards.json').write_text(json.dumps(found))
+  data = options.build(model.DataOptions, dataset_name='text')
   for folder, tokens in ('', 257), (str(tmp_path), 300):
-    data = options.build(
-      model.DataOptions, dataset_name='text', data_dir=folder
-    )
-    assert costs.shapes_of(data, TINY)[0] == (tokens, 16)
+    assert costs.shapes_of(data, TINY, folder)[0] == (tokens, 16)
 
 
 @pytest.fixture(scope='module')

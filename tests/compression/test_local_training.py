@@ -42,13 +42,8 @@ def test_plain_descent_outside_averages_what_each_device_trained():
 
 @pytest.mark.usefixtures('eager_functions')
 def test_devices_of_a_worker_take_the_local_steps_of_one_device():
-  def together(index, count):
-    batches = zip(*(small_inputs.of_device(i, 2) for i in (0, 1)), strict=True)
-    pairs = (zip(*of_devices, strict=True) for of_devices in batches)
-    return [(np.concatenate(i), np.concatenate(n)) for i, n in pairs]
-
   options = {'optimizer': 'gd', 'learning_rate': RATE, 'local_steps': STEPS}
-  one = made(TWO[:1], together, **options)
+  one = made(TWO[:1], small_inputs.of_two, **options)
   two = made(devices_per_worker=2, **options)
   ours, others = two.run(1), one.run(1)
   assert ours.num_examples == others.num_examples

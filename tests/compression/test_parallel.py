@@ -233,12 +233,7 @@ def test_one_device_is_bit_identical_to_one_worker():
 
 @pytest.mark.usefixtures('eager_functions')
 def test_two_devices_take_the_step_of_one_with_all_examples():
-  def together(index, count):
-    batches = zip(*(small_inputs.of_device(i, 2) for i in (0, 1)), strict=True)
-    pairs = (zip(*of_devices, strict=True) for of_devices in batches)
-    return [(tf.concat(i, 0), tf.concat(n, 0)) for i, n in pairs]
-
-  two, one = made(), made(devices=ONE, input_fn=together)
+  two, one = made(), made(devices=ONE, input_fn=small_inputs.of_two)
   ours, others = two.run(2), one.run(2)
   assert ours.num_examples == others.num_examples == 2 * 2 * small_inputs.SIZE
   np.testing.assert_allclose(ours.loss, others.loss, rtol=1e-5)
@@ -867,6 +862,14 @@ def test_a_full_disk_leaves_the_saved_file(tmp_path):
     ('identity', {}),
     ('ternary', {}),
     ('ternary', {'optimize_gradient_memory': True}),
+    (
+      'ternary',
+      {
+        'optimize_gradient_memory': True,
+        'local_steps': 2,
+        'inner_optimizer': 'adamw',
+      },
+    ),
   ],
 )
 def test_rows_of_an_embedding_train(codec, options):

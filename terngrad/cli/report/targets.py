@@ -189,8 +189,7 @@ def _costs(
     measured: its measured seconds of a step, by heading.
     values: the flags.
   """
-  data = dataclasses.replace(config.data, data_dir=values.data_dir)
-  shapes = costs.shapes_of(data, config.model.net)
+  shapes = costs.shapes_of(config.data, config.model.net, values.data_dir)
   workers = config.num_workers
   elements = sum(methods.sizes_of(shapes))
   codec = config.codes.text(workers)

@@ -119,6 +119,7 @@ def plan(
   row_bytes: float = 0.0,
   local_steps: int = 1,
   statistics: float = 0.0,
+  fragments: int = 1,
 ) -> Plan:
   """Predicts the step time with a codec.
 
@@ -137,6 +138,8 @@ def plan(
     local_steps: steps from one exchange to the next.
     statistics: moving statistics, as of batch normalization, which every other
       worker gets as float32 with the probes.
+    fragments: an exchange is that of one of so many fragments: it has its share
+      of the bytes and of the coding, and all latencies.
   """
   traffic = traffic_of(text, tuple(shapes), network)
   num_bytes, hops = traffic.num_bytes, traffic.hops
@@ -149,7 +152,8 @@ def plan(
   others = max(0, network.workers - 2) if traffic.gathers else 0
   coded = (cost.send + cost.receive + others * cost.more) * size
   coded += cost.adding * traffic.adding
-  wire = 8 * num_bytes / network.payload + hops * network.latency
+  coded /= fragments
+  wire = 8 * num_bytes / fragments / network.payload + hops * network.latency
   # Buckets overlap with the pass of the last local step only.
   overlapped = local_steps if overlap == 1 else overlap
   hidden = min(wire, overlapped * computing)

@@ -38,15 +38,20 @@ class Setting(NamedTuple):
   workers: int
 
 
-def shapes_of(data: model_options.DataOptions, net: str) -> Shapes:
+def shapes_of(
+  data: model_options.DataOptions, net: str, data_dir: str = ''
+) -> Shapes:
   """Returns the shapes of the trainable variables of a run's net.
 
-  Without --num_classes the classes, or tokens, are those of the data in
-  --data_dir if it is set, and else those of the catalog.
+  Args:
+    data: options of the run.
+    net: name of the net.
+    data_dir: folder of the data, which says how many classes or tokens there
+      are if --num_classes does not; '': as many as the catalog says.
   """
   classes, channels = batches.expected_sizes(data, net)
-  if data.data_dir and not data.num_classes:
-    found = manifest.read(data.data_dir)
+  if data_dir and not data.num_classes:
+    found = manifest.read(data_dir)
     classes = found.num_classes - data.labels_offset if found else classes
   model = nets.build(
     net, num_classes=classes, image_size=data.image_size, channels=channels
@@ -169,11 +174,9 @@ def seconds_of_step(
   """
   steps = devices.steps_per_exchange
   network = models.Network(setting.bandwidth, setting.latency, setting.workers)
-  planned = models.plan(codec, shapes, steps * setting.computing, network, cost)
-  # A fragment waits for every hop, as the whole does.
-  hops = models.traffic_of(codec, tuple(shapes), network).hops
-  waiting = hops * setting.latency
-  coding = planned.coding / devices.fragments
-  wire = (planned.wire - waiting) / devices.fragments + waiting
-  hidden = min(wire, devices.overlap_steps * setting.computing)
-  return planned.computing + coding + wire - hidden
+  planned = models.plan(
+    *(codec, shapes, steps * setting.computing, network, cost),
+    fragments=devices.fragments,
+  )
+  hidden = min(planned.wire, devices.overlap_steps * setting.computing)
+  return planned._replace(hidden=hidden).step

@@ -156,8 +156,8 @@ def test_a_later_token_changes_no_earlier_logit(net, compiled):
     assert (after[:, position] != before[:, position]).any(axis=-1).all()
 
 
-def test_attention_tells_two_orders_of_equal_tokens_apart(net):
-  # The last token sees the same tokens: only the rotation tells orders apart.
+def test_attention_distinguishes_two_orders_of_equal_tokens(net):
+  # The last token sees the same tokens: only the rotation distinguishes orders.
   model, _ = net
   first = model(np.array([[1, 2, 3, 3]], np.int32)).numpy()[0, -1]
   other = model(np.array([[2, 1, 3, 3]], np.int32)).numpy()[0, -1]
